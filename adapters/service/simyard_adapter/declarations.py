@@ -1,0 +1,331 @@
+"""What a service declares: typed attributes and actions, and how values are checked against them.
+
+The JSON form is the one of ``spec.interface`` in a SimulationService (camelCase keys), so the control plane and the
+adapter check values with this one module.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Mapping, Optional, Union
+
+Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
+
+
+class ValueType(str, enum.Enum):
+    """The JSON types that attributes, parameters and results have (OCCI 1.2 JSON rendering, plus ``integer``)."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    ARRAY = "array"
+    OBJECT = "object"
+
+
+class ActionMode(str, enum.Enum):
+    """``SYNC`` answers within the caller's request; ``ASYNC`` is recorded first and survives every process."""
+
+    SYNC = "Sync"
+    ASYNC = "Async"
+
+
+class InvalidValueError(ValueError):
+    """A value does not fit its declaration.
+
+    Attributes:
+        path: where the value stands, such as ``parameters.length``.
+        problem: what is wrong and what is accepted.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+class InvalidValuesError(ValueError):
+    """One or more values do not fit; ``errors`` has one :class:`InvalidValueError` each."""
+
+    def __init__(self, errors: list[InvalidValueError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.errors = errors
+
+
+@dataclass(frozen=True)
+class Value:
+    """One declared value: a parameter of an action, or a field of its result.
+
+    ``minimum`` and ``maximum`` are inclusive bounds of numbers; ``max_length`` bounds strings (characters) and arrays
+    (items); ``pattern`` is a regular expression that must match the whole string; ``unit`` is for people (``mm``).
+    """
+
+    name: str
+    type: ValueType
+    description: str = ""
+    unit: str = ""
+    required: bool = False
+    default: Json = None
+    enum: tuple[Json, ...] = ()
+    pattern: str = ""
+    minimum: Optional[float] = None
+    maximum: Optional[float] = None
+    max_length: Optional[int] = None
+
+    def check(self, value: Json, path: str) -> Json:
+        """Return the value as it is to be used (an integral ``2.0`` becomes ``2`` where an integer is declared).
+
+        Raises:
+            InvalidValueError: the value does not fit.
+        """
+        checked = _of_type(value, self.type, path)
+        if self.enum and not any(_same(checked, allowed) for allowed in self.enum):
+            allowed_text = ", ".join(json.dumps(item) for item in self.enum)
+            raise InvalidValueError(path, f"{_shown(value)} is not one of {allowed_text}")
+        if isinstance(checked, str) and self.pattern and not re.fullmatch(self.pattern, checked):
+            raise InvalidValueError(path, f"{_shown(value)} does not match the pattern {self.pattern}")
+        if isinstance(checked, (str, list)) and self.max_length is not None and len(checked) > self.max_length:
+            what = "characters" if isinstance(checked, str) else "items"
+            raise InvalidValueError(path, f"has {len(checked)} {what}, at most {self.max_length} are accepted")
+        if isinstance(checked, (int, float)) and not isinstance(checked, bool):
+            unit = f" {self.unit}" if self.unit else ""
+            if self.minimum is not None and checked < self.minimum:
+                raise InvalidValueError(path, f"{value} is below the minimum of {_number(self.minimum)}{unit}")
+            if self.maximum is not None and checked > self.maximum:
+                raise InvalidValueError(path, f"{value} is above the maximum of {_number(self.maximum)}{unit}")
+        return checked
+
+    def to_json(self) -> dict[str, Any]:
+        """The declaration as it stands in a manifest; fields at their default are left out."""
+        data: dict[str, Any] = {"name": self.name, "type": self.type.value}
+        for key in ("description", "unit", "pattern"):
+            if getattr(self, key):
+                data[key] = getattr(self, key)
+        if self.required:
+            data["required"] = True
+        if self.default is not None:
+            data["default"] = self.default
+        if self.enum:
+            data["enum"] = list(self.enum)
+        for key in ("minimum", "maximum"):
+            bound = getattr(self, key)
+            if bound is not None:
+                data[key] = _bound_to_json(bound)
+        if self.max_length is not None:
+            data["maxLength"] = self.max_length
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Value":
+        """Read a declaration; unknown keys are ignored so that newer manifests work with older adapters."""
+        return cls(**_value_fields(data))
+
+
+@dataclass(frozen=True)
+class Attribute(Value):
+    """One declared attribute of a running service. A ``mutable`` one may be set by clients."""
+
+    mutable: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """See :meth:`Value.to_json`."""
+        data = super().to_json()
+        if self.mutable:
+            data["mutable"] = True
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Attribute":
+        """See :meth:`Value.from_json`."""
+        return cls(**_value_fields(data), mutable=bool(data.get("mutable", False)))
+
+
+@dataclass(frozen=True)
+class Action:
+    """One declared action.
+
+    ``idempotent``: running it again after an interruption does no harm, so another worker may run it when one dies.
+    ``concurrent``: it may run while other actions run on the same worker (a ``cancel``, say); all others take turns.
+    ``timeout_seconds``: how long it may run before it is cancelled and reported as timed out.
+    """
+
+    name: str
+    description: str = ""
+    parameters: tuple[Value, ...] = ()
+    result: tuple[Value, ...] = ()
+    mode: ActionMode = ActionMode.SYNC
+    timeout_seconds: int = 30
+    idempotent: bool = False
+    concurrent: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The declaration as it stands in a manifest; fields at their default are left out."""
+        data: dict[str, Any] = {"name": self.name}
+        if self.description:
+            data["description"] = self.description
+        if self.parameters:
+            data["parameters"] = [value.to_json() for value in self.parameters]
+        if self.result:
+            data["result"] = [value.to_json() for value in self.result]
+        data["mode"] = self.mode.value
+        data["timeoutSeconds"] = self.timeout_seconds
+        if self.idempotent:
+            data["idempotent"] = True
+        if self.concurrent:
+            data["concurrent"] = True
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Action":
+        """Read a declaration; unknown keys are ignored."""
+        return cls(
+            name=str(data["name"]),
+            description=str(data.get("description") or ""),
+            parameters=tuple(Value.from_json(item) for item in data.get("parameters") or ()),
+            result=tuple(Value.from_json(item) for item in data.get("result") or ()),
+            mode=ActionMode(data.get("mode") or ActionMode.SYNC.value),
+            timeout_seconds=int(data.get("timeoutSeconds") or 30),
+            idempotent=bool(data.get("idempotent", False)),
+            concurrent=bool(data.get("concurrent", False)),
+        )
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Everything that one service offers: ``spec.interface`` of its SimulationService."""
+
+    attributes: tuple[Attribute, ...] = ()
+    actions: tuple[Action, ...] = ()
+    _attributes: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
+    _actions: Mapping[str, Action] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_attributes", {item.name: item for item in self.attributes})
+        object.__setattr__(self, "_actions", {item.name: item for item in self.actions})
+
+    def attribute(self, name: str) -> Optional[Attribute]:
+        """The attribute of that name, or None."""
+        return self._attributes.get(name)
+
+    def action(self, name: str) -> Optional[Action]:
+        """The action of that name, or None."""
+        return self._actions.get(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``spec.interface`` of a manifest."""
+        return {
+            "attributes": [item.to_json() for item in self.attributes],
+            "actions": [item.to_json() for item in self.actions],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Interface":
+        """Read ``spec.interface`` of a manifest."""
+        return cls(
+            attributes=tuple(Attribute.from_json(item) for item in data.get("attributes") or ()),
+            actions=tuple(Action.from_json(item) for item in data.get("actions") or ()),
+        )
+
+    def digest(self) -> str:
+        """12 hexadecimal digits that change when anything in the interface changes."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def check_values(
+    values: Mapping[str, Json], declared: Iterable[Value], path: str, *, partial: bool = False
+) -> dict[str, Json]:
+    """Check values against their declarations and fill in the defaults.
+
+    Args:
+        values: the values by name.
+        declared: what is declared.
+        path: where the values stand, for the errors: ``parameters``.
+        partial: values that are not given stay out: no default, and none is required (an update).
+
+    Raises:
+        InvalidValuesError: names every value that is unknown, missing, of the wrong type or out of bounds.
+    """
+    known = {item.name: item for item in declared}
+    errors: list[InvalidValueError] = []
+    checked: dict[str, Json] = {}
+    for name in values:
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            errors.append(InvalidValueError(f"{path}.{name}", f"is not declared; declared are: {names}"))
+    for name, declaration in known.items():
+        if name in values and values[name] is not None:
+            try:
+                checked[name] = declaration.check(values[name], f"{path}.{name}")
+            except InvalidValueError as error:
+                errors.append(error)
+        elif partial:
+            continue
+        elif declaration.default is not None:
+            checked[name] = declaration.default
+        elif declaration.required:
+            errors.append(InvalidValueError(f"{path}.{name}", f"is required (type {declaration.type.value})"))
+    if errors:
+        raise InvalidValuesError(errors)
+    return checked
+
+
+def _of_type(value: Json, wanted: ValueType, path: str) -> Json:
+    if wanted is ValueType.STRING and isinstance(value, str):
+        return value
+    if wanted is ValueType.BOOLEAN and isinstance(value, bool):
+        return value
+    if wanted is ValueType.ARRAY and isinstance(value, list):
+        return value
+    if wanted is ValueType.OBJECT and isinstance(value, dict):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        if wanted is ValueType.NUMBER:
+            return value
+        if wanted is ValueType.INTEGER and float(value).is_integer():
+            return int(value)
+    raise InvalidValueError(path, f"{_shown(value)} is not of type {wanted.value}")
+
+
+def _same(left: Json, right: Json) -> bool:
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _shown(value: Json) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
+
+
+def _bound_to_json(bound: float) -> Union[int, str]:
+    """A Kubernetes object holds no floats: a bound is an integer, or a decimal in a string."""
+    return int(bound) if float(bound).is_integer() else repr(float(bound))
+
+
+def _bound(data: Mapping[str, Any], key: str) -> Optional[float]:
+    bound = data.get(key)
+    return None if bound is None else float(bound)
+
+
+def _value_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": str(data["name"]),
+        "type": ValueType(data["type"]),
+        "description": str(data.get("description") or ""),
+        "unit": str(data.get("unit") or ""),
+        "required": bool(data.get("required", False)),
+        "default": data.get("default"),
+        "enum": tuple(data.get("enum") or ()),
+        "pattern": str(data.get("pattern") or ""),
+        "minimum": _bound(data, "minimum"),
+        "maximum": _bound(data, "maximum"),
+        "max_length": data.get("maxLength"),
+    }

@@ -1,0 +1,139 @@
+"""What adapters and the control plane say to each other over RabbitMQ (AMQP 0-9-1).
+
+One *broker user* exists per WorkerPool (``pool-<uid>``) and per worker that stands alone (``worker-<uid>``). It is the
+boundary of trust: it can read its own queues, and write events and replies under its own name only.
+
+=====================  ==================  ========================================================================
+direction              exchange            routing key
+=====================  ==================  ========================================================================
+request to a worker    (default)           the worker's queue, ``simyard.worker.<user>.<worker uid>``
+request to any worker  (default)           the pool's quorum queue, ``simyard.pool.<user>``
+reply                  simyard.replies     ``reply.<requester>.<user>``
+event                  simyard.events      ``<kind>.<user>.<worker uid>``
+=====================  ==================  ========================================================================
+
+Requests carry the properties ``type`` (a :class:`Request`), ``message_id`` (the invocation id, the key under which an
+action runs at most once on a worker), ``correlation_id`` and ``reply_to`` (the requester's name, absent where no reply
+is awaited), and ``expiration`` where nobody waits any longer after that time. Bodies are JSON objects.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional
+
+CONTENT_TYPE = "application/json"
+EVENTS_EXCHANGE = "simyard.events"
+REPLIES_EXCHANGE = "simyard.replies"
+
+
+class Request(str, enum.Enum):
+    """The ``type`` of a request, and its body."""
+
+    ACTION = "action"  # {"action", "parameters", "mode", "timeoutSeconds"?}; reply: {"result", "seconds"} or error
+    CANCEL = "cancel"  # {"invocation": id}; reply: {"cancelled": bool}
+    GET_ATTRIBUTES = "get-attributes"  # {"names": [..]?}; reply: {"values": {..}, "observedAt": seconds}
+    SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES
+    LOG = "log"  # {"tailLines": n?, "invocation": id?}; reply: {"log": text}
+    DRAIN = "drain"  # {}: finish what runs, take nothing new, then say DRAINED
+
+
+class Event(str, enum.Enum):
+    """The ``type`` of an event and the first word of its routing key; every body has ``worker`` (its name)."""
+
+    REGISTER = "register"  # {"bootId", "adapterVersion", "interfaceDigest", "attributes": {..}, "observedAt"}
+    ATTRIBUTES = "attributes"  # {"sequence", "values": {the changed ones}, "observedAt"}
+    PROGRESS = "progress"  # {"invocation", "percent": 0..100?, "message"?}; the first one says that it started
+    RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
+    DRAINED = "drained"  # {}
+
+
+class Reason(str, enum.Enum):
+    """Why a request failed: the ``reason`` of an error."""
+
+    INVALID_PARAMETERS = "InvalidParameters"
+    UNKNOWN_ACTION = "UnknownAction"
+    UNKNOWN_ATTRIBUTE = "UnknownAttribute"
+    ACTION_FAILED = "ActionFailed"  # the simulation program refused or failed; the message is its own
+    CONNECTOR_CRASHED = "ConnectorCrashed"  # the connector raised something it does not declare
+    TIMED_OUT = "TimedOut"
+    CANCELLED = "Cancelled"
+    INTERRUPTED = "Interrupted"  # the worker died while it ran, and the action is not declared idempotent
+    DRAINING = "Draining"
+    INVALID_REQUEST = "InvalidRequest"
+
+
+@dataclass(frozen=True)
+class WireError:
+    """An error as it travels: ``field`` is the path of the value that was refused, if one was."""
+
+    reason: Reason
+    message: str
+    field: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The value of ``error`` in a reply or a result."""
+        data = {"reason": self.reason.value, "message": self.message}
+        if self.field:
+            data["field"] = self.field
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "WireError":
+        """Read the value of ``error``; a reason this version does not know reads as ``ActionFailed``."""
+        try:
+            reason = Reason(data.get("reason"))
+        except ValueError:
+            reason = Reason.ACTION_FAILED
+        return cls(reason, str(data.get("message") or ""), str(data.get("field") or ""))
+
+
+def pool_user(pool_uid: str) -> str:
+    """The broker user of a WorkerPool."""
+    return f"pool-{pool_uid}"
+
+
+def standalone_user(worker_uid: str) -> str:
+    """The broker user of a worker without a pool."""
+    return f"worker-{worker_uid}"
+
+
+def worker_queue(user: str, worker_uid: str) -> str:
+    """The queue of one worker."""
+    return f"simyard.worker.{user}.{worker_uid}"
+
+
+def pool_queue(user: str) -> str:
+    """The queue that all workers of a pool share; each takes one request at a time."""
+    return f"simyard.pool.{user}"
+
+
+def reply_key(requester: str, user: str) -> str:
+    """The routing key under which a worker answers a requester."""
+    return f"reply.{requester}.{user}"
+
+
+def event_key(kind: Event, user: str, worker_uid: str) -> str:
+    """The routing key of an event."""
+    return f"{kind.value}.{user}.{worker_uid}"
+
+
+@dataclass(frozen=True)
+class EventKey:
+    """A parsed routing key of an event."""
+
+    kind: Event
+    user: str
+    worker_uid: str
+
+
+def parse_event_key(key: str) -> Optional[EventKey]:
+    """The parts of an event's routing key, or None if it is not one."""
+    words = key.split(".")
+    if len(words) != 3:
+        return None
+    try:
+        return EventKey(Event(words[0]), words[1], words[2])
+    except ValueError:
+        return None

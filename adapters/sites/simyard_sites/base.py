@@ -1,0 +1,304 @@
+"""The site interface: how the fleet starts, watches and stops machines at one place.
+
+A provider implements :class:`Site` and names a factory in the entry point group ``simyard.sites``; the entry point's
+name is the member of the union ``spec.provider`` of a CloudSite. Everything is asynchronous and in bulk; each call
+answers item by item, as soon as it knows, so that one bad item never holds up the rest.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Stage(enum.StrEnum):
+    """The stages of a start, named as the OpenNebula study named them; each is entered at a time.
+
+    ``start`` (the worker was asked for), ``pending`` (the site accepted the request), ``prolog`` (placed on a host),
+    ``boot`` (its disk is ready), ``running`` (the hypervisor says so), ``registered`` (its adapter's message arrived).
+    The site knows ``pending`` to ``running``; the control plane knows the first and the last.
+    """
+
+    START = "start"
+    PENDING = "pending"
+    PROLOG = "prolog"
+    BOOT = "boot"
+    RUNNING = "running"
+    REGISTERED = "registered"
+
+
+class MachineState(enum.StrEnum):
+    """What a machine does now. A machine that is gone is absent from the site's answers."""
+
+    PENDING = "Pending"
+    PROLOG = "Prolog"
+    BOOT = "Boot"
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+    SUSPENDED = "Suspended"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+
+
+class PowerAction(enum.StrEnum):
+    """What ``act`` can ask of a machine."""
+
+    START = "start"
+    STOP = "stop"
+    RESTART = "restart"
+    SUSPEND = "suspend"
+
+
+class ErrorScope(enum.StrEnum):
+    """How far an error reaches: this item, all machines of its pool (a bad image, say), or the whole site."""
+
+    ITEM = "Item"
+    POOL = "Pool"
+    SITE = "Site"
+
+
+class SiteError(Exception):
+    """Something that a site refused or failed to do; the subclass says what to do about it.
+
+    Attributes:
+        retryable: the same call may succeed later without anybody changing anything.
+        scope: how far it reaches.
+        retry_after_seconds: when to try again, where the site said so.
+    """
+
+    retryable = False
+    scope = ErrorScope.ITEM
+
+    def __init__(
+        self, message: str, *, scope: ErrorScope | None = None, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message)
+        if scope is not None:
+            self.scope = scope
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def reason(self) -> str:
+        """The name under which users see it in conditions and events."""
+        return type(self).__name__.removesuffix("Error")
+
+
+class UnauthenticatedError(SiteError):
+    """The credentials are wrong or have expired."""
+
+    scope = ErrorScope.SITE
+
+
+class PermissionDeniedError(SiteError):
+    """The credentials are good and do not suffice."""
+
+    scope = ErrorScope.SITE
+
+
+class InvalidSpecError(SiteError):
+    """The request can never work as it is: a wrong image, template, network, shape."""
+
+    scope = ErrorScope.POOL
+
+
+class MachineNotFoundError(SiteError):
+    """There is no such machine."""
+
+
+class QuotaExhaustedError(SiteError):
+    """A quota is used up: somebody must raise it, or machines must end."""
+
+    retryable = True
+    scope = ErrorScope.SITE
+
+
+class CapacityExhaustedError(SiteError):
+    """The site is full."""
+
+    retryable = True
+    scope = ErrorScope.SITE
+
+
+class ConflictError(SiteError):
+    """The machine's present state forbids it; try again when the state has changed."""
+
+    retryable = True
+
+
+class ThrottledError(SiteError):
+    """Too many requests; ``retry_after_seconds`` where the site said so."""
+
+    retryable = True
+    scope = ErrorScope.SITE
+
+
+class UnavailableError(SiteError):
+    """The site cannot be reached or says that it is down; nothing was done."""
+
+    retryable = True
+    scope = ErrorScope.SITE
+
+
+class UnknownOutcomeError(SiteError):
+    """The answer was lost: it may have been done. Look before trying again."""
+
+    retryable = True
+
+
+class InternalError(SiteError):
+    """The site failed in a way that it does not explain."""
+
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose machine it is; sites keep it as labels, so that ``list_owned`` finds machines again."""
+
+    namespace: str
+    worker: str
+    worker_uid: str
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRequest:
+    """One machine to be created.
+
+    ``name`` is unique for all time (worker name and the start of its uid): a machine of that name that exists already
+    *is* the one, and ``create`` adopts it. ``bootstrap`` is the document the adapter starts from; it holds a password.
+    ``image`` and ``options`` are the service's, for this provider.
+    """
+
+    name: str
+    owner: Owner
+    bootstrap: bytes = field(repr=False)
+    cores: int = 1
+    memory_mib: int = 512
+    image: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine as its site sees it.
+
+    ``entered`` says when it entered the stages ``pending`` to ``running`` (seconds since the epoch, by the site's
+    clock). ``reason`` (one CamelCase word) and ``message`` explain FAILED and a PENDING that lasts.
+    """
+
+    id: str
+    name: str
+    owner: Owner
+    state: MachineState
+    entered: Mapping[Stage, float] = field(default_factory=dict)
+    reason: str = ""
+    message: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one item of a bulk call: ``key`` is the request's name (create) or the machine's id.
+
+    A successful create has ``machine``; a failed item has ``error``.
+    """
+
+    key: str
+    machine: Machine | None = None
+    error: SiteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteInfo:
+    """What ``probe`` found: the version of what answers, and how many machines fit in all where the site knows."""
+
+    version: str
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All machines that we own there: what is not in it is gone. The first event, and again after a resync."""
+
+    machines: Sequence[Machine]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A machine is new or is in another state."""
+
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A machine does not exist any more."""
+
+    id: str
+    name: str
+
+
+SiteEvent = Snapshot | Changed | Gone
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfig:
+    """What a provider is made from: the CloudSite's name, its member of ``spec.provider``, its secret's data,
+    and which installation of Simyard owns the machines (several may share one site)."""
+
+    name: str
+    provider: Mapping[str, Any]
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    installation: str = "default"
+
+
+class Site(Protocol):
+    """One place that runs machines. All calls are safe to repeat.
+
+    ``create`` adopts a machine of the same name; ``delete`` of an absent machine succeeds. No call waits for a machine
+    to boot or to be gone: ``events`` tells. A call that fails as a whole raises a :class:`SiteError`; one that fails
+    for an item yields it. Deadlines on the network are the provider's own.
+    """
+
+    async def probe(self) -> SiteInfo:
+        """Say whether the site can be used; raises the :class:`SiteError` that says why not."""
+        ...
+
+    def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
+        """Create machines, or adopt those that exist under the same name."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+        """Begin to end machines, whatever their state."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+        """Look at machines; an absent one yields :class:`MachineNotFoundError`."""
+        ...
+
+    def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
+        """Start, stop, restart or suspend machines."""
+        ...
+
+    async def list_owned(self) -> Sequence[Machine]:
+        """All machines of this installation."""
+        ...
+
+    def events(self) -> AsyncIterator[SiteEvent]:
+        """A :class:`Snapshot`, then what changes, without end; raises a :class:`SiteError` when the stream breaks."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections and tasks; machines go on."""
+        ...
+
+
+class SiteFactory(Protocol):
+    """What the entry point names."""
+
+    def __call__(self, config: SiteConfig) -> Site:
+        """Make the site; does no I/O."""
+        ...

@@ -1,0 +1,184 @@
+"""The Go programs of the environment, built from the modules pinned under hack/tools.
+
+They are kept in the user's cache directory, one folder per pinned module. Those that KUBEBUILDER_ASSETS
+offers are taken from there instead.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from simyard_dev.errors import EnvironmentProblem
+from simyard_dev.files import locked
+from simyard_dev.progress import step
+
+MODULES_DIRECTORY = Path(__file__).resolve().parent.parent / "tools"
+GO_REMEDY = "install Go (https://go.dev/doc/install; on Debian 12: golang-go from bookworm-backports)"
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """One Go module under hack/tools and the programs that are built from it."""
+
+    name: str
+    """The folder under hack/tools."""
+    source: str
+    """The Go module that the programs come from; go.mod pins its version."""
+    packages: Mapping[str, str]
+    """The Go package of each program, by the program's name."""
+    stamps: tuple[str, ...] = ()
+    """Variables set by the linker; `{version}` is the source's, `{minor}` the minor version of Kubernetes."""
+
+    @property
+    def directory(self) -> Path:
+        """Where go.mod and go.sum are."""
+        return MODULES_DIRECTORY / self.name
+
+    @property
+    def version(self) -> str:
+        """The version of the source that go.mod pins, such as "v1.34.2"."""
+        pattern = rf"^(?:require )?\s*{re.escape(self.source)} (v\S+)"
+        found = re.search(pattern, (self.directory / "go.mod").read_text(), re.MULTILINE)
+        if not found:
+            raise EnvironmentProblem(f"{self.directory / 'go.mod'} does not require {self.source}")
+        return found[1]
+
+    @property
+    def linker_flags(self) -> str:
+        """What `go build -ldflags` gets."""
+        minor = KUBERNETES.version.split(".")[1]
+        values = (stamp.format(version=self.version, minor=minor) for stamp in self.stamps)
+        return " ".join(["-s -w", *(f"-X {value}" for value in values)])
+
+    @property
+    def cache_directory(self) -> Path:
+        """Where the built programs are kept: another pin or another build flag is another folder."""
+        digest = hashlib.sha256(self.linker_flags.encode())
+        for name in ("go.mod", "go.sum"):
+            digest.update((self.directory / name).read_bytes())
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cache / "simyard" / "tools" / f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
+
+
+_KUBERNETES_VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+KUBERNETES = GoModule(
+    name="kubernetes",
+    source="k8s.io/kubernetes",
+    packages={
+        name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kubectl")
+    },
+    stamps=tuple(
+        f"{package}.{variable}"
+        for package in _KUBERNETES_VERSION_PACKAGES
+        for variable in ("gitVersion={version}", "gitMajor=1", "gitMinor={minor}", "gitTreeState=clean")
+    ),
+)
+ETCD = GoModule(
+    name="etcd",
+    source="go.etcd.io/etcd/server/v3",
+    packages={"etcd": "go.etcd.io/etcd/server/v3"},
+)
+KWOK = GoModule(
+    name="kwok",
+    source="sigs.k8s.io/kwok",
+    packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+    stamps=("sigs.k8s.io/kwok/pkg/consts.Version={version}",),
+)
+HELM = GoModule(
+    name="helm",
+    source="helm.sh/helm/v3",
+    packages={"helm": "helm.sh/helm/v3/cmd/helm"},
+    stamps=(
+        "helm.sh/helm/v3/internal/version.version={version}",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor={minor}",
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1",
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={minor}",
+    ),
+)
+GO_MODULES = (KUBERNETES, ETCD, KWOK, HELM)
+TOOLS = tuple(name for module in GO_MODULES for name in module.packages)
+
+
+def ensure(names: Iterable[str] = TOOLS) -> dict[str, Path]:
+    """Give the path of each named program, building those that are not there yet.
+
+    Several processes may call this at the same time; each program is built once.
+
+    Raises:
+        EnvironmentProblem: Go is missing or too old, or a build failed; says what to do.
+    """
+    wanted = set(names)
+    unknown = wanted.difference(TOOLS)
+    if unknown:
+        raise EnvironmentProblem(f"unknown tools {', '.join(sorted(unknown))}; there are {', '.join(TOOLS)}")
+    found = {name: path for name in wanted if (path := _from_assets(name))}
+    for module in GO_MODULES:
+        ours = [name for name in module.packages if name in wanted and name not in found]
+        if any(not (module.cache_directory / name).exists() for name in ours):
+            with locked(module.cache_directory.with_suffix(".lock")):
+                _build(module, [name for name in ours if not (module.cache_directory / name).exists()])
+        found |= {name: module.cache_directory / name for name in ours}
+    return found
+
+
+def _from_assets(name: str) -> Path | None:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if not assets:
+        return None
+    path = Path(assets).absolute() / name
+    return path if os.access(path, os.X_OK) else None
+
+
+def _build(module: GoModule, names: list[str]) -> None:
+    """Build in one go, so that what the programs share is compiled once, then move each into its place."""
+    if not names:
+        return
+    _check_go(module)
+    target = module.cache_directory
+    target.mkdir(parents=True, exist_ok=True)
+    packages = [module.packages[name] for name in names]
+    with (
+        step(f"building {', '.join(names)} ({module.source} {module.version})"),
+        tempfile.TemporaryDirectory(dir=target, prefix=".build-") as scratch,
+    ):
+        result = _go(module, "build", "-ldflags", module.linker_flags, "-o", f"{scratch}/", *packages)
+        if result.returncode:
+            tail = "\n".join(result.stdout.splitlines()[-20:])
+            raise EnvironmentProblem(f"go build of {', '.join(names)} failed in {module.directory}:\n{tail}")
+        for name in names:
+            (Path(scratch) / _built_name(module.packages[name])).replace(target / name)
+
+
+def _built_name(package: str) -> str:
+    """How `go build` calls the program of a package: the last element of its path that is no major version."""
+    elements = package.split("/")
+    return elements[-2] if re.fullmatch(r"v\d+", elements[-1]) else elements[-1]
+
+
+def _check_go(module: GoModule) -> None:
+    if not shutil.which("go"):
+        raise EnvironmentProblem(f"Go is needed to build {module.name} and is not on the PATH: {GO_REMEDY}")
+    result = _go(module, "env", "GOVERSION")
+    if result.returncode:
+        raise EnvironmentProblem(f"this Go cannot build {module.name}: {result.stdout.strip()}\n{GO_REMEDY}")
+
+
+def _go(module: GoModule, *arguments: str) -> subprocess.CompletedProcess[str]:
+    flags = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false", "GOWORK": "off"}
+    return subprocess.run(
+        ["go", *arguments],
+        cwd=module.directory,
+        env={**os.environ, **flags},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )

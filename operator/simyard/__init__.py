@@ -1,0 +1,1 @@
+"""Simyard: a Kubernetes operator that offers simulation software as a service."""

@@ -1,0 +1,107 @@
+"""Names that more than one process must agree on: groups, resources, labels, finalizers, condition types, reasons."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+GROUP = "simyard.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+SUBRESOURCES_GROUP = "subresources.simyard.dev"
+SUBRESOURCES_API_VERSION = f"{SUBRESOURCES_GROUP}/{VERSION}"
+CATEGORY = "simyard"
+
+SYSTEM_NAMESPACE = "simyard-system"
+"""Where the platform itself lives unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the Kubernetes API: what its path is made of."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As in ``apiVersion`` of an object."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+CLOUD_SITES = Resource(GROUP, VERSION, "cloudsites", "CloudSite", namespaced=False)
+SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "SimulationService")
+WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool")
+WORKERS = Resource(GROUP, VERSION, "workers", "Worker")
+SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
+
+LABEL_POOL = "simyard.dev/pool"
+LABEL_SERVICE = "simyard.dev/service"
+LABEL_SITE = "simyard.dev/site"
+FINALIZER = "simyard.dev/machines"
+"""On WorkerPools and CloudSites: they stay until no machine of theirs is left."""
+
+
+class ConditionType(enum.StrEnum):
+    """The types of conditions, each with the polarity "True is good" (Failed and Complete are those of a Job)."""
+
+    AVAILABLE = "Available"
+    READY = "Ready"
+    REACHABLE = "Reachable"
+    CREDENTIALS_VALID = "CredentialsValid"
+    CAPACITY_AVAILABLE = "CapacityAvailable"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+
+
+class Reason(enum.StrEnum):
+    """The reasons of conditions, events and failures: part of the API, explained in ``docs/conditions.md``."""
+
+    # CloudSite
+    PROBE_SUCCEEDED = "ProbeSucceeded"
+    PROVIDER_NOT_INSTALLED = "ProviderNotInstalled"
+    CREDENTIALS_NOT_FOUND = "CredentialsNotFound"
+    UNAUTHENTICATED = "Unauthenticated"
+    PERMISSION_DENIED = "PermissionDenied"
+    UNAVAILABLE = "Unavailable"
+    CAPACITY_EXHAUSTED = "CapacityExhausted"
+    QUOTA_EXHAUSTED = "QuotaExhausted"
+    CAPACITY_LEFT = "CapacityLeft"
+    MAX_WORKERS_REACHED = "MaxWorkersReached"
+    WORKERS_REMAIN = "WorkersRemain"
+    # SimulationService
+    PUBLISHED = "Published"
+    INTERFACE_INVALID = "InterfaceInvalid"
+    # WorkerPool
+    WORKERS_READY = "WorkersReady"
+    WORKERS_STARTING = "WorkersStarting"
+    SCALED_TO_ZERO = "ScaledToZero"
+    SUSPENDED = "Suspended"
+    SERVICE_NOT_FOUND = "ServiceNotFound"
+    SITE_NOT_FOUND = "SiteNotFound"
+    NO_SITE_AVAILABLE = "NoSiteAvailable"
+    ATTRIBUTES_INVALID = "AttributesInvalid"
+    BROKER_UNREACHABLE = "BrokerUnreachable"
+    TERMINATING = "Terminating"
+    # Worker
+    STARTING = "Starting"
+    REGISTERED = "Registered"
+    ADAPTER_DISCONNECTED = "AdapterDisconnected"
+    MACHINE_FAILED = "MachineFailed"
+    MACHINE_LOST = "MachineLost"
+    READINESS_DEADLINE_EXCEEDED = "ReadinessDeadlineExceeded"
+    DRAINING = "Draining"
+    STOPPED = "Stopped"
+    # ServiceAction
+    WAITING_FOR_WORKER = "WaitingForWorker"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    TARGET_NOT_FOUND = "TargetNotFound"
+    WORKER_LOST = "WorkerLost"
+    # Events
+    SCALED = "Scaled"
+    WORKER_REPLACED = "WorkerReplaced"
+    ORPHAN_REMOVED = "OrphanRemoved"

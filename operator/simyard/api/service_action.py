@@ -1,0 +1,87 @@
+"""ServiceAction: one durable invocation of an action."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from simyard.api.base import (
+    FREE_FORM,
+    ApiModel,
+    Conditions,
+    Json,
+    Metadata,
+    Name,
+    Term,
+    Time,
+    cel,
+    rules,
+)
+
+
+class ActionTarget(ApiModel):
+    """On what the action is called: one worker, any free worker of a pool, or any free worker of a service."""
+
+    kind: Literal["Worker", "WorkerPool", "SimulationService"]
+    name: Name
+
+
+class ServiceActionSpec(ApiModel):
+    """One durable invocation of an action. Only `cancel` and `ttlSecondsAfterFinished` may change."""
+
+    model_config = rules(
+        cel(
+            "self.target == oldSelf.target && self.action == oldSelf.action"
+            " && has(self.parameters) == has(oldSelf.parameters)"
+            " && has(self.timeoutSeconds) == has(oldSelf.timeoutSeconds)"
+            " && (!has(self.timeoutSeconds) || self.timeoutSeconds == oldSelf.timeoutSeconds)",
+            "target, action, parameters and timeoutSeconds are immutable: create another ServiceAction",
+        ),
+        cel("!oldSelf.cancel || self.cancel", "cannot be taken back", ".cancel"),
+    )
+
+    target: ActionTarget
+    action: Annotated[Term, Field(description="The name of the action.")]
+    parameters: Annotated[
+        Json, Field(json_schema_extra=FREE_FORM, description="As the service's interface declares them.")
+    ] = {}
+    timeout_seconds: Annotated[
+        int | None, Field(ge=1, le=2_592_000, description="Cancel it after this time; the declared time by default.")
+    ] = None
+    cancel: Annotated[bool, Field(description="Set it to cancel the invocation.")] = False
+    ttl_seconds_after_finished: Annotated[
+        int, Field(ge=0, le=31_536_000, description="The object is deleted this long after it finished.")
+    ] = 86_400
+
+
+class ActionFailure(ApiModel):
+    """Why it failed."""
+
+    reason: Annotated[str, Field(max_length=128)]
+    message: Annotated[str, Field(max_length=16_384)] = ""
+
+
+class ServiceActionStatus(ApiModel):
+    """The observed state of the invocation."""
+
+    observed_generation: Annotated[int, Field(ge=0)] = 0
+    worker: Annotated[str, Field(max_length=253, description="The worker that runs it or ran it.")] = ""
+    worker_uid: Annotated[str, Field(max_length=64)] = ""
+    attempts: Annotated[int, Field(ge=0, description="How often it was given to a worker.")] = 0
+    percent: Annotated[int | None, Field(ge=0, le=100, description="How much of it is done.")] = None
+    progress: Annotated[str, Field(max_length=1024, description="What it does now.")] = ""
+    started_time: Time | None = None
+    finished_time: Time | None = None
+    run_milliseconds: Annotated[int | None, Field(ge=0, description="How long it ran.")] = None
+    result: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="As the interface declares it.")] = None
+    failure: ActionFailure | None = None
+    conditions: Conditions = []
+
+
+class ServiceAction(ApiModel):
+    """A ServiceAction is one invocation of an action that survives every process, with its result."""
+
+    metadata: Metadata
+    spec: ServiceActionSpec
+    status: ServiceActionStatus = ServiceActionStatus()

@@ -1,0 +1,299 @@
+"""SimulationService: what a vendor publishes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from simyard.api.base import (
+    FREE_FORM,
+    ApiModel,
+    Conditions,
+    Decimal,
+    Metadata,
+    Quantity,
+    Term,
+    cel,
+    rules,
+)
+
+RESERVED_ACTIONS = ("start", "stop", "restart", "suspend", "save", "start_workers")
+"""Built in for every worker or service (OCCI infrastructure 1.2, and Cloud4E's ``start_workers``)."""
+
+Text = Annotated[str, Field(max_length=1024)]
+Pattern = Annotated[str, Field(max_length=512)]
+Argument = Annotated[str, Field(max_length=4096)]
+_SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
+RelativePath = Annotated[str, Field(min_length=1, max_length=255, pattern=f"^{_SEGMENT}(/{_SEGMENT})*$")]
+
+
+def map_by(key: str) -> dict[str, Any]:
+    """Schema keywords of a list whose items are told apart by one field."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+ATOMIC = {"x-kubernetes-list-type": "atomic"}
+
+_VALUE_RULES = (
+    cel(
+        "!(has(self.minimum) || has(self.maximum)) || self.type in ['integer', 'number']",
+        "minimum and maximum are for the types integer and number",
+    ),
+    cel("!has(self.pattern) || self.type == 'string'", "pattern is for the type string", ".pattern"),
+    cel("!has(self.enum) || self.type == 'string'", "enum is for the type string", ".enum"),
+    cel(
+        "!has(self.maxLength) || self.type in ['string', 'array']",
+        "maxLength is for the types string and array",
+        ".maxLength",
+    ),
+)
+
+
+class DeclaredValue(ApiModel):
+    """A typed value: a parameter of an action, or a field of its result."""
+
+    model_config = rules(*_VALUE_RULES)
+
+    name: Term
+    type: Literal["string", "integer", "number", "boolean", "array", "object"]
+    description: Text = ""
+    unit: Annotated[str, Field(max_length=32, description="The unit of a number, such as mm or MPa.")] = ""
+    required: Annotated[bool, Field(description="It must be given: there is no default.")] = False
+    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Used when none is given.")] = None
+    enum: Annotated[
+        list[Annotated[str, Field(max_length=256)]] | None,
+        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="The strings that are accepted."),
+    ] = None
+    pattern: Annotated[Pattern | None, Field(description="Regular expression that a string must match as a whole.")] = (
+        None
+    )
+    minimum: Annotated[Decimal | None, Field(description="Smallest number that is accepted.")] = None
+    maximum: Annotated[Decimal | None, Field(description="Largest number that is accepted.")] = None
+    max_length: Annotated[
+        int | None,
+        Field(ge=0, le=1_048_576, description="Most characters of a string, or most items of an array."),
+    ] = None
+
+
+class DeclaredAttribute(DeclaredValue):
+    """A typed attribute of a running service."""
+
+    mutable: Annotated[bool, Field(description="Clients may set it.")] = False
+
+
+class DeclaredAction(ApiModel):
+    """An action that clients may call; who may call it is RBAC on the subresource actions/NAME."""
+
+    model_config = rules(
+        cel(
+            f"!(self.name in [{', '.join(repr(name) for name in RESERVED_ACTIONS)}])",
+            f"is built in: choose a name other than {', '.join(RESERVED_ACTIONS)}",
+            ".name",
+        ),
+    )
+
+    name: Term
+    description: Text = ""
+    parameters: Annotated[list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"))] = []
+    result: Annotated[list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"))] = []
+    mode: Annotated[
+        Literal["Sync", "Async"],
+        Field(description="`Sync` answers the request itself; `Async` answers with a ServiceAction that keeps it."),
+    ] = "Sync"
+    timeout_seconds: Annotated[
+        int,
+        Field(ge=1, le=2_592_000, description="It is cancelled after this time. A Sync request waits 30 s."),
+    ] = 30
+    idempotent: Annotated[
+        bool, Field(description="Running it again does no harm: another worker runs it when one dies.")
+    ] = False
+    concurrent: Annotated[bool, Field(description="It may run while another action runs on the same worker.")] = False
+
+
+class ServiceInterface(ApiModel):
+    """What the program offers; everything that users see is built from it."""
+
+    attributes: Annotated[list[DeclaredAttribute], Field(max_length=128, json_schema_extra=map_by("name"))] = []
+    actions: Annotated[list[DeclaredAction], Field(max_length=64, json_schema_extra=map_by("name"))] = []
+
+
+class PythonConnector(ApiModel):
+    """A connector class in Python."""
+
+    class_: Annotated[
+        str,
+        Field(
+            alias="class",
+            max_length=255,
+            pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
+            description="MODULE:CLASS, found among `files` or installed in the image.",
+        ),
+    ]
+
+
+class InputFile(ApiModel):
+    """A file that is written before a command runs."""
+
+    path: RelativePath
+    content: Annotated[str, Field(max_length=65536, description="$(PARAMETER) stands for its value.")]
+
+
+class EnvironmentVariable(ApiModel):
+    """A variable in a command's environment."""
+
+    name: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    value: Argument = ""
+
+
+class CommandResult(ApiModel):
+    """How one field of a result is read after the command."""
+
+    name: Term
+    file: Annotated[RelativePath | None, Field(description="Where to look; the command's output when not set.")] = None
+    pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
+
+
+class CommandAction(ApiModel):
+    """How one action is done by a command. Arguments are passed as they are, never through a shell."""
+
+    model_config = rules(
+        cel("has(self.command) != has(self.cancels)", "exactly one of command and cancels must be set"),
+    )
+
+    action: Annotated[Term, Field(description="A declared action.")]
+    command: Annotated[
+        list[Argument] | None,
+        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="$(PARAMETER) stands for its value."),
+    ] = None
+    cancels: Annotated[Term | None, Field(description="It runs nothing, it cancels that action.")] = None
+    stdin: Annotated[Argument | None, Field(description="What the command reads; $(PARAMETER) as above.")] = None
+    files: Annotated[list[InputFile], Field(max_length=16, json_schema_extra=map_by("path"))] = []
+    env: Annotated[list[EnvironmentVariable], Field(max_length=32, json_schema_extra=map_by("name"))] = []
+    progress_pattern: Annotated[
+        Pattern | None, Field(description="Matched to lines of output; its first group is the percentage done.")
+    ] = None
+    failure_pattern: Annotated[
+        Pattern | None, Field(description="Its match is the message when the command fails.")
+    ] = None
+    results: Annotated[list[CommandResult], Field(max_length=64, json_schema_extra=map_by("name"))] = []
+
+
+class CommandAttribute(ApiModel):
+    """How one attribute is read, from a file or from the output of a command."""
+
+    model_config = rules(
+        cel("has(self.command) != has(self.file)", "exactly one of command and file must be set"),
+    )
+
+    attribute: Annotated[Term, Field(description="A declared attribute.")]
+    file: RelativePath | None = None
+    command: Annotated[list[Argument] | None, Field(min_length=1, max_length=64, json_schema_extra=ATOMIC)] = None
+    pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
+    interval_seconds: Annotated[int, Field(ge=1, le=86_400, description="How often it is read.")] = 5
+
+
+class CommandsConnector(ApiModel):
+    """A connector with no code: commands for actions, files and patterns for attributes."""
+
+    actions: Annotated[list[CommandAction], Field(max_length=64, json_schema_extra=map_by("action"))] = []
+    attributes: Annotated[list[CommandAttribute], Field(max_length=128, json_schema_extra=map_by("attribute"))] = []
+
+
+class ConnectorFile(ApiModel):
+    """A file that comes with the connector."""
+
+    path: RelativePath
+    content: Annotated[str, Field(max_length=524_288)]
+
+
+class Connector(ApiModel):
+    """What connects the interface to the program: exactly one of python and commands."""
+
+    model_config = rules(
+        cel("has(self.python) != has(self.commands)", "exactly one of python and commands must be set"),
+    )
+
+    python: PythonConnector | None = None
+    commands: CommandsConnector | None = None
+    files: Annotated[list[ConnectorFile], Field(max_length=32, json_schema_extra=map_by("path"))] = []
+
+
+class Images(ApiModel):
+    """What a machine is made from, for each provider."""
+
+    pod: Annotated[str | None, Field(max_length=512, description="Container image.")] = None
+    kubevirt: Annotated[str | None, Field(max_length=512, description="Image of a containerDisk.")] = None
+    open_nebula: Annotated[str | None, Field(max_length=128, description="Name of an image.")] = None
+
+
+class Resources(ApiModel):
+    """The size of a worker."""
+
+    cpu: Annotated[Quantity, Field(description="Cores.")] = 1
+    memory: Annotated[Quantity, Field(description="Memory, in bytes or with a suffix such as Mi.")] = "512Mi"
+
+
+class Autoscaling(ApiModel):
+    """How many frontends serve the service, by load."""
+
+    model_config = rules(
+        cel("self.minReplicas <= self.maxReplicas", "must not be above maxReplicas", ".minReplicas"),
+    )
+
+    min_replicas: Annotated[int, Field(ge=1, le=64)] = 2
+    max_replicas: Annotated[int, Field(ge=1, le=64)] = 4
+
+
+class Frontend(ApiModel):
+    """The OCCI frontends of the service."""
+
+    model_config = rules(
+        cel("!(has(self.replicas) && has(self.autoscaling))", "replicas and autoscaling exclude each other"),
+    )
+
+    replicas: Annotated[int | None, Field(ge=0, le=64)] = None
+    autoscaling: Autoscaling | None = None
+
+
+class Licence(ApiModel):
+    """A limit that comes with the program's licence."""
+
+    seats: Annotated[int, Field(ge=0, le=1_000_000, description="Workers at the same time, over all pools.")]
+
+
+class SimulationServiceSpec(ApiModel):
+    """A simulation program as a service."""
+
+    display_name: Annotated[str, Field(max_length=128)] = ""
+    description: Annotated[str, Field(max_length=4096)] = ""
+    vendor: Annotated[str, Field(max_length=128)] = ""
+    version: Annotated[str, Field(max_length=64, description="Version of the program.")] = ""
+    interface: ServiceInterface
+    connector: Connector
+    images: Images = Images()
+    resources: Resources = Resources()
+    readiness_deadline_seconds: Annotated[
+        int, Field(ge=1, le=86_400, description="A worker that has not registered by then is replaced.")
+    ] = 600
+    frontend: Frontend = Frontend()
+    licence: Licence | None = None
+
+
+class SimulationServiceStatus(ApiModel):
+    """The observed state of the service."""
+
+    observed_generation: Annotated[int, Field(ge=0)] = 0
+    interface_digest: Annotated[str, Field(max_length=64, description="Changes with the interface.")] = ""
+    pools: Annotated[int, Field(ge=0, description="WorkerPools of this service.")] = 0
+    workers: Annotated[int, Field(ge=0, description="Workers of this service.")] = 0
+    ready_workers: Annotated[int, Field(ge=0, description="Workers that take actions.")] = 0
+    conditions: Conditions = []
+
+
+class SimulationService(ApiModel):
+    """A SimulationService says what a vendor's program offers (attributes, actions) and how it is started."""
+
+    metadata: Metadata
+    spec: SimulationServiceSpec
+    status: SimulationServiceStatus = SimulationServiceStatus()

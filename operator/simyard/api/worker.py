@@ -1,0 +1,69 @@
+"""Worker: one machine that runs one service."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simyard.api.base import (
+    FREE_FORM,
+    IMMUTABLE,
+    ApiModel,
+    Conditions,
+    Json,
+    LocalReference,
+    Metadata,
+    Name,
+    Time,
+)
+
+
+class WorkerSpec(ApiModel):
+    """One machine that runs one service."""
+
+    service_ref: Annotated[LocalReference, Field(description="The SimulationService.", json_schema_extra=IMMUTABLE)]
+    site: Annotated[Name, Field(description="The CloudSite it runs at.", json_schema_extra=IMMUTABLE)]
+    power_state: Annotated[
+        Literal["Running", "Stopped", "Suspended"], Field(description="What the machine should do.")
+    ] = "Running"
+    drain: Annotated[bool, Field(description="It finishes what it runs and takes nothing new.")] = False
+    attributes: Annotated[
+        Json, Field(json_schema_extra=FREE_FORM, description="Initial values of the service's attributes, by name.")
+    ] = {}
+
+
+class Stages(ApiModel):
+    """When the worker entered each stage of its start."""
+
+    start: Annotated[Time | None, Field(description="It was asked for.")] = None
+    pending: Annotated[Time | None, Field(description="The site accepted the request.")] = None
+    prolog: Annotated[Time | None, Field(description="It was placed on a host.")] = None
+    boot: Annotated[Time | None, Field(description="Its disk was ready.")] = None
+    running: Annotated[Time | None, Field(description="The hypervisor said that it runs.")] = None
+    registered: Annotated[Time | None, Field(description="Its service adapter's message arrived.")] = None
+
+
+class WorkerStatus(ApiModel):
+    """The observed state of the worker."""
+
+    observed_generation: Annotated[int, Field(ge=0)] = 0
+    machine_id: Annotated[str, Field(max_length=253, description="Its id at the site.")] = ""
+    machine_state: Annotated[str, Field(max_length=32, description="What the site says of the machine.")] = ""
+    address: Annotated[str, Field(max_length=253)] = ""
+    adapter_version: Annotated[str, Field(max_length=64)] = ""
+    stages: Stages = Stages()
+    attributes: Annotated[
+        Json,
+        Field(json_schema_extra=FREE_FORM, description="The service's attributes, up to some seconds old."),
+    ] = {}
+    attributes_time: Annotated[Time | None, Field(description="When they were observed.")] = None
+    conditions: Conditions = []
+
+
+class Worker(ApiModel):
+    """A Worker is one machine that runs one SimulationService; most belong to a WorkerPool."""
+
+    metadata: Metadata
+    spec: WorkerSpec
+    status: WorkerStatus = WorkerStatus()

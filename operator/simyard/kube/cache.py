@@ -1,0 +1,204 @@
+"""A local copy of all objects of one resource, kept true by list and watch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from prometheus_client import Counter, Gauge
+
+from simyard.api.base import Json, Metadata
+from simyard.api.names import Resource
+from simyard.kube.client import KubeClient
+from simyard.kube.errors import ApiError, ExpiredError, ForbiddenError, NotFoundError
+
+log = logging.getLogger(__name__)
+
+OBJECTS = Gauge("simyard_cache_objects", "Objects in the local copy.", ["resource"])
+EVENTS = Counter("simyard_cache_events_total", "Changes seen by the watch.", ["resource"])
+RELISTS = Counter("simyard_cache_lists_total", "How often all objects were listed.", ["resource"])
+
+TOMBSTONES = 20_000
+MAX_BACKOFF_SECONDS = 30.0
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class HasMetadata(Protocol):
+    """What is cached: anything with a ``metadata``."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The object's metadata."""
+        ...
+
+
+T = TypeVar("T", bound=HasMetadata)
+Listener = Callable[[T | None, T | None], None]
+"""Called with the old and the new object; None when there was none or is none any more."""
+
+
+def key_of(item: HasMetadata) -> Key:
+    """The key of a cached object."""
+    return item.metadata.namespace, item.metadata.name
+
+
+class Cache(Generic[T]):
+    """Objects of one resource by key and by index.
+
+    ``parse`` makes the cached form from raw JSON; objects that it refuses with ValueError are logged and left out.
+    ``indexes`` give for each object the values under which ``by`` finds it.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        parse: Callable[[Json], T],
+        *,
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        namespace: str = "",
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self._client = client
+        self._parse = parse
+        self._namespace = namespace
+        self._items: dict[Key, T] = {}
+        self._versions: dict[Key, int] = {}
+        self._tombstones: OrderedDict[str, None] = OrderedDict()
+        self._indexes = dict(indexes or {})
+        self._index: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._indexes}
+        self._listeners: list[Listener[T]] = []
+        self._alive_since = 0.0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self._items.values()))
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object of that name."""
+        return self._items.get((namespace, name))
+
+    def by(self, index: str, value: str) -> list[T]:
+        """The objects that an index lists under a value."""
+        return list(self._index[index].get(value, {}).values())
+
+    def subscribe(self, listener: Listener[T]) -> None:
+        """Call ``listener`` on every change from now on; it must not block."""
+        self._listeners.append(listener)
+
+    def age_seconds(self) -> float:
+        """How long ago the watch was last known to work (0 while it is open)."""
+        return 0.0 if self._alive_since == 0.0 and self.synced.is_set() else time.monotonic() - self._alive_since
+
+    async def run(self) -> None:
+        """List, then watch, for ever; every failure is retried with growing pauses."""
+        self._alive_since = time.monotonic()
+        failures = 0
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                    self.synced.set()
+                failures = 0
+                self._alive_since = 0.0
+                async for event in self._client.watch(self.resource, self._namespace, resource_version=version):
+                    version = str(event.object["metadata"]["resourceVersion"])
+                    if event.type == "DELETED":
+                        self._forget(event.object)
+                    elif event.type != "BOOKMARK":
+                        self.learn(event.object)
+                    EVENTS.labels(self.resource.plural).inc()
+            except ExpiredError:
+                version = ""
+            except ApiError as error:
+                if self._alive_since == 0.0:
+                    self._alive_since = time.monotonic()
+                failures += 1
+                level = logging.ERROR if isinstance(error, ForbiddenError | NotFoundError) else logging.WARNING
+                log.log(level, "cache of %s: %s", self.resource.plural, error)
+                await asyncio.sleep(min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1))  # noqa: S311
+
+    def learn(self, raw: Json) -> T | None:
+        """Take over an object, from the watch or from the answer to a write of ours; an older state is ignored."""
+        metadata = raw["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        version = int(metadata["resourceVersion"])
+        if metadata["uid"] in self._tombstones or version <= self._versions.get(key, -1):
+            return self._items.get(key)
+        try:
+            item = self._parse(raw)
+        except ValueError as error:
+            log.error("%s %s/%s cannot be read: %s", self.resource.kind, *key, error)
+            return None
+        self._versions[key] = version
+        self._replace(key, item)
+        return item
+
+    def forget(self, item: T) -> None:
+        """Take over that an object of ours was deleted."""
+        self._bury(item.metadata.uid)
+        if (current := self._items.get(key_of(item))) is not None and current.metadata.uid == item.metadata.uid:
+            self._remove(key_of(item))
+
+    def _forget(self, raw: Json) -> None:
+        metadata = raw["metadata"]
+        self._bury(metadata["uid"])
+        key = (metadata.get("namespace", ""), metadata["name"])
+        if (current := self._items.get(key)) is not None and current.metadata.uid == metadata["uid"]:
+            self._remove(key)
+
+    def _bury(self, uid: str) -> None:
+        self._tombstones[uid] = None
+        while len(self._tombstones) > TOMBSTONES:
+            self._tombstones.popitem(last=False)
+
+    async def _list(self) -> str:
+        raw_items, version = await self._client.list_all(self.resource, self._namespace)
+        RELISTS.labels(self.resource.plural).inc()
+        listed = {(raw["metadata"].get("namespace", ""), raw["metadata"]["name"]) for raw in raw_items}
+        for key in [key for key in self._items if key not in listed and self._versions[key] <= int(version)]:
+            self._remove(key)
+        for raw in raw_items:
+            self.learn(raw)
+        return version
+
+    def _replace(self, key: Key, new: T) -> None:
+        old = self._items.get(key)
+        self._items[key] = new
+        self._reindex(key, old, new)
+        OBJECTS.labels(self.resource.plural).set(len(self._items))
+        self._tell(old, new)
+
+    def _remove(self, key: Key) -> None:
+        old = self._items.pop(key)
+        del self._versions[key]
+        self._reindex(key, old, None)
+        OBJECTS.labels(self.resource.plural).set(len(self._items))
+        self._tell(old, None)
+
+    def _reindex(self, key: Key, old: T | None, new: T | None) -> None:
+        for name, values_of in self._indexes.items():
+            index = self._index[name]
+            before = set(values_of(old)) if old is not None else set()
+            after = set(values_of(new)) if new is not None else set()
+            for value in before - after:
+                index[value].pop(key, None)
+                if not index[value]:
+                    del index[value]
+            if new is not None:
+                for value in after:
+                    index.setdefault(value, {})[key] = new
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for listener in self._listeners:
+            listener(old, new)

@@ -1,0 +1,273 @@
+"""A client for the Kubernetes API that speaks raw JSON.
+
+Configuration, credentials and their renewal are kubernetes_asyncio's; requests go through its session without its
+object model, which costs more CPU than the rest of a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import orjson
+from kubernetes_asyncio import client as kubernetes
+from kubernetes_asyncio import config as kubernetes_config
+from prometheus_client import Counter
+
+from simyard.api.base import Json
+from simyard.api.names import Resource
+from simyard.kube.errors import ApiError, UnavailableError, error_from
+
+REQUESTS = Counter(
+    "simyard_kube_requests_total",
+    "Requests to the Kubernetes API, by verb, resource and status code (0: no answer).",
+    ["verb", "resource", "code"],
+)
+FIELD_MANAGER = "simyard"
+LIST_PAGE = 1000
+MAX_ATTEMPTS = 5
+WATCH_SECONDS = 300
+
+
+class PatchType(enum.StrEnum):
+    """The content types of a patch."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One line of a watch: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``."""
+
+    type: str
+    object: Json
+
+
+class KubeClient:
+    """Requests to one API server; every one has a deadline, and a 429 is waited out."""
+
+    def __init__(self, configuration: kubernetes.Configuration, *, request_seconds: float = 30.0) -> None:
+        self._api = kubernetes.ApiClient(configuration)
+        self._session: aiohttp.ClientSession = self._api.rest_client.pool_manager
+        self._server_hostname: str | None = self._api.rest_client.server_hostname
+        self._proxy: str | None = self._api.rest_client.proxy
+        self._host = str(configuration.host).rstrip("/")
+        self._timeout = aiohttp.ClientTimeout(total=request_seconds)
+        self._configuration = configuration
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None = None, *, max_connections: int = 64) -> Self:
+        """A client for ``kubeconfig``, else for ``$KUBECONFIG`` or the cluster that this process runs in."""
+        configuration = kubernetes.Configuration()
+        if kubeconfig is None:
+            await kubernetes_config.load_config(client_configuration=configuration)
+        else:
+            await kubernetes_config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+        configuration.connection_pool_maxsize = max_connections
+        return cls(configuration)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
+        """Read one object."""
+        return await self.request("GET", path_of(resource, namespace, name), resource=resource)
+
+    async def list_all(
+        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> tuple[list[Json], str]:
+        """All objects, read in pages, and the resource version of the list."""
+        items: list[Json] = []
+        query = {"limit": str(LIST_PAGE)}
+        if labels:
+            query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
+        while True:
+            page = await self.request("GET", path_of(resource, namespace), query=query, resource=resource, verb="list")
+            items += page.get("items") or []
+            more = page["metadata"].get("continue")
+            if not more:
+                return items, str(page["metadata"]["resourceVersion"])
+            query["continue"] = more
+
+    async def create(self, resource: Resource, body: Json, namespace: str = "") -> Json:
+        """Create an object and return it as it was stored."""
+        return await self.request(
+            "POST", path_of(resource, namespace), body=body, query={"fieldManager": FIELD_MANAGER}, resource=resource
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Json | list[Json],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        kind: PatchType = PatchType.MERGE,
+    ) -> Json:
+        """Change an object and return it. An ``APPLY`` takes over fields that others own."""
+        query = {"fieldManager": FIELD_MANAGER}
+        if kind is PatchType.APPLY:
+            query["force"] = "true"
+        path = path_of(resource, namespace, name, subresource)
+        return await self.request("PATCH", path, body=body, query=query, content_type=kind.value, resource=resource)
+
+    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str = "") -> None:
+        """Delete an object in the background; with ``uid``, only that very one. An absent one is a NotFoundError."""
+        body: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        await self.request("DELETE", path_of(resource, namespace, name), body=body, resource=resource)
+
+    async def watch(
+        self, resource: Resource, namespace: str = "", *, resource_version: str, labels: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """What changes after a resource version, until the server ends the watch (after some minutes).
+
+        Raises:
+            ExpiredError: the version is too old.
+            UnavailableError: the connection broke.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        if labels:
+            query["labelSelector"] = labels
+        timeout = aiohttp.ClientTimeout(sock_connect=10, sock_read=WATCH_SECONDS + 30)
+        try:
+            async with self._session.get(
+                self._host + path_of(resource, namespace),
+                params=query,
+                headers=await self._headers(),
+                timeout=timeout,
+                server_hostname=self._server_hostname,
+                proxy=self._proxy,
+            ) as response:
+                REQUESTS.labels("watch", resource.plural, str(response.status)).inc()
+                if response.status != 200:
+                    raise error_from(response.status, _parse(await response.read()), None)
+                async with aclosing(_lines(response.content)) as lines:
+                    async for line in lines:
+                        event = orjson.loads(line)
+                        if event["type"] == "ERROR":
+                            raise error_from(int(event["object"].get("code") or 500), event["object"], None)
+                        yield WatchEvent(event["type"], event["object"])
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnavailableError(0, "", f"watch of {resource.plural}: {error or type(error).__name__}") from error
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | list[Json] | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        resource: Resource | None = None,
+        verb: str = "",
+    ) -> Json:
+        """Send any request and return the parsed answer.
+
+        Raises:
+            ApiError: the server refused; a 429 (the server is busy and has done nothing) is tried again first.
+            UnavailableError: there was no answer; the request may have been carried out.
+        """
+        label = resource.plural if resource else "other"
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                return await self._send(method, path, body, query, content_type, (verb or method.lower(), label))
+            except ApiError as error:
+                if error.status != 429 or attempt == MAX_ATTEMPTS:
+                    raise
+                await asyncio.sleep(error.retry_after_seconds or attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Json | list[Json] | None,
+        query: Mapping[str, str] | None,
+        content_type: str,
+        labels: tuple[str, str],
+    ) -> Json:
+        headers = await self._headers()
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._session.request(
+                method,
+                self._host + path,
+                params=query,
+                data=orjson.dumps(body) if body is not None else None,
+                headers=headers,
+                timeout=self._timeout,
+                server_hostname=self._server_hostname,
+                proxy=self._proxy,
+            ) as response:
+                data = await response.read()
+                REQUESTS.labels(*labels, str(response.status)).inc()
+                if response.status >= 400:
+                    raise error_from(response.status, _parse(data), response.headers.get("Retry-After"))
+                parsed = _parse(data)
+                return parsed if isinstance(parsed, dict) else {}
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            REQUESTS.labels(*labels, "0").inc()
+            raise UnavailableError(0, "", f"{method} {path}: {error or type(error).__name__}") from error
+
+    async def _headers(self) -> dict[str, str]:
+        token = await self._configuration.get_api_key_with_prefix("BearerToken")
+        headers = {"Accept": "application/json"}
+        if token:
+            headers["Authorization"] = token
+        return headers
+
+
+def path_of(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The path of a resource; without ``namespace`` that of all namespaces."""
+    parts = [f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"]
+    if resource.namespaced and namespace:
+        parts.append(f"namespaces/{namespace}")
+    parts.append(resource.plural)
+    parts += [part for part in (name, subresource) if part]
+    return "/".join(parts)
+
+
+def _parse(data: bytes) -> object:
+    try:
+        return orjson.loads(data) if data else None
+    except orjson.JSONDecodeError:
+        return data.decode(errors="replace")
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """Lines of any length (``readline`` has a limit, and an object may be larger)."""
+    rest = b""
+    async for chunk in stream.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
