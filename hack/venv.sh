@@ -1,6 +1,6 @@
 #!/bin/sh
-# venv.sh [--lock]: makes .venv from requirements.lock, or (--lock) writes requirements.lock anew.
-# The lock is uv's, in the form of a requirements file with hashes; it names packages and no index.
+# venv.sh [--lock]: makes .venv from requirements.lock, or (--lock) writes the lock files anew.
+# They are uv's, in the form of requirements files with hashes; they name packages and no index.
 set -eu
 cd "$(dirname "$0")/.."
 UV_VERSION=0.13.8
@@ -22,10 +22,17 @@ if ! [ -x .venv/bin/uv ] || [ "$(.venv/bin/uv --version | cut -d' ' -f2)" != "$U
   .venv/bin/pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 fi
 
+compile() { # OUTPUT INPUT...: pins with hashes, in agreement with what is pinned already
+  output=$1
+  shift
+  .venv/bin/uv --quiet pip compile "$@" --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+    --no-emit-package simyard --no-emit-package simyard-sites --no-emit-package simyard-adapter -o "$output"
+}
+
 if [ "${1:-}" = --lock ]; then
-  .venv/bin/uv --quiet pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-    --no-header --no-annotate --no-emit-package simyard --no-emit-package simyard-sites \
-    --no-emit-package simyard-adapter -o requirements.lock
+  compile requirements.lock pyproject.toml --group dev             # what a developer needs
+  compile operator/requirements.lock operator/pyproject.toml -c requirements.lock # what the image holds
+  echo hatchling | compile hack/build-requirements.lock - -c requirements.lock    # what builds the wheels
 fi
 
 # A stamp of what the environment was made from: nothing to do when it is the same.

@@ -122,7 +122,7 @@ def ensure(names: Iterable[str] = TOOLS) -> dict[str, Path]:
     for module in GO_MODULES:
         ours = [name for name in module.packages if name in wanted and name not in found]
         if any(not (module.cache_directory / name).exists() for name in ours):
-            with locked(module.cache_directory.with_suffix(".lock")):
+            with locked(module.cache_directory.parent / f"{module.cache_directory.name}.lock"):
                 _build(module, [name for name in ours if not (module.cache_directory / name).exists()])
         found |= {name: module.cache_directory / name for name in ours}
     return found
@@ -148,7 +148,9 @@ def _build(module: GoModule, names: list[str]) -> None:
         step(f"building {', '.join(names)} ({module.source} {module.version})"),
         tempfile.TemporaryDirectory(dir=target, prefix=".build-") as scratch,
     ):
-        result = _go(module, "build", "-ldflags", module.linker_flags, "-o", f"{scratch}/", *packages)
+        # The linker strips debugging data (-s -w); not making any to begin with saves a tenth of the time.
+        flags = ["-gcflags=all=-dwarf=false", "-ldflags", module.linker_flags]
+        result = _go(module, "build", *flags, "-o", f"{scratch}/", *packages)
         if result.returncode:
             tail = "\n".join(result.stdout.splitlines()[-20:])
             raise EnvironmentProblem(f"go build of {', '.join(names)} failed in {module.directory}:\n{tail}")

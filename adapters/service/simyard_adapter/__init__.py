@@ -1,1 +1,8 @@
 """The service adapter: offers a simulation program's attributes and actions over RabbitMQ, from inside a worker."""
+
+from simyard_adapter.connector import Connector, action, attribute, parameter
+from simyard_adapter.context import Context
+from simyard_adapter.errors import ActionCancelledError, ActionError
+
+__all__ = ["ActionCancelledError", "ActionError", "Connector", "Context", "action", "attribute", "parameter"]
+__version__ = "0.1.0"

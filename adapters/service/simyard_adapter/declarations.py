@@ -80,6 +80,8 @@ class Value:
     def check(self, value: Json, path: str) -> Json:
         """Return the value as it is to be used (an integral ``2.0`` becomes ``2`` where an integer is declared).
 
+        Integers have 64 bits, numbers are finite, and text can be written as UTF-8.
+
         Raises:
             InvalidValueError: the value does not fit.
         """
@@ -95,9 +97,9 @@ class Value:
         if isinstance(checked, (int, float)) and not isinstance(checked, bool):
             unit = f" {self.unit}" if self.unit else ""
             if self.minimum is not None and checked < self.minimum:
-                raise InvalidValueError(path, f"{value} is below the minimum of {_number(self.minimum)}{unit}")
+                raise InvalidValueError(path, f"{_shown(value)} is below the minimum of {_number(self.minimum)}{unit}")
             if self.maximum is not None and checked > self.maximum:
-                raise InvalidValueError(path, f"{value} is above the maximum of {_number(self.maximum)}{unit}")
+                raise InvalidValueError(path, f"{_shown(value)} is above the maximum of {_number(self.maximum)}{unit}")
         return checked
 
     def to_json(self) -> dict[str, Any]:
@@ -277,19 +279,35 @@ def check_values(
 
 def _of_type(value: Json, wanted: ValueType, path: str) -> Json:
     if wanted is ValueType.STRING and isinstance(value, str):
-        return value
+        return _encodable(value, path)
     if wanted is ValueType.BOOLEAN and isinstance(value, bool):
         return value
     if wanted is ValueType.ARRAY and isinstance(value, list):
-        return value
+        return _encodable(value, path)
     if wanted is ValueType.OBJECT and isinstance(value, dict):
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return _encodable(value, path)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value):
         if wanted is ValueType.NUMBER:
             return value
-        if wanted is ValueType.INTEGER and float(value).is_integer():
+        if wanted is ValueType.INTEGER and value == int(value) and -(2**63) <= value < 2**63:
             return int(value)
     raise InvalidValueError(path, f"{_shown(value)} is not of type {wanted.value}")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _encodable(value: Json, path: str) -> Json:
+    """The value, if it can be written as UTF-8 JSON: no NaN, no half of a surrogate pair, no foreign object."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValueError(path, f"cannot be written as JSON in UTF-8: {error}") from None
+    return value
 
 
 def _same(left: Json, right: Json) -> bool:
@@ -297,7 +315,10 @@ def _same(left: Json, right: Json) -> bool:
 
 
 def _shown(value: Json) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        text = f"a Python {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -32,29 +32,22 @@ def rules(*entries: Json) -> ConfigDict:
 
 IMMUTABLE: Json = {"x-kubernetes-validations": [cel("self == oldSelf", "is immutable")]}
 FREE_FORM: Json = {"x-kubernetes-preserve-unknown-fields": True}
+ATOMIC: Json = {"x-kubernetes-list-type": "atomic"}
+SET: Json = {"x-kubernetes-list-type": "set"}
 
-Quantity = Annotated[
-    str | int,
-    Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$",
-            "maxLength": 32,
-        }
-    ),
-]
+
+def map_by(key: str) -> Json:
+    """Schema keywords of a list whose items are told apart by one field."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+Quantity = (
+    Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$")]
+    | Annotated[int, Field(ge=0)]
+)
 """A Kubernetes quantity that is not negative: ``2``, ``500m``, ``4Gi``."""
 
-Decimal = Annotated[
-    str | int,
-    Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "pattern": r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$",
-            "maxLength": 32,
-        }
-    ),
-]
+Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$")] | int
 """A number: an integer, or a decimal in quotes (Kubernetes objects hold no floats)."""
 
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
@@ -63,14 +56,24 @@ Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-
 Term = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9_]*$")]
 """The name of an attribute, action, parameter or result: lower case, digits, underscores."""
 
-Time = Annotated[datetime, Field(json_schema_extra={"format": "date-time"})]
+Time = Annotated[datetime, Field(strict=False)]
 """A time in UTC."""
+
+Values = Annotated[Json, Field(max_length=1024, json_schema_extra=FREE_FORM)]
+"""Values by name, of any JSON type: the service's interface says which."""
+
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Milliseconds = Annotated[int, Field(ge=0)]
+Generation = Annotated[int, Field(ge=0, description="The `metadata.generation` that this was observed for.")]
 
 
 class ApiModel(BaseModel):
-    """Base of everything below a kind: camelCase names, unknown fields ignored as the API server prunes them."""
+    """Base of everything below a kind: camelCase names, unknown fields ignored as the API server prunes them.
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+    Types are strict, as they are there: no number is taken for a string, nor a string for a number.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, strict=True)
 
     def to_json(self) -> Json:
         """As it stands in an object; fields that are not set are left out."""
@@ -79,14 +82,22 @@ class ApiModel(BaseModel):
 
 
 class Condition(ApiModel):
-    """A ``metav1.Condition``."""
+    """One observation of the object's state (`metav1.Condition`)."""
 
-    type: Annotated[str, Field(max_length=316)]
-    status: Literal["True", "False", "Unknown"]
-    observed_generation: Annotated[int | None, Field(ge=0)] = None
-    last_transition_time: Time
-    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
-    message: Annotated[str, Field(max_length=32768)] = ""
+    type: Annotated[str, Field(max_length=316, description="What was observed, such as `Ready`.")]
+    status: Annotated[Literal["True", "False", "Unknown"], Field(description="Whether it is so.")]
+    observed_generation: Generation | None = None
+    last_transition_time: Annotated[Time, Field(description="When the status last changed.")]
+    reason: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1024,
+            pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+            description="Why, in one word for programs; docs/conditions.md lists them.",
+        ),
+    ]
+    message: Annotated[str, Field(max_length=32768, description="Why, for people.")] = ""
 
 
 Conditions = Annotated[
@@ -94,7 +105,7 @@ Conditions = Annotated[
     Field(
         max_length=16,
         description="The latest observations of the object's state.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        json_schema_extra=map_by("type"),
     ),
 ]
 
@@ -123,13 +134,22 @@ def from_seconds(seconds: float) -> datetime:
 class LocalReference(ApiModel):
     """Names an object in the same namespace."""
 
-    name: Name
+    name: Annotated[Name, Field(description="Name of an object in the same namespace.")]
 
 
 class SecretReference(ApiModel):
     """Names a Secret in the namespace of the platform."""
 
     name: Annotated[Name, Field(description="Name of a Secret in the platform's own namespace.")]
+
+
+class OwnerReference(ApiModel):
+    """The parts of an owner reference that we read."""
+
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
 
 
 class Metadata(ApiModel):
@@ -145,3 +165,9 @@ class Metadata(ApiModel):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The object that manages this one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)

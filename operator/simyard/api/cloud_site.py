@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simyard.api.base import (
+    SET,
     ApiModel,
     Conditions,
+    Count,
+    Generation,
     Metadata,
     Name,
     SecretReference,
@@ -17,15 +20,15 @@ from simyard.api.base import (
     rules,
 )
 
-Milliseconds = Annotated[int, Field(ge=0, le=86_400_000)]
+UpToADay = Annotated[int, Field(ge=0, le=86_400_000)]
 
 
 class Latencies(ApiModel):
     """How long a machine of an emulated site stays in each stage of its start."""
 
-    pending_milliseconds: Annotated[Milliseconds, Field(description="Until it is placed on a host.")] = 0
-    prolog_milliseconds: Annotated[Milliseconds, Field(description="Until its disk is ready.")] = 0
-    boot_milliseconds: Annotated[Milliseconds, Field(description="Until the hypervisor says that it runs.")] = 0
+    pending_milliseconds: Annotated[UpToADay, Field(description="Until it is placed on a host.")] = 0
+    prolog_milliseconds: Annotated[UpToADay, Field(description="Until its disk is ready.")] = 0
+    boot_milliseconds: Annotated[UpToADay, Field(description="Until the hypervisor says that it runs.")] = 0
 
 
 class EmulatedProvider(ApiModel):
@@ -140,7 +143,7 @@ class AllowedNamespaces(ApiModel):
     )
     names: Annotated[
         list[Name],
-        Field(max_length=512, json_schema_extra={"x-kubernetes-list-type": "set"}, description="The selected ones."),
+        Field(max_length=512, json_schema_extra=SET, description="The selected ones."),
     ] = []
 
 
@@ -161,19 +164,19 @@ class CloudSiteSpec(ApiModel):
 class SiteWorkers(ApiModel):
     """How many machines of ours are there, by state."""
 
-    total: Annotated[int, Field(ge=0)] = 0
-    starting: Annotated[int, Field(ge=0)] = 0
-    running: Annotated[int, Field(ge=0)] = 0
-    failed: Annotated[int, Field(ge=0)] = 0
+    total: Annotated[Count, Field(description="All of them.")] = 0
+    starting: Annotated[Count, Field(description="On their way: placed, getting a disk, or booting.")] = 0
+    running: Annotated[Count, Field(description="Running, as the site sees it.")] = 0
+    failed: Annotated[Count, Field(description="Failed, and not yet removed.")] = 0
 
 
 class CloudSiteStatus(ApiModel):
     """The observed state of the site."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: Generation = 0
     version: Annotated[str, Field(max_length=256, description="What answers there.")] = ""
     workers: SiteWorkers = SiteWorkers()
-    last_probe_time: Time | None = None
+    last_probe_time: Annotated[Time | None, Field(description="When the site was last asked.")] = None
     conditions: Conditions = []
 
 

@@ -14,17 +14,27 @@ CATEGORY = "simyard"
 
 SYSTEM_NAMESPACE = "simyard-system"
 """Where the platform itself lives unless told otherwise."""
+OPERATOR = "simyard-operator"
+"""The operator's ServiceAccount and roles."""
+APISERVER = "simyard-apiserver"
+"""The aggregated apiserver's ServiceAccount, roles and Service."""
+APISERVER_BROKER_SECRET = "simyard-apiserver-broker"  # noqa: S105 - the name of a Secret
+"""Secret in the platform's namespace with the apiserver's own broker credentials; the operator writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the Kubernetes API: what its path is made of."""
+    """One resource of the Kubernetes API: what its path is made of.
+
+    ``name_max``: names are DNS labels of at most so many characters (None: as long as Kubernetes permits).
+    """
 
     group: str
     version: str
     plural: str
     kind: str
     namespaced: bool = True
+    name_max: int | None = None
 
     @property
     def api_version(self) -> str:
@@ -32,15 +42,19 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-CLOUD_SITES = Resource(GROUP, VERSION, "cloudsites", "CloudSite", namespaced=False)
-SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "SimulationService")
-WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool")
-WORKERS = Resource(GROUP, VERSION, "workers", "Worker")
+CLOUD_SITES = Resource(GROUP, VERSION, "cloudsites", "CloudSite", namespaced=False, name_max=63)
+SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "SimulationService", name_max=63)
+WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool", name_max=48)
+WORKERS = Resource(GROUP, VERSION, "workers", "Worker", name_max=54)
 SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
+# The names of sites, services and pools are values of labels (63 characters); a worker's name with 8 digits of its uid
+# is the name of a machine, and a host name (63); a pool's name begins those of its workers.
 
 LABEL_POOL = "simyard.dev/pool"
 LABEL_SERVICE = "simyard.dev/service"
 LABEL_SITE = "simyard.dev/site"
+ANNOTATION_REQUESTED = "simyard.dev/requested-time"
+"""On Workers: when it was asked for (``creationTimestamp`` has whole seconds only)."""
 FINALIZER = "simyard.dev/machines"
 """On WorkerPools and CloudSites: they stay until no machine of theirs is left."""
 
@@ -94,6 +108,7 @@ class Reason(enum.StrEnum):
     MACHINE_LOST = "MachineLost"
     READINESS_DEADLINE_EXCEEDED = "ReadinessDeadlineExceeded"
     DRAINING = "Draining"
+    DRAINED = "Drained"
     STOPPED = "Stopped"
     # ServiceAction
     WAITING_FOR_WORKER = "WaitingForWorker"

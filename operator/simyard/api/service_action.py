@@ -8,13 +8,17 @@ from pydantic import Field
 
 from simyard.api.base import (
     FREE_FORM,
+    IMMUTABLE,
     ApiModel,
     Conditions,
-    Json,
+    Count,
+    Generation,
     Metadata,
+    Milliseconds,
     Name,
     Term,
     Time,
+    Values,
     cel,
     rules,
 )
@@ -23,28 +27,26 @@ from simyard.api.base import (
 class ActionTarget(ApiModel):
     """On what the action is called: one worker, any free worker of a pool, or any free worker of a service."""
 
-    kind: Literal["Worker", "WorkerPool", "SimulationService"]
-    name: Name
+    kind: Annotated[
+        Literal["Worker", "WorkerPool", "SimulationService"],
+        Field(description="`Worker`: that one; `WorkerPool` and `SimulationService`: any free worker of it."),
+    ]
+    name: Annotated[Name, Field(description="Its name, in the same namespace.")]
 
 
 class ServiceActionSpec(ApiModel):
     """One durable invocation of an action. Only `cancel` and `ttlSecondsAfterFinished` may change."""
 
     model_config = rules(
-        cel(
-            "self.target == oldSelf.target && self.action == oldSelf.action"
-            " && has(self.parameters) == has(oldSelf.parameters)"
-            " && has(self.timeoutSeconds) == has(oldSelf.timeoutSeconds)"
-            " && (!has(self.timeoutSeconds) || self.timeoutSeconds == oldSelf.timeoutSeconds)",
-            "target, action, parameters and timeoutSeconds are immutable: create another ServiceAction",
-        ),
+        cel("self.?timeoutSeconds == oldSelf.?timeoutSeconds", "is immutable", ".timeoutSeconds"),
         cel("!oldSelf.cancel || self.cancel", "cannot be taken back", ".cancel"),
     )
 
-    target: ActionTarget
-    action: Annotated[Term, Field(description="The name of the action.")]
+    target: Annotated[ActionTarget, Field(json_schema_extra=IMMUTABLE)]
+    action: Annotated[Term, Field(description="The name of the action.", json_schema_extra=IMMUTABLE)]
     parameters: Annotated[
-        Json, Field(json_schema_extra=FREE_FORM, description="As the service's interface declares them.")
+        Values,
+        Field(description="As the service's interface declares them.", json_schema_extra={**FREE_FORM, **IMMUTABLE}),
     ] = {}
     timeout_seconds: Annotated[
         int | None, Field(ge=1, le=2_592_000, description="Cancel it after this time; the declared time by default.")
@@ -58,22 +60,22 @@ class ServiceActionSpec(ApiModel):
 class ActionFailure(ApiModel):
     """Why it failed."""
 
-    reason: Annotated[str, Field(max_length=128)]
-    message: Annotated[str, Field(max_length=16_384)] = ""
+    reason: Annotated[str, Field(max_length=128, description="Why, in one word for programs.")]
+    message: Annotated[str, Field(max_length=16_384, description="Why, in the words of the program that failed.")] = ""
 
 
 class ServiceActionStatus(ApiModel):
     """The observed state of the invocation."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: Generation = 0
     worker: Annotated[str, Field(max_length=253, description="The worker that runs it or ran it.")] = ""
-    worker_uid: Annotated[str, Field(max_length=64)] = ""
-    attempts: Annotated[int, Field(ge=0, description="How often it was given to a worker.")] = 0
+    worker_uid: Annotated[str, Field(max_length=64, description="Its uid.")] = ""
+    attempts: Annotated[Count, Field(description="How often it was given to a worker.")] = 0
     percent: Annotated[int | None, Field(ge=0, le=100, description="How much of it is done.")] = None
     progress: Annotated[str, Field(max_length=1024, description="What it does now.")] = ""
-    started_time: Time | None = None
-    finished_time: Time | None = None
-    run_milliseconds: Annotated[int | None, Field(ge=0, description="How long it ran.")] = None
+    started_time: Annotated[Time | None, Field(description="When the worker began with it.")] = None
+    finished_time: Annotated[Time | None, Field(description="When it was done or had failed.")] = None
+    run_milliseconds: Annotated[Milliseconds | None, Field(description="How long it ran.")] = None
     result: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="As the interface declares it.")] = None
     failure: ActionFailure | None = None
     conditions: Conditions = []

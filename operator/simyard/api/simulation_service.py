@@ -7,33 +7,30 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from simyard.api.base import (
+    ATOMIC,
     FREE_FORM,
     ApiModel,
     Conditions,
+    Count,
     Decimal,
+    Generation,
     Metadata,
     Quantity,
     Term,
     cel,
+    map_by,
     rules,
 )
 
 RESERVED_ACTIONS = ("start", "stop", "restart", "suspend", "save", "start_workers")
 """Built in for every worker or service (OCCI infrastructure 1.2, and Cloud4E's ``start_workers``)."""
 
-Text = Annotated[str, Field(max_length=1024)]
+Text = Annotated[str, Field(max_length=1024, description="For people.")]
 Pattern = Annotated[str, Field(max_length=512)]
 Argument = Annotated[str, Field(max_length=4096)]
 _SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 RelativePath = Annotated[str, Field(min_length=1, max_length=255, pattern=f"^{_SEGMENT}(/{_SEGMENT})*$")]
 
-
-def map_by(key: str) -> dict[str, Any]:
-    """Schema keywords of a list whose items are told apart by one field."""
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
-
-
-ATOMIC = {"x-kubernetes-list-type": "atomic"}
 
 _VALUE_RULES = (
     cel(
@@ -55,8 +52,10 @@ class DeclaredValue(ApiModel):
 
     model_config = rules(*_VALUE_RULES)
 
-    name: Term
-    type: Literal["string", "integer", "number", "boolean", "array", "object"]
+    name: Annotated[Term, Field(description="Lower case letters, digits and underscores.")]
+    type: Annotated[
+        Literal["string", "integer", "number", "boolean", "array", "object"], Field(description="Its type in JSON.")
+    ]
     description: Text = ""
     unit: Annotated[str, Field(max_length=32, description="The unit of a number, such as mm or MPa.")] = ""
     required: Annotated[bool, Field(description="It must be given: there is no default.")] = False
@@ -93,10 +92,14 @@ class DeclaredAction(ApiModel):
         ),
     )
 
-    name: Term
+    name: Annotated[Term, Field(description="Lower case letters, digits and underscores.")]
     description: Text = ""
-    parameters: Annotated[list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"))] = []
-    result: Annotated[list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"))] = []
+    parameters: Annotated[
+        list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"), description="What it takes.")
+    ] = []
+    result: Annotated[
+        list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"), description="What it gives.")
+    ] = []
     mode: Annotated[
         Literal["Sync", "Async"],
         Field(description="`Sync` answers the request itself; `Async` answers with a ServiceAction that keeps it."),
@@ -114,8 +117,14 @@ class DeclaredAction(ApiModel):
 class ServiceInterface(ApiModel):
     """What the program offers; everything that users see is built from it."""
 
-    attributes: Annotated[list[DeclaredAttribute], Field(max_length=128, json_schema_extra=map_by("name"))] = []
-    actions: Annotated[list[DeclaredAction], Field(max_length=64, json_schema_extra=map_by("name"))] = []
+    attributes: Annotated[
+        list[DeclaredAttribute],
+        Field(max_length=128, json_schema_extra=map_by("name"), description="What clients may read, and some set."),
+    ] = []
+    actions: Annotated[
+        list[DeclaredAction],
+        Field(max_length=64, json_schema_extra=map_by("name"), description="What clients may call."),
+    ] = []
 
 
 class PythonConnector(ApiModel):
@@ -135,21 +144,21 @@ class PythonConnector(ApiModel):
 class InputFile(ApiModel):
     """A file that is written before a command runs."""
 
-    path: RelativePath
+    path: Annotated[RelativePath, Field(description="Relative to the command's working directory.")]
     content: Annotated[str, Field(max_length=65536, description="$(PARAMETER) stands for its value.")]
 
 
 class EnvironmentVariable(ApiModel):
     """A variable in a command's environment."""
 
-    name: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-    value: Argument = ""
+    name: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Its name.")]
+    value: Annotated[Argument, Field(description="$(PARAMETER) stands for its value.")] = ""
 
 
 class CommandResult(ApiModel):
     """How one field of a result is read after the command."""
 
-    name: Term
+    name: Annotated[Term, Field(description="A declared field of the action's result.")]
     file: Annotated[RelativePath | None, Field(description="Where to look; the command's output when not set.")] = None
     pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
 
@@ -168,15 +177,24 @@ class CommandAction(ApiModel):
     ] = None
     cancels: Annotated[Term | None, Field(description="It runs nothing, it cancels that action.")] = None
     stdin: Annotated[Argument | None, Field(description="What the command reads; $(PARAMETER) as above.")] = None
-    files: Annotated[list[InputFile], Field(max_length=16, json_schema_extra=map_by("path"))] = []
-    env: Annotated[list[EnvironmentVariable], Field(max_length=32, json_schema_extra=map_by("name"))] = []
+    files: Annotated[
+        list[InputFile],
+        Field(max_length=16, json_schema_extra=map_by("path"), description="Written before the command runs."),
+    ] = []
+    env: Annotated[
+        list[EnvironmentVariable],
+        Field(max_length=32, json_schema_extra=map_by("name"), description="Added to the command's environment."),
+    ] = []
     progress_pattern: Annotated[
         Pattern | None, Field(description="Matched to lines of output; its first group is the percentage done.")
     ] = None
     failure_pattern: Annotated[
         Pattern | None, Field(description="Its match is the message when the command fails.")
     ] = None
-    results: Annotated[list[CommandResult], Field(max_length=64, json_schema_extra=map_by("name"))] = []
+    results: Annotated[
+        list[CommandResult],
+        Field(max_length=64, json_schema_extra=map_by("name"), description="How the result is read."),
+    ] = []
 
 
 class CommandAttribute(ApiModel):
@@ -187,8 +205,11 @@ class CommandAttribute(ApiModel):
     )
 
     attribute: Annotated[Term, Field(description="A declared attribute.")]
-    file: RelativePath | None = None
-    command: Annotated[list[Argument] | None, Field(min_length=1, max_length=64, json_schema_extra=ATOMIC)] = None
+    file: Annotated[RelativePath | None, Field(description="Where to look.")] = None
+    command: Annotated[
+        list[Argument] | None,
+        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="What prints it."),
+    ] = None
     pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
     interval_seconds: Annotated[int, Field(ge=1, le=86_400, description="How often it is read.")] = 5
 
@@ -196,15 +217,21 @@ class CommandAttribute(ApiModel):
 class CommandsConnector(ApiModel):
     """A connector with no code: commands for actions, files and patterns for attributes."""
 
-    actions: Annotated[list[CommandAction], Field(max_length=64, json_schema_extra=map_by("action"))] = []
-    attributes: Annotated[list[CommandAttribute], Field(max_length=128, json_schema_extra=map_by("attribute"))] = []
+    actions: Annotated[
+        list[CommandAction],
+        Field(max_length=64, json_schema_extra=map_by("action"), description="How each declared action is done."),
+    ] = []
+    attributes: Annotated[
+        list[CommandAttribute],
+        Field(max_length=128, json_schema_extra=map_by("attribute"), description="How attributes are read."),
+    ] = []
 
 
 class ConnectorFile(ApiModel):
     """A file that comes with the connector."""
 
-    path: RelativePath
-    content: Annotated[str, Field(max_length=524_288)]
+    path: Annotated[RelativePath, Field(description="Relative to the connector's folder.")]
+    content: Annotated[str, Field(max_length=524_288, description="Its text.")]
 
 
 class Connector(ApiModel):
@@ -216,7 +243,10 @@ class Connector(ApiModel):
 
     python: PythonConnector | None = None
     commands: CommandsConnector | None = None
-    files: Annotated[list[ConnectorFile], Field(max_length=32, json_schema_extra=map_by("path"))] = []
+    files: Annotated[
+        list[ConnectorFile],
+        Field(max_length=32, json_schema_extra=map_by("path"), description="Files that come with it."),
+    ] = []
 
 
 class Images(ApiModel):
@@ -241,8 +271,8 @@ class Autoscaling(ApiModel):
         cel("self.minReplicas <= self.maxReplicas", "must not be above maxReplicas", ".minReplicas"),
     )
 
-    min_replicas: Annotated[int, Field(ge=1, le=64)] = 2
-    max_replicas: Annotated[int, Field(ge=1, le=64)] = 4
+    min_replicas: Annotated[int, Field(ge=1, le=64, description="At least so many.")] = 2
+    max_replicas: Annotated[int, Field(ge=1, le=64, description="At most so many.")] = 4
 
 
 class Frontend(ApiModel):
@@ -252,7 +282,7 @@ class Frontend(ApiModel):
         cel("!(has(self.replicas) && has(self.autoscaling))", "replicas and autoscaling exclude each other"),
     )
 
-    replicas: Annotated[int | None, Field(ge=0, le=64)] = None
+    replicas: Annotated[int | None, Field(ge=0, le=64, description="How many, whatever the load.")] = None
     autoscaling: Autoscaling | None = None
 
 
@@ -265,9 +295,31 @@ class Licence(ApiModel):
 class SimulationServiceSpec(ApiModel):
     """A simulation program as a service."""
 
-    display_name: Annotated[str, Field(max_length=128)] = ""
-    description: Annotated[str, Field(max_length=4096)] = ""
-    vendor: Annotated[str, Field(max_length=128)] = ""
+    model_config = rules(
+        cel(
+            "!has(self.connector.commands) || self.connector.commands.actions.all(done,"
+            " self.interface.actions.exists(declared, declared.name == done.action)"
+            " && (!has(done.cancels) || self.interface.actions.exists(declared, declared.name == done.cancels)))",
+            "names an action that spec.interface.actions does not declare",
+            ".connector.commands.actions",
+        ),
+        cel(
+            "!has(self.connector.commands) || self.interface.actions.all(declared,"
+            " self.connector.commands.actions.exists(done, done.action == declared.name))",
+            "lacks an action that spec.interface.actions declares",
+            ".connector.commands.actions",
+        ),
+        cel(
+            "!has(self.connector.commands) || self.connector.commands.attributes.all(found,"
+            " self.interface.attributes.exists(declared, declared.name == found.attribute))",
+            "names an attribute that spec.interface.attributes does not declare",
+            ".connector.commands.attributes",
+        ),
+    )
+
+    display_name: Annotated[str, Field(max_length=128, description="The service's name for people.")] = ""
+    description: Annotated[str, Field(max_length=4096, description="What it does, for people.")] = ""
+    vendor: Annotated[str, Field(max_length=128, description="Who offers it.")] = ""
     version: Annotated[str, Field(max_length=64, description="Version of the program.")] = ""
     interface: ServiceInterface
     connector: Connector
@@ -283,11 +335,11 @@ class SimulationServiceSpec(ApiModel):
 class SimulationServiceStatus(ApiModel):
     """The observed state of the service."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: Generation = 0
     interface_digest: Annotated[str, Field(max_length=64, description="Changes with the interface.")] = ""
-    pools: Annotated[int, Field(ge=0, description="WorkerPools of this service.")] = 0
-    workers: Annotated[int, Field(ge=0, description="Workers of this service.")] = 0
-    ready_workers: Annotated[int, Field(ge=0, description="Workers that take actions.")] = 0
+    pools: Annotated[Count, Field(description="WorkerPools of this service.")] = 0
+    workers: Annotated[Count, Field(description="Workers of this service.")] = 0
+    ready_workers: Annotated[Count, Field(description="Workers that take actions.")] = 0
     conditions: Conditions = []
 
 

@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simyard.api.base import (
-    FREE_FORM,
     IMMUTABLE,
     ApiModel,
     Conditions,
-    Json,
+    Generation,
     LocalReference,
     Metadata,
     Name,
     Time,
+    Values,
 )
 
 
@@ -28,9 +28,7 @@ class WorkerSpec(ApiModel):
         Literal["Running", "Stopped", "Suspended"], Field(description="What the machine should do.")
     ] = "Running"
     drain: Annotated[bool, Field(description="It finishes what it runs and takes nothing new.")] = False
-    attributes: Annotated[
-        Json, Field(json_schema_extra=FREE_FORM, description="Initial values of the service's attributes, by name.")
-    ] = {}
+    attributes: Annotated[Values, Field(description="Initial values of the service's attributes, by name.")] = {}
 
 
 class Stages(ApiModel):
@@ -47,16 +45,13 @@ class Stages(ApiModel):
 class WorkerStatus(ApiModel):
     """The observed state of the worker."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: Generation = 0
     machine_id: Annotated[str, Field(max_length=253, description="Its id at the site.")] = ""
     machine_state: Annotated[str, Field(max_length=32, description="What the site says of the machine.")] = ""
-    address: Annotated[str, Field(max_length=253)] = ""
-    adapter_version: Annotated[str, Field(max_length=64)] = ""
+    address: Annotated[str, Field(max_length=253, description="Its network address, where the site says one.")] = ""
+    adapter_version: Annotated[str, Field(max_length=64, description="Version of the service adapter in it.")] = ""
     stages: Stages = Stages()
-    attributes: Annotated[
-        Json,
-        Field(json_schema_extra=FREE_FORM, description="The service's attributes, up to some seconds old."),
-    ] = {}
+    attributes: Annotated[Values, Field(description="The service's attributes, up to some seconds old.")] = {}
     attributes_time: Annotated[Time | None, Field(description="When they were observed.")] = None
     conditions: Conditions = []
 

@@ -7,22 +7,23 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simyard.api.base import (
-    FREE_FORM,
+    ATOMIC,
     IMMUTABLE,
+    SET,
     ApiModel,
     Conditions,
-    Json,
+    Count,
+    Generation,
     LocalReference,
     Metadata,
+    Milliseconds,
     Name,
     Time,
+    Values,
 )
 
-_ATOMIC = {"x-kubernetes-list-type": "atomic"}
-_SET = {"x-kubernetes-list-type": "set"}
-Count = Annotated[int, Field(ge=0)]
-Millis = Annotated[int, Field(ge=0)]
-Short = Annotated[str, Field(max_length=1024)]
+Reason = Annotated[str, Field(max_length=128, description="Why, in one word for programs.")]
+Message = Annotated[str, Field(max_length=1024, description="What happened, for people.")]
 
 
 class Placement(ApiModel):
@@ -30,7 +31,7 @@ class Placement(ApiModel):
 
     sites: Annotated[
         list[Name],
-        Field(max_length=64, json_schema_extra=_SET, description="CloudSites, in order; every permitted one if empty."),
+        Field(max_length=64, json_schema_extra=SET, description="CloudSites, in order; every permitted one if empty."),
     ] = []
     strategy: Annotated[
         Literal["Ordered", "Spread", "Cheapest", "Fastest"],
@@ -40,7 +41,7 @@ class Placement(ApiModel):
         list[Name],
         Field(
             max_length=64,
-            json_schema_extra=_SET,
+            json_schema_extra=SET,
             description="The External sites that may get this pool's data; no External site is used without.",
         ),
     ] = []
@@ -79,53 +80,55 @@ class WorkerPoolSpec(ApiModel):
     start: StartPolicy = StartPolicy()
     scale_in: ScaleInPolicy = ScaleInPolicy()
     suspend: Annotated[bool, Field(description="No workers while it is true; replicas is kept.")] = False
-    attributes: Annotated[
-        Json, Field(json_schema_extra=FREE_FORM, description="Initial values of the service's attributes, by name.")
-    ] = {}
+    attributes: Annotated[Values, Field(description="Initial values of the service's attributes, by name.")] = {}
 
 
 class PoolStart(ApiModel):
     """The newest start: from the change that asked for more workers until all were there (milliseconds)."""
 
-    requested_time: Time
+    requested_time: Annotated[Time, Field(description="When the change was seen.")]
     workers: Annotated[Count, Field(description="How many were started.")]
     boot_milliseconds: Annotated[
-        Millis | None, Field(description="T_boot: all machines booted, as the sites see it.")
+        Milliseconds | None, Field(description="T_boot: all machines booted, as the sites see it.")
     ] = None
     registered_milliseconds: Annotated[
-        Millis | None, Field(description="T_r: all services registered, as the platform sees it.")
+        Milliseconds | None, Field(description="T_r: all services registered, as the platform sees it.")
     ] = None
 
 
 class PoolFailure(ApiModel):
     """A worker that failed."""
 
-    time: Time
-    worker: Name
-    reason: Annotated[str, Field(max_length=128)]
-    message: Short = ""
+    time: Annotated[Time, Field(description="When it failed.")]
+    worker: Annotated[Name, Field(description="The worker.")]
+    reason: Reason
+    message: Message = ""
 
 
 class PoolActivity(ApiModel):
     """Something that the platform did for the pool."""
 
-    time: Time
-    reason: Annotated[str, Field(max_length=128)]
-    message: Short = ""
+    time: Annotated[Time, Field(description="When it was done.")]
+    reason: Reason
+    message: Message = ""
 
 
 class WorkerPoolStatus(ApiModel):
     """The observed state of the pool: counters, never a list of its workers."""
 
-    observed_generation: Count = 0
+    observed_generation: Generation = 0
     replicas: Annotated[Count, Field(description="Workers that exist.")] = 0
     ready_replicas: Annotated[Count, Field(description="Workers that take actions.")] = 0
     starting_replicas: Annotated[Count, Field(description="Workers on their way.")] = 0
     failed_replicas: Annotated[Count, Field(description="Workers about to be replaced.")] = 0
     selector: Annotated[str, Field(max_length=512, description="Label selector of its workers.")] = ""
     start: PoolStart | None = None
-    failures: Annotated[list[PoolFailure], Field(max_length=10, json_schema_extra=_ATOMIC)] = []
-    activities: Annotated[list[PoolActivity], Field(max_length=20, json_schema_extra=_ATOMIC)] = []
+    failures: Annotated[
+        list[PoolFailure], Field(max_length=10, json_schema_extra=ATOMIC, description="The last workers that failed.")
+    ] = []
+    activities: Annotated[
+        list[PoolActivity], Field(max_length=20, json_schema_extra=ATOMIC, description="What was done last.")
+    ] = []
     conditions: Conditions = []
 
 

@@ -1,0 +1,61 @@
+# Everything that this project does, as commands. `make help` lists them.
+SHELL := /bin/bash
+PY := .venv/bin/python
+DEV := PYTHONPATH=hack $(PY) -m simyard_dev
+RUN := .run
+PYTEST_ARGS ?=
+PYTEST_WORKERS ?= 2
+IMAGE ?= simyard:dev
+.DEFAULT_GOAL := help
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test lint format generate verify lock image clean
+
+help: ## List the commands.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+quickstart: venv ## Set up everything on loopback, start a pool of simulation workers, solve a beam; leave it running.
+	@$(DEV) quickstart --dir $(RUN)/quickstart
+
+quickstart-down: venv ## End what quickstart started.
+	@$(DEV) down --dir $(RUN)/quickstart
+
+dev-up: venv ## The same parts without the example: control plane, broker, operator, aggregated API.
+	@$(DEV) dev-up --dir $(RUN)/dev
+
+dev-down: venv ## End what dev-up started.
+	@$(DEV) down --dir $(RUN)/dev
+
+test: venv tools ## Set up and run all tests.
+	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+lint: venv ## Check style, types and the direction of imports.
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy operator/simyard adapters/sites/simyard_sites adapters/service/simyard_adapter hack/simyard_dev hack/*.py
+	@.venv/bin/lint-imports --no-cache
+
+format: venv ## Write the style that lint checks.
+	@.venv/bin/ruff check --fix
+	@.venv/bin/ruff format
+
+generate: venv ## Write what is generated: CRDs, API reference, the examples' manifests.
+	@$(PY) hack/generate.py
+	@$(PY) hack/manifest.py examples/calculix-beam
+
+verify: venv ## Fail if something generated is not up to date.
+	@$(PY) hack/generate.py --check
+	@$(PY) hack/manifest.py examples/calculix-beam --check
+
+image: ## Build the container image (needs a Docker engine).
+	docker build -t $(IMAGE) .
+
+lock: ## Write requirements.lock anew from the pyproject files.
+	@hack/venv.sh --lock
+
+clean: quickstart-down dev-down ## End what runs and remove what was made in this folder.
+	rm -rf .venv $(RUN) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+venv:
+	@hack/venv.sh
+
+tools: venv
+	@$(DEV) tools >/dev/null

@@ -1,0 +1,81 @@
+"""The values of a service's attributes: checked when they are set, from any thread; changes are collected."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Callable, Iterable, Mapping, Optional
+
+from simyard_adapter.declarations import Interface, InvalidValueError, Json, check_values
+
+VALUE_LIMIT_BYTES = 64 * 2**10
+"""The longest value of an attribute, as JSON: attributes travel together and often."""
+
+
+class AttributeStore:
+    """The values by name, beginning with the declared defaults. Thread-safe."""
+
+    def __init__(self, interface: Interface) -> None:
+        self._interface = interface
+        self._lock = threading.Lock()
+        self._values: dict[str, Json] = {
+            item.name: item.default for item in interface.attributes if item.default is not None
+        }
+        self._changes: dict[str, Json] = {}
+        self._listener: Optional[Callable[[], None]] = None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` after each change, in the thread that made it."""
+        self._listener = listener
+
+    def set(self, name: str, value: Json) -> None:
+        """Set one value.
+
+        Raises:
+            InvalidValueError: it is not declared, or does not fit its declaration.
+        """
+        path = f"attributes.{name}"
+        declared = self._interface.attribute(name)
+        if declared is None:
+            raise InvalidValueError(path, "is not declared")
+        checked = declared.check(value, path)
+        size = len(json.dumps(checked))
+        if size > VALUE_LIMIT_BYTES:
+            raise InvalidValueError(path, f"has {size} bytes, at most {VALUE_LIMIT_BYTES} are accepted")
+        with self._lock:
+            if name in self._values and _identical(self._values[name], checked):
+                return
+            self._values[name] = checked
+            self._changes[name] = checked
+            listener = self._listener
+        if listener is not None:
+            listener()
+
+    def update(self, values: Mapping[str, Json]) -> None:
+        """Set several values, or none of them.
+
+        Raises:
+            InvalidValuesError: names each value that is not declared or does not fit.
+        """
+        for name, value in check_values(values, self._interface.attributes, "attributes", partial=True).items():
+            self.set(name, value)
+
+    def get(self, name: str) -> Json:
+        """The value, or None if it was never set."""
+        with self._lock:
+            return self._values.get(name)
+
+    def values(self, names: Optional[Iterable[str]] = None) -> dict[str, Json]:
+        """All values, or those of ``names``, as far as they are set."""
+        with self._lock:
+            return {name: self._values[name] for name in (names or self._values) if name in self._values}
+
+    def take_changes(self) -> dict[str, Json]:
+        """The values that changed since the last call."""
+        with self._lock:
+            changes, self._changes = self._changes, {}
+            return changes
+
+
+def _identical(left: Json, right: Json) -> bool:
+    return left == right and type(left) is type(right)

@@ -1,0 +1,215 @@
+"""The vendor's side: a class that declares attributes and actions, and whose methods are the actions.
+
+::
+
+    class Beam(Connector):
+        state = attribute("string", default="idle", enum=("idle", "running"))
+
+        @action(parameters=[parameter("length", "number", unit="mm", minimum=1, default=1000)],
+                result=[parameter("max_displacement", "number", unit="mm")], timeout_seconds=300, idempotent=True)
+        def solve(self, context: Context, *, length: float) -> dict:
+            self.state = "running"
+            done = context.run(["ccx", "-i", "beam"], on_line=...)
+            if done.returncode:
+                raise ActionError(done.stderr)
+            return {"max_displacement": ...}
+
+Methods that are not ``async`` run in a thread each; ``async`` ones run in the adapter's event loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from pathlib import Path
+from typing import Any, Callable, ClassVar, Iterable, Optional, TypeVar, Union
+
+from simyard_adapter.attributes import AttributeStore
+from simyard_adapter.context import Context
+from simyard_adapter.declarations import Action, ActionMode, Attribute, Interface, Json, Value, ValueType
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def parameter(
+    name: str,
+    type: Union[ValueType, str],
+    *,
+    description: str = "",
+    unit: str = "",
+    required: bool = False,
+    default: Json = None,
+    enum: Iterable[Json] = (),
+    pattern: str = "",
+    minimum: Optional[float] = None,
+    maximum: Optional[float] = None,
+    max_length: Optional[int] = None,
+) -> Value:
+    """Declare a parameter of an action, or a field of its result; the fields are those of :class:`Value`.
+
+    Raises:
+        ValueError: the type is unknown, or the default does not fit.
+    """
+    return _checked(
+        Value(
+            name=name,
+            type=ValueType(type),
+            description=description,
+            unit=unit,
+            required=required,
+            default=default,
+            enum=tuple(enum),
+            pattern=pattern,
+            minimum=minimum,
+            maximum=maximum,
+            max_length=max_length,
+        )
+    )
+
+
+class attribute:  # noqa: N801 - reads as a declaration in the class body
+    """Declare an attribute; its name is that of the class's member, the other fields are those of :class:`Attribute`.
+
+    Assigning to it checks the value (raising :class:`InvalidValueError`) and tells the clients; any thread may.
+    """
+
+    def __init__(
+        self,
+        type: Union[ValueType, str],
+        *,
+        description: str = "",
+        unit: str = "",
+        required: bool = False,
+        default: Json = None,
+        enum: Iterable[Json] = (),
+        pattern: str = "",
+        minimum: Optional[float] = None,
+        maximum: Optional[float] = None,
+        max_length: Optional[int] = None,
+        mutable: bool = False,
+    ) -> None:
+        self._fields: dict[str, Any] = {
+            "type": ValueType(type),
+            "description": description,
+            "unit": unit,
+            "required": required,
+            "default": default,
+            "enum": tuple(enum),
+            "pattern": pattern,
+            "minimum": minimum,
+            "maximum": maximum,
+            "max_length": max_length,
+            "mutable": mutable,
+        }
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.declaration = Attribute(name=name, **self._fields)
+        _checked(self.declaration)
+
+    def __get__(self, instance: Optional["Connector"], owner: Optional[type] = None) -> Any:
+        return self if instance is None else instance.attribute_store.get(self.declaration.name)
+
+    def __set__(self, instance: "Connector", value: Json) -> None:
+        instance.attribute_store.set(self.declaration.name, value)
+
+
+def action(
+    *,
+    parameters: Iterable[Value] = (),
+    result: Iterable[Value] = (),
+    mode: Union[ActionMode, str] = ActionMode.SYNC,
+    timeout_seconds: int = 30,
+    idempotent: bool = False,
+    concurrent: bool = False,
+    description: str = "",
+) -> Callable[[Method], Method]:
+    """Declare that a method is an action of its name; the fields are those of :class:`Action`.
+
+    The method gets the :class:`Context` and each parameter as a keyword. The description defaults to the first line of
+    its docstring. What it returns is a mapping that is checked against ``result``, or None.
+
+    Raises:
+        TypeError: the method does not take what is declared.
+    """
+
+    def declare(method: Method) -> Method:
+        declaration = Action(
+            name=method.__name__,
+            description=description or (inspect.getdoc(method) or "").partition("\n")[0],
+            parameters=tuple(parameters),
+            result=tuple(result),
+            mode=ActionMode(mode),
+            timeout_seconds=timeout_seconds,
+            idempotent=idempotent,
+            concurrent=concurrent,
+        )
+        _check_signature(method, declaration)
+        method.__simyard_action__ = declaration  # type: ignore[attr-defined]
+        return method
+
+    return declare
+
+
+class Connector:
+    """Base class of connectors; see the module. It is made without arguments, once per worker.
+
+    Attributes:
+        interface: what the class declares.
+        directory: where the files of the manifest are; set before :meth:`start`.
+        log: writes to the worker's log; set before :meth:`start`.
+    """
+
+    interface: ClassVar[Interface] = Interface()
+    directory: Path
+    log: "logging.LoggerAdapter[Any]"
+
+    attribute_store: AttributeStore
+    running: Callable[[], list[Context]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
+        cls.interface = Interface(
+            attributes=tuple(item.declaration for item in members.values() if isinstance(item, attribute)),
+            actions=tuple(
+                item.__simyard_action__ for item in members.values() if hasattr(item, "__simyard_action__")
+            ),
+        )
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Connector":
+        instance = super().__new__(cls)
+        instance.attribute_store = AttributeStore(cls.interface)
+        instance.running = list
+        return instance
+
+    @property
+    def invocations(self) -> list[Context]:
+        """The invocations that run now, the caller's own among them."""
+        return self.running()
+
+    def start(self) -> Any:
+        """Called once before the worker registers, when the attributes that the user gave are set; may be ``async``."""
+
+    def stop(self) -> Any:
+        """Called once when the worker ends; may be ``async``."""
+
+    def on_set(self, name: str, value: Json) -> Any:
+        """Called before a client's value of a mutable attribute is stored; may be ``async``, and refuse by raising."""
+
+
+def _checked(value: Value) -> Value:
+    if value.default is not None:
+        value.check(value.default, f"default of {value.name}")
+    return value
+
+
+def _check_signature(method: Callable[..., Any], declaration: Action) -> None:
+    """Every declared parameter is accepted, and those that may be absent are optional."""
+    signature = inspect.signature(method)
+    names = {item.name for item in declaration.parameters}
+    present = {item.name for item in declaration.parameters if item.required or item.default is not None}
+    try:
+        signature.bind(None, None, **dict.fromkeys(names))
+        signature.bind(None, None, **dict.fromkeys(present))
+    except TypeError as error:
+        raise TypeError(f"action {declaration.name}: the method does not take what is declared: {error}") from None

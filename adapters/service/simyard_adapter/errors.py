@@ -1,0 +1,19 @@
+"""The errors of the adapter: what a connector raises, and why an adapter cannot start."""
+
+from __future__ import annotations
+
+
+class ActionError(Exception):
+    """The simulation program refused or failed; the message is the program's own and goes to the caller."""
+
+
+class ActionCancelledError(Exception):
+    """The invocation was cancelled or timed out; raised inside the connector, which lets it pass."""
+
+
+class StartError(Exception):
+    """The adapter cannot start: its bootstrap document or its connector is wrong; the message says what."""
+
+
+class MachineError(Exception):
+    """The adapter cannot start: the machine's directory cannot be used; the message says why."""

@@ -1,0 +1,127 @@
+"""Many service adapters in one process, the guest host, for fleets larger than one computer has memory for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from simyard_sites.emulated.child import BoundedLog, Child
+from simyard_sites.emulated.guests import GRACE_SECONDS, Backoff, Disks, GuestListener
+
+HOST = (sys.executable, "-m", "simyard_sites.emulated.guest_host")
+
+
+class SharedGuests:
+    """All guests in one process, started with the first of them and again whenever it dies.
+
+    Its standard input is a socket over which it is told what to do in JSON lines: ``{"run": directory}`` and
+    ``{"end": directory}``. To each ``end`` it answers ``{"ended": directory}`` once nothing runs there; it says
+    ``{"failed": directory, "message": why}`` of an adapter that ended because it can never work.
+    """
+
+    def __init__(
+        self, disks: Disks, tasks: asyncio.TaskGroup, listener: GuestListener, command: Sequence[str] = HOST
+    ) -> None:
+        self._disks = disks
+        self._tasks = tasks
+        self._listener = listener
+        self._command = command
+        self._wanted: set[str] = set()
+        self._unanswered: Counter[str] = Counter()
+        self._host: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._closing = False
+
+    def run(self, machine_id: str) -> None:
+        """See :class:`Guests`."""
+        if self._closing:
+            return
+        self._wanted.add(machine_id)
+        if self._writer:
+            self._tell(self._writer, "run", machine_id)
+        if self._host is None:
+            self._host = self._tasks.create_task(self._keep_host())
+
+    def freeze(self, machine_id: str) -> None:
+        """See :class:`Guests`: one adapter among many cannot be stopped in its tracks, so it is ended."""
+        self.end(machine_id)
+
+    def end(self, machine_id: str) -> bool:
+        """See :class:`Guests`."""
+        if machine_id in self._wanted:
+            self._wanted.remove(machine_id)
+            if self._writer:
+                self._unanswered[machine_id] += 1
+                self._tell(self._writer, "end", machine_id)
+        return machine_id in self._unanswered
+
+    async def aclose(self) -> None:
+        """See :class:`Guests`."""
+        self._closing = True
+        if self._host:
+            self._host.cancel()
+            await asyncio.wait([self._host])
+
+    async def _keep_host(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff = Backoff()
+        log = BoundedLog(self._disks.root / "guest-host.log")
+        while True:
+            started = loop.time()
+            ours, theirs = socket.socketpair()
+            try:
+                with theirs:
+                    child = Child(self._command, self._disks.root, log, stdin=theirs.fileno())
+            except OSError as error:
+                ours.close()
+                log.write(f"emulated cloud: the guest host cannot be started: {error}\n".encode())
+            else:
+                await self._talk(ours, child)
+            delay = backoff.after(loop.time() - started)
+            log.write(f"emulated cloud: the guest host ended; next start in {delay:.0f} s\n".encode())
+            await asyncio.sleep(delay)
+
+    async def _talk(self, connection: socket.socket, child: Child) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
+        self._writer = writer
+        try:
+            for machine_id in self._wanted:
+                self._tell(writer, "run", machine_id)
+            async for line in reader:
+                self._hear(json.loads(line))
+        except ConnectionError:
+            pass  # it died with words unread
+        finally:
+            self._writer = None
+            writer.close()
+            child.terminate(GRACE_SECONDS)
+            await child.exited
+            unanswered, self._unanswered = self._unanswered, Counter()
+            self._tell_ended(unanswered)
+
+    def _tell(self, writer: asyncio.StreamWriter, what: str, machine_id: str) -> None:
+        message = {what: str(self._disks.path(machine_id))}
+        writer.write(json.dumps(message).encode() + b"\n")
+
+    def _hear(self, message: dict[str, str]) -> None:
+        if "failed" in message:
+            machine_id = Path(message["failed"]).name
+            if machine_id in self._wanted:
+                self._wanted.remove(machine_id)
+                self._listener.guest_failed(machine_id, message["message"])
+            return
+        machine_id = Path(message["ended"]).name
+        self._unanswered[machine_id] -= 1
+        if not self._unanswered[machine_id]:
+            del self._unanswered[machine_id]
+            self._tell_ended([machine_id])
+
+    def _tell_ended(self, machine_ids: Iterable[str]) -> None:
+        for machine_id in machine_ids:
+            if machine_id not in self._wanted and not self._closing:
+                self._listener.guest_ended(machine_id)

@@ -1,0 +1,87 @@
+"""Write what is generated from the models: crds/*.yaml and docs/api.md.
+
+.venv/bin/python hack/generate.py           # write the files
+.venv/bin/python hack/generate.py --check   # write nothing; show a diff and exit with 1 when files are stale
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from simyard.api.base import Json
+from simyard.build.crds import DEFINITIONS, custom_resource_definition
+from simyard.build.reference import api_reference
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+HEADER = "# Generated from operator/simyard/api by hack/generate.py (make generate). Do not edit.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every value out: no anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def to_yaml(manifest: Json) -> str:
+    """A generated manifest as text."""
+    return HEADER + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
+
+
+def generated() -> dict[str, str]:
+    """The text of each generated file, by its path in the repository."""
+    files = {
+        f"crds/{definition.resource.plural}.yaml": to_yaml(custom_resource_definition(definition))
+        for definition in DEFINITIONS
+    }
+    files["docs/api.md"] = api_reference()
+    return files
+
+
+def stale(root: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """A diff for each file that is not as it would be generated, by its path."""
+    wanted: dict[str, str] = {str(path.relative_to(root)): "" for path in (root / "crds").glob("*.yaml")}
+    wanted.update(files)
+    diffs: dict[str, str] = {}
+    for name, text in wanted.items():
+        path = root / name
+        present = path.read_text() if path.exists() else ""
+        if present != text:
+            lines = (present.splitlines(keepends=True), text.splitlines(keepends=True))
+            diffs[name] = "".join(difflib.unified_diff(*lines, f"{name} (present)", f"{name} (generated)"))
+    return diffs
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    """Write the files, and remove definitions of kinds that are no more."""
+    for path in (root / "crds").glob("*.yaml"):
+        if str(path.relative_to(root)) not in files:
+            path.unlink()
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def main(arguments: list[str] | None = None, root: Path = REPOSITORY) -> int:
+    """Run the program; gives its exit code."""
+    parser = argparse.ArgumentParser(description="Generate crds/ and docs/api.md from the models.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when files are stale")
+    if not parser.parse_args(arguments).check:
+        write(root, generated())
+        return 0
+    diffs = stale(root, generated())
+    for diff in diffs.values():
+        sys.stdout.write(diff)
+    if diffs:
+        sys.stderr.write(f"stale: {', '.join(diffs)}; run `make generate`\n")
+    return 1 if diffs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""manifest.py [--check] EXAMPLE...: completes a vendor's manifest from the connector's class.
+
+EXAMPLE is a directory with ``service.in.yaml``: a SimulationService without ``spec.interface`` and
+``spec.connector.files``, whose ``spec.connector.python.class`` is MODULE:CLASS with MODULE.py beside it. Both fields
+are filled in, the interface from what the class declares, and the whole is written to ``service.yaml``. With
+``--check`` nothing is written; the exit code is 1 when a ``service.yaml`` is not what it would be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from simyard_adapter import Connector
+
+SOURCE = "service.in.yaml"
+TARGET = "service.yaml"
+
+
+def load_connector(directory: Path, reference: str) -> type[Connector]:
+    """The class MODULE:CLASS from MODULE.py in the directory.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: the module has no such class.
+    """
+    module_name, _, class_name = reference.partition(":")
+    spec = importlib.util.spec_from_file_location(module_name, directory / f"{module_name}.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{directory / module_name}.py cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses look their own module up
+    spec.loader.exec_module(module)
+    connector: type[Connector] = getattr(module, class_name)
+    return connector
+
+
+def render(directory: Path) -> str:
+    """The complete manifest of an example, as YAML."""
+    service: dict[str, Any] = yaml.safe_load((directory / SOURCE).read_text())
+    connector = service["spec"]["connector"]
+    reference = connector["python"]["class"]
+    path = reference.partition(":")[0] + ".py"
+    service["spec"]["interface"] = load_connector(directory, reference).interface.to_json()
+    connector["files"] = [{"path": path, "content": (directory / path).read_text()}]
+    text = yaml.dump(service, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return f"# Made from {SOURCE} and {path} by hack/manifest.py: change those, not this.\n{text}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes strings of several lines as they are."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("examples", nargs="+", type=Path, metavar="EXAMPLE")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    options = parser.parse_args(arguments)
+    stale = []
+    for directory in options.examples:
+        target = directory / TARGET
+        text = render(directory)
+        if target.exists() and target.read_text() == text:
+            continue
+        stale.append(target)
+        if not options.check:
+            target.write_text(text)
+    if options.check and stale:
+        print(f"out of date: {', '.join(map(str, stale))}; run hack/manifest.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

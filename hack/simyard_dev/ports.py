@@ -1,0 +1,66 @@
+"""Loopback ports: chosen once, remembered per directory, so that addresses survive a restart."""
+
+import json
+import random
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+from simyard_dev.files import write_whole
+
+# Below the ephemeral range (32768 and up on Linux), from which any outgoing connection may take a port.
+PORT_RANGE = range(20000, 32000)
+LOOPBACK = "127.0.0.1"
+
+
+class Ports:
+    """The ports of one part of an environment, by name."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "ports.json"
+
+    def __getitem__(self, name: str) -> int:
+        return self._load()[name]
+
+    def reserve(self, name: str) -> int:
+        """Give the port remembered by this name if it is free, else a new one, and remember it.
+
+        To be called when what listens there does not run.
+        """
+        ports = self._load()
+        if name not in ports or not _is_free(ports[name]):
+            others = ports.values()
+            ports[name] = next(port for port in _candidates(others) if _is_free(port))
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._file, json.dumps(ports, indent=2))
+        return ports[name]
+
+    def _load(self) -> dict[str, int]:
+        try:
+            ports: dict[str, int] = json.loads(self._file.read_text())
+        except FileNotFoundError:
+            return {}
+        return ports
+
+
+def is_listening(port: int) -> bool:
+    """Tell whether something accepts connections on the loopback port."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _candidates(others: Collection[int]) -> list[int]:
+    return [port for port in random.sample(PORT_RANGE, len(PORT_RANGE)) if port not in others]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,168 @@
+"""Processes that outlive the command that started them, known by a pid file and stopped by it.
+
+A process is a session of its own, writes to its own log file, and is recorded with its start time, so that
+another process which has got the same pid since is never taken for it, nor killed.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simyard_dev.errors import EnvironmentProblem
+from simyard_dev.files import write_whole
+
+POLL_SECONDS = 0.05
+KILL_SECONDS = 10.0
+LOG_TAIL_LINES = 20
+
+# Children of this very process, which must be waited for, or they stay as zombies.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process for all time: its pid, and when it started, in clock ticks since the machine's boot."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Identity | None":
+        """Give the identity of a living process, None for one that has ended (zombies have)."""
+        child = _children.get(pid)
+        if child and child.poll() is not None:
+            _children.pop(pid, None)
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        # The name, field 2, is in parentheses and may itself hold anything (proc(5)).
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
+
+    def is_alive(self) -> bool:
+        """Tell whether this process, and no other with its pid, still runs."""
+        return Identity.of(self.pid) == self
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.started}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Identity":
+        """Read what `str()` of an identity has written."""
+        pid, started = text.split()
+        return cls(int(pid), int(started))
+
+
+class Process:
+    """A named process of an environment: `NAME.pid` and `NAME.log` in one directory."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.name = name
+        self.pid_file = directory / f"{name}.pid"
+        self.log_file = directory / f"{name}.log"
+
+    @property
+    def identity(self) -> Identity | None:
+        """The process recorded in the pid file, None if it does not run."""
+        try:
+            recorded = Identity.parse(self.pid_file.read_text())
+        except FileNotFoundError:
+            return None
+        return recorded if recorded.is_alive() else None
+
+    def is_alive(self) -> bool:
+        """Tell whether the process runs."""
+        return self.identity is not None
+
+    def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+        """Start the process unless it runs; what an earlier one logged is replaced.
+
+        Raises:
+            EnvironmentProblem: the program cannot be executed.
+        """
+        if self.is_alive():
+            return
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("wb") as log:
+            try:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    cwd=self.log_file.parent,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise EnvironmentProblem(f"cannot start {self.name}: {error}") from error
+        _children[child.pid] = child
+        identity = Identity.of(child.pid)
+        if identity:
+            write_whole(self.pid_file, str(identity))
+
+    def wait_ready(self, is_ready: Callable[[], bool], deadline_seconds: float) -> None:
+        """Wait until `is_ready`.
+
+        Raises:
+            EnvironmentProblem: the process ended, or the deadline passed; with the end of its log.
+        """
+        deadline = time.monotonic() + deadline_seconds
+        while not is_ready():
+            if not self.is_alive():
+                raise EnvironmentProblem(f"{self.name} ended before it was ready.\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise EnvironmentProblem(
+                    f"{self.name} was not ready after {deadline_seconds:.0f} s.\n{self.log_tail()}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def stop(self, grace_seconds: float) -> None:
+        """End the process and all of its session: SIGTERM, and after the grace SIGKILL."""
+        identity = self.identity
+        if identity and grace_seconds:
+            os.kill(identity.pid, signal.SIGTERM)
+            _wait_gone(identity, grace_seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and all of its session at once, as a crash would."""
+        identity = self.identity
+        if identity:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(identity.pid, signal.SIGKILL)
+            if not _wait_gone(identity, KILL_SECONDS):
+                raise EnvironmentProblem(f"{self.name} (pid {identity.pid}) does not die")
+        self.pid_file.unlink(missing_ok=True)
+
+    def log_tail(self) -> str:
+        """Give the last lines of the log, for an error message."""
+        try:
+            lines = self.log_file.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            lines = []
+        return "\n".join([f"The end of {self.log_file}:", *lines[-LOG_TAIL_LINES:]])
+
+
+def kill_all(directory: Path) -> bool:
+    """Kill every process that has its pid file in or below the directory; tell whether one ran."""
+    processes = [Process(file.parent, file.stem) for file in directory.rglob("*.pid")]
+    alive = [process for process in processes if process.is_alive()]
+    for process in alive:
+        process.kill()
+    return bool(alive)
+
+
+def _wait_gone(identity: Identity, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while identity.is_alive():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True

@@ -1,0 +1,1 @@
+"""Pure builders of manifests: custom resource definitions, access rules, admission policies, services."""

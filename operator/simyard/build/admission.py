@@ -1,0 +1,121 @@
+"""ValidatingAdmissionPolicies: rules that need to know who asks, or another object."""
+
+from __future__ import annotations
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.build.metadata import metadata
+
+_API_VERSION = "admissionregistration.k8s.io/v1"
+ACTION_POLICY = f"{names.SERVICE_ACTIONS.plural}.{names.GROUP}"
+PLACEMENT_POLICY = f"placement.{names.GROUP}"
+
+
+def _policy(name: str, resource: names.Resource, spec: Json) -> Json:
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": metadata(name),
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [resource.group],
+                        "apiVersions": [resource.version],
+                        "resources": [resource.plural],
+                        "operations": ["CREATE", "UPDATE"],
+                    }
+                ]
+            },
+            **spec,
+        },
+    }
+
+
+def _binding(name: str, **spec: Json) -> Json:
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": metadata(name),
+        "spec": {"policyName": name, "validationActions": ["Deny"], **spec},
+    }
+
+
+def actions(namespace: str) -> list[Json]:
+    """Creating or changing a ServiceAction takes the same right as calling the action.
+
+    The apiserver's account is exempt: it has asked for the caller already.
+    """
+    targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
+    plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
+    account = f"system:serviceaccount:{namespace}:{names.APISERVER}"
+    spec: Json = {
+        "matchConditions": [
+            {"name": "by-a-user", "expression": f"request.userInfo.username != '{account}'"},
+            {"name": "of-the-spec", "expression": "oldObject == null || object.spec != oldObject.spec"},
+        ],
+        "variables": [
+            {"name": "verb", "expression": "oldObject == null ? 'create' : 'update'"},
+            {"name": "resource", "expression": f"{{{plurals}}}[object.spec.target.kind]"},
+            {"name": "subresource", "expression": "'actions/' + object.spec.action"},
+        ],
+        "validations": [
+            {
+                "expression": (
+                    f"authorizer.group('{names.SUBRESOURCES_GROUP}').resource(variables.resource)"
+                    ".subresource(variables.subresource).namespace(request.namespace)"
+                    ".name(object.spec.target.name).check(variables.verb).allowed()"
+                ),
+                "messageExpression": (
+                    "'spec.action: ' + request.userInfo.username + ' may not ' + variables.verb + ' '"
+                    " + variables.resource + '/' + variables.subresource"
+                    f" + ' of {names.SUBRESOURCES_GROUP} on ' + object.spec.target.name"
+                ),
+                "reason": "Forbidden",
+            }
+        ],
+    }
+    return [_policy(ACTION_POLICY, names.SERVICE_ACTIONS, spec), _binding(ACTION_POLICY)]
+
+
+def placement() -> list[Json]:
+    """A WorkerPool names only sites that its namespace may use, and consents to each External one that it names.
+
+    Evaluated once per CloudSite. A pool whose placement does not change is not checked again: it must remain possible
+    to scale, and to delete, when a site changes.
+    """
+    named = "params.metadata.name in object.spec.placement.sites"
+    spec: Json = {
+        "paramKind": {"apiVersion": names.API_VERSION, "kind": names.CLOUD_SITES.kind},
+        "matchConditions": [
+            {
+                "name": "of-the-placement",
+                "expression": "oldObject == null || object.spec.placement != oldObject.spec.placement",
+            }
+        ],
+        "validations": [
+            {
+                "expression": (
+                    f"!({named}) || params.spec.trust != 'External'"
+                    " || params.metadata.name in object.spec.placement.consent"
+                ),
+                "messageExpression": (
+                    "'spec.placement.consent: the site ' + params.metadata.name + ' is External:"
+                    " name it here too if it may get the data of this pool'"
+                ),
+            },
+            {
+                "expression": (
+                    f"!({named}) || params.spec.allowedNamespaces.from == 'All'"
+                    " || request.namespace in params.spec.allowedNamespaces.names"
+                ),
+                "messageExpression": (
+                    "'spec.placement.sites: the site ' + params.metadata.name"
+                    " + ' is not open to the namespace ' + request.namespace"
+                ),
+            },
+        ],
+    }
+    every_site: Json = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    return [_policy(PLACEMENT_POLICY, names.WORKER_POOLS, spec), _binding(PLACEMENT_POLICY, paramRef=every_site)]

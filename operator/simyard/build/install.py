@@ -1,0 +1,29 @@
+"""Everything that an installation needs before its processes start."""
+
+from __future__ import annotations
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.build import admission, apiservice, rbac
+from simyard.build.crds import custom_resource_definitions
+from simyard.build.metadata import metadata
+
+
+def objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoint | None = None) -> list[Json]:
+    """The objects in the order in which to apply them; without an endpoint there is no aggregated API.
+
+    On removal, delete the APIService first: a dead one keeps namespaces from being deleted.
+    """
+    aggregation: list[Json] = []
+    if endpoint is not None:
+        aggregation = [apiservice.service(namespace, endpoint), apiservice.api_service(namespace, endpoint)]
+    return [
+        *custom_resource_definitions(),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(namespace)},
+        *rbac.operator(namespace),
+        *rbac.apiserver(namespace),
+        *rbac.user_roles(),
+        *admission.actions(namespace),
+        *admission.placement(),
+        *aggregation,
+    ]

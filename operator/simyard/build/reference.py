@@ -1,0 +1,2 @@
+def api_reference() -> str:
+    return ""

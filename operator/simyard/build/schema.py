@@ -1,0 +1,104 @@
+"""From a pydantic model to the structural OpenAPI schema that a CustomResourceDefinition wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from simyard.api.base import Json
+
+INT32_MAX = 2**31 - 1
+_VALIDATIONS = "x-kubernetes-validations"
+_METADATA: dict[str, Json] = {
+    "apiVersion": {"type": "string", "description": "Version of the schema that the object is written in."},
+    "kind": {"type": "string", "description": "The kind of the object."},
+    "metadata": {"type": "object"},
+}
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's generator, speaking the dialect of Kubernetes: no titles, no nulls, formats of integers."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def encode_default(self, dft: Any) -> Any:
+        """Objects are written out: the API server holds a default against the CEL rules before it expands it."""
+        if isinstance(dft, BaseModel):
+            return dft.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return super().encode_default(dft)
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """A default of None only says that the field may be absent."""
+        result = super().default_schema(schema)
+        if "default" in result and result["default"] is None:
+            del result["default"]
+        return result
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        return {"type": "string", "enum": schema["expected"]}
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        result = super().int_schema(schema)
+        fits = result.get("maximum", INT32_MAX + 1) <= INT32_MAX
+        return {**result, "format": "int32" if fits else "int64"}
+
+    def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
+        """The only union is that of an integer and a string; the bounds of each apply to values of its type."""
+        members = super().union_schema(schema)["anyOf"]
+        if sorted(member["type"] for member in members) != ["integer", "string"]:
+            raise TypeError(f"no structural schema for the union {members}")
+        bounds = {key: value for member in members for key, value in member.items() if key not in ("type", "format")}
+        return {**bounds, "x-kubernetes-int-or-string": True}
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        return {key: value for key, value in super().dict_schema(schema).items() if key != "additionalProperties"}
+
+
+def _inlined(node: Json, definitions: dict[str, Json]) -> Json:
+    """A schema with its references replaced; what stands beside a reference wins, but rules add up."""
+    node = dict(node)
+    reference = node.pop("$ref", None)
+    if reference is not None:
+        definition = definitions[reference.removeprefix("#/$defs/")]
+        checks = definition.get(_VALIDATIONS, []) + node.get(_VALIDATIONS, [])
+        node = {**definition, **node, **({_VALIDATIONS: checks} if checks else {})}
+    node.pop("title", None)
+    if "properties" in node:
+        node["properties"] = {name: _inlined(field, definitions) for name, field in node["properties"].items()}
+    if "items" in node:
+        node["items"] = _inlined(node["items"], definitions)
+    return {key: node[key] for key in sorted(node)}
+
+
+def _without_defaults(node: Json) -> Json:
+    result = {key: value for key, value in node.items() if key != "default"}
+    if "properties" in result:
+        result["properties"] = {name: _without_defaults(field) for name, field in result["properties"].items()}
+    if "items" in result:
+        result["items"] = _without_defaults(result["items"])
+    return result
+
+
+def structural_schema(kind: type[BaseModel]) -> Json:
+    """The schema of one of our kinds: a model with the fields ``metadata``, ``spec`` and ``status``.
+
+    The API server fills in the defaults of the spec exactly as the model does. Those of the status stay out: a status
+    holds what somebody observed.
+
+    Raises:
+        TypeError: the model holds something that a structural schema cannot say.
+    """
+    schema = kind.model_json_schema(by_alias=True, schema_generator=_Generator)
+    root = _inlined(schema, schema.get("$defs", {}))
+    root.pop("$defs", None)
+    spec, status = root["properties"]["spec"], root["properties"]["status"]
+    root["properties"] = {**_METADATA, "spec": spec, "status": _without_defaults(status)}
+    root["required"] = ["spec"]
+    return root

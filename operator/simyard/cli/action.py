@@ -1,0 +1,167 @@
+"""``action``, ``attributes`` and ``logs``: talk to running services."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from click.shell_completion import CompletionItem
+
+from simyard.api.base import Json, find_condition
+from simyard.api.names import SERVICE_ACTIONS, WORKERS, ConditionType
+from simyard.api.service_action import ServiceAction
+from simyard.api.simulation_service import DeclaredAction
+from simyard.cli.kubectl import Kubectl
+from simyard.cli.output import output_option, print_object, print_table
+from simyard.cli.targets import Target, TargetType, names
+
+STRUCTURED = ("integer", "number", "boolean", "array", "object")
+
+
+class WorkerType(click.ParamType[str]):
+    """The name of a worker, with or without ``worker/``."""
+
+    name = "worker"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See the class."""
+        return str(value).removeprefix("worker/")
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The workers' names."""
+        return [CompletionItem(name) for name in names(ctx, WORKERS) if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("target", type=TargetType())
+@click.argument("name", metavar="ACTION")
+@click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="NAME=@FILE reads a file.")
+@click.option("-f", "--filename", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+              help="JSON or YAML file of parameters; - is standard input.")  # fmt: skip
+@click.option("--wait/--no-wait", default=True, help="Wait for the result; otherwise print the ServiceAction's name.")
+@output_option()
+@click.pass_obj
+def action(
+    kubectl: Kubectl,
+    target: Target,
+    name: str,
+    parameters: tuple[str, ...],
+    filename: Path | None,
+    wait: bool,
+    output: str | None,
+) -> None:
+    """Call an ACTION of TARGET (worker/NAME, pool/NAME or service/NAME) and show its progress and result.
+
+    The invocation is kept in a ServiceAction: it survives a lost connection, and `kubectl get serviceactions` shows it.
+    """
+    values = _from_file(filename)
+    if parameters:
+        declared = next((it for it in target.service(kubectl).spec.interface.actions if it.name == name), None)
+        values |= dict(_parameter(text, declared) for text in parameters)
+    created = kubectl.call(target.resource, target.name, f"actions/{name}?wait=false", {"parameters": values})
+    invocation = created["metadata"]["name"]
+    if not wait:
+        print_object(created, output) if output else click.echo(f"serviceaction.simyard.dev/{invocation} created")
+        return
+    finished = _follow(kubectl, invocation)
+    if output:
+        print_object(finished.status.to_json(), output)
+    elif finished.status.failure is None:
+        seconds = (finished.status.run_milliseconds or 0) / 1000
+        click.echo(f"{name} done by {finished.status.worker} in {seconds:.2f} s", err=True)
+        _print_result(finished.status.result)
+    if finished.status.failure is not None:
+        raise click.ClickException(f"{finished.status.failure.reason}: {finished.status.failure.message}")
+
+
+@click.command()
+@click.argument("target", type=TargetType())
+@click.argument("name", required=False, metavar="[ATTRIBUTE]")
+@click.option("--fresh", is_flag=True, help="Ask the workers now instead of showing what they last said.")
+@output_option()
+@click.pass_obj
+def attributes(kubectl: Kubectl, target: Target, name: str | None, fresh: bool, output: str | None) -> None:
+    """Read the attributes of TARGET (worker/NAME, pool/NAME or service/NAME)."""
+    path = "attributes" + (f"/{name}" if name else "") + ("?fresh=true" if fresh else "")
+    answer: Json = json.loads(kubectl.subresource(target.resource, target.name, path))
+    if output:
+        return print_object(answer, output)
+    items = answer.get("items", [answer])
+    rows = [
+        (item["metadata"]["name"], key, value["value"], value.get("unit"), f"{value['ageMilliseconds'] / 1000:.1f}s")
+        for item in items
+        for key, value in item["values"].items()
+    ]
+    return print_table(["WORKER", "ATTRIBUTE", "VALUE", "UNIT", "AGE"], rows)
+
+
+@click.command()
+@click.argument("worker", type=WorkerType())
+@click.option("--tail", type=click.IntRange(min=1), help="Only the last lines.")
+@click.pass_obj
+def logs(kubectl: Kubectl, worker: str, tail: int | None) -> None:
+    """Print the log of a WORKER's service adapter and its program."""
+    click.echo(kubectl.subresource(WORKERS, worker, "log" + (f"?tailLines={tail}" if tail else "")), nl=False)
+
+
+def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:
+    """Show progress until it is finished."""
+    shown = ""
+    for raw in kubectl.watch(SERVICE_ACTIONS, invocation):
+        current = ServiceAction.model_validate(raw)
+        conditions = current.status.conditions
+        for kind in (ConditionType.COMPLETE, ConditionType.FAILED):
+            condition = find_condition(conditions, kind)
+            if condition is not None and condition.status == "True":
+                return current
+        waiting = find_condition(conditions, ConditionType.COMPLETE)
+        line = current.status.progress or (waiting.message if waiting else "")
+        if current.status.percent is not None:
+            line = f"{current.status.percent:3d} % {line}"
+        if line and line != shown:
+            click.echo(line, err=True)
+            shown = line
+    raise click.ClickException(f"serviceaction {invocation} was deleted before it finished")
+
+
+def _from_file(filename: Path | None) -> Json:
+    if filename is None:
+        return {}
+    text = sys.stdin.read() if str(filename) == "-" else filename.read_text()
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{filename} is neither JSON nor YAML: {error}") from None
+    if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
+        data = data["parameters"]
+    if not isinstance(data, dict):
+        raise click.ClickException(f"{filename}: an object of parameters is expected")
+    return data
+
+
+def _parameter(text: str, declared: DeclaredAction | None) -> tuple[str, Any]:
+    """NAME=VALUE, read as the interface declares it; the server refuses what does not fit."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--parameter")
+    if value.startswith("@"):
+        try:
+            value = Path(value[1:]).read_text()
+        except OSError as error:
+            raise click.BadParameter(f"{name}: {error.strerror}: {value[1:]}", param_hint="--parameter") from None
+    types = {item.name: item.type for item in declared.parameters} if declared else {}
+    if types.get(name) in STRUCTURED:
+        try:
+            return name, json.loads(value)
+        except json.JSONDecodeError:
+            return name, value
+    return name, value
+
+
+def _print_result(result: Any) -> None:
+    if isinstance(result, dict):
+        print_table(["RESULT", "VALUE"], list(result.items()))

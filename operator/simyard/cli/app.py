@@ -1,0 +1,82 @@
+"""The command ``kubectl-simyard`` and its completion."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from click.shell_completion import ShellComplete
+
+from simyard.api.names import LABEL_POOL, WORKER_POOLS, WORKERS
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
+from simyard.cli import action, listing, timeline
+from simyard.cli.kubectl import Kubectl
+from simyard.cli.output import output_option, print_object
+from simyard.cli.targets import Target, TargetType
+
+COMPLETION_HINT = """\
+kubectl completes plugins itself: put this script into PATH as `kubectl_complete-simyard` (it is installed with the
+command), and switch on kubectl's own completion, for example: source <(kubectl completion bash)"""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-n", "--namespace", help="The namespace to work in.")
+@click.option("--context", help="The kubeconfig context to use.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="The kubeconfig file to use.")
+@click.version_option(package_name="simyard", prog_name="kubectl simyard")
+@click.pass_context
+def cli(ctx: click.Context, namespace: str | None, context: str | None, kubeconfig: str | None) -> None:
+    """Simulation services on Kubernetes: find them, run pools of workers, call their actions."""
+    options = [f"--context={context}"] if context else []
+    options += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    ctx.obj = Kubectl(options, namespace)
+
+
+@cli.command("timeline")
+@click.argument("target", metavar="POOL", type=TargetType())
+@output_option("svg")
+@click.pass_obj
+def show_timeline(kubectl: Kubectl, target: Target, output: str | None) -> None:
+    """Show how a POOL started: the stages of its workers over time."""
+    if target.resource is not WORKER_POOLS:
+        raise click.UsageError("a timeline is of a pool: give its name")
+    pool = WorkerPool.model_validate(kubectl.get(WORKER_POOLS, target.name))
+    workers = kubectl.list_all(WORKERS, labels=f"{LABEL_POOL}={target.name}")
+    found = timeline.timeline_of(pool, [Worker.model_validate(item) for item in workers])
+    if found is None:
+        raise click.ClickException(f"pool {target.name} has not started any worker yet")
+    if output == "svg":
+        click.echo(timeline.to_svg(found), nl=False)
+    elif output:
+        print_object(timeline.to_json(found), output)
+    else:
+        click.echo(timeline.to_text(found))
+
+
+@cli.command()
+def completion() -> None:
+    """Say how to switch on completion in your shell."""
+    click.echo(COMPLETION_HINT)
+
+
+for command in (listing.services, listing.pools, listing.workers, listing.describe, action.action, action.attributes):
+    cli.add_command(command)
+cli.add_command(action.logs)
+
+
+def main() -> None:
+    """Entry point of ``kubectl-simyard``."""
+    cli(prog_name="kubectl simyard")
+
+
+def complete() -> None:
+    """Entry point of ``kubectl_complete-simyard``: what kubectl asks its plugins, answered as it expects (cobra).
+
+    The last argument is the incomplete word; a line per completion, then ``:`` and a directive (4: no file names).
+    """
+    *words, incomplete = sys.argv[1:] or [""]
+    completer = ShellComplete(cli, {}, "kubectl simyard", "_KUBECTL_SIMYARD_COMPLETE")
+    for item in completer.get_completions(words, incomplete):
+        click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+    click.echo(":4")

@@ -1,0 +1,137 @@
+"""The command's way to the API server: kubectl itself, so that it logs in exactly as its user's kubectl does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from simyard.api.base import Json
+from simyard.api.names import SUBRESOURCES_API_VERSION, Resource
+
+REQUEST_SECONDS = 60
+
+
+class KubectlError(click.ClickException):
+    """kubectl failed; it has its message and its exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.code = exit_code
+
+    def show(self, file: Any = None) -> None:
+        """Print what kubectl said, as kubectl says it, and leave with its exit code."""
+        click.echo(self.message, err=True)
+        sys.exit(self.code)
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """Calls kubectl with the user's choice of cluster and namespace.
+
+    Attributes:
+        options: ``--kubeconfig``, ``--context`` and the like, as given.
+        namespace: the namespace, or None for that of the context.
+    """
+
+    options: Sequence[str] = ()
+    namespace: str | None = None
+
+    def get(self, resource: Resource, name: str) -> Json:
+        """One object."""
+        return self._json("get", _full(resource), name, "-o", "json", *self._scope(resource))
+
+    def list_all(self, resource: Resource, *, labels: str = "", everywhere: bool = False) -> list[Json]:
+        """The objects of a resource."""
+        arguments = ["get", _full(resource), "-o", "json"]
+        arguments += ["--all-namespaces"] if everywhere else self._scope(resource)
+        if labels:
+            arguments += ["-l", labels]
+        items: list[Json] = self._json(*arguments)["items"]
+        return items
+
+    def watch(self, resource: Resource, name: str) -> Iterator[Json]:
+        """The object, and again whenever it changes, until the caller stops or the object is deleted."""
+        arguments = ["get", _full(resource), name, "-o", "json", "--watch", "--output-watch-events"]
+        command = self._command(*arguments, *self._scope(resource))
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                for event in _documents(process.stdout):
+                    if event["type"] == "DELETED":
+                        return
+                    yield event["object"]
+            finally:
+                process.terminate()
+
+    def subresource(self, resource: Resource, name: str, path: str) -> str:
+        """GET of a path below an object in the aggregated API."""
+        return self._run("get", "--raw", self._subresource_path(resource, name, path))
+
+    def call(self, resource: Resource, name: str, path: str, body: Json) -> Json:
+        """POST to a path below an object in the aggregated API."""
+        text = self._run(
+            "create", "--raw", self._subresource_path(resource, name, path), "-f", "-", text=json.dumps(body)
+        )
+        answer: Json = json.loads(text)
+        return answer
+
+    def current_namespace(self) -> str:
+        """The namespace in use."""
+        if self.namespace:
+            return self.namespace
+        return self._run("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip() or "default"
+
+    def _subresource_path(self, resource: Resource, name: str, path: str) -> str:
+        namespace = self.current_namespace()
+        return f"/apis/{SUBRESOURCES_API_VERSION}/namespaces/{namespace}/{resource.plural}/{name}/{path}"
+
+    def _scope(self, resource: Resource) -> list[str]:
+        return ["-n", self.namespace] if resource.namespaced and self.namespace else []
+
+    def _command(self, *arguments: str) -> list[str]:
+        return ["kubectl", *self.options, *arguments]
+
+    def _json(self, *arguments: str) -> Json:
+        answer: Json = json.loads(self._run(*arguments))
+        return answer
+
+    def _run(self, *arguments: str, text: str | None = None) -> str:
+        try:
+            done = subprocess.run(
+                self._command(*arguments),
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=REQUEST_SECONDS,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise KubectlError("error: kubectl was not found in PATH", 1) from None
+        except subprocess.TimeoutExpired:
+            raise KubectlError(f"error: the API server did not answer within {REQUEST_SECONDS} s", 1) from None
+        if done.returncode:
+            raise KubectlError(done.stderr.strip(), done.returncode)
+        return done.stdout
+
+
+def _full(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.group}"
+
+
+def _documents(stream: Iterator[str] | Any) -> Iterator[Json]:
+    """The JSON documents of a stream in which one follows the other."""
+    decoder = json.JSONDecoder()
+    text = ""
+    for line in stream:
+        text += line
+        if not line.startswith("}"):
+            continue
+        document, end = decoder.raw_decode(text)
+        text = text[end:].lstrip()
+        yield document

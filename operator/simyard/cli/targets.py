@@ -1,0 +1,72 @@
+"""What an action or a question is about: ``worker/NAME``, ``pool/NAME`` or ``service/NAME``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+from click.shell_completion import CompletionItem
+
+from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS, Resource
+from simyard.api.simulation_service import SimulationService
+from simyard.cli.kubectl import Kubectl, KubectlError
+
+RESOURCES = {
+    "worker": WORKERS,
+    "pool": WORKER_POOLS,
+    "service": SIMULATION_SERVICES,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind and a name."""
+
+    resource: Resource
+    name: str
+
+    def service(self, kubectl: Kubectl) -> SimulationService:
+        """The service behind it."""
+        name = self.name
+        if self.resource is not SIMULATION_SERVICES:
+            name = kubectl.get(self.resource, self.name)["spec"]["serviceRef"]["name"]
+        return SimulationService.model_validate(kubectl.get(SIMULATION_SERVICES, name))
+
+
+class TargetType(click.ParamType[Target]):
+    """Parses ``pool/beams``; without a kind it is a pool."""
+
+    name = "target"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Target:
+        """See the class."""
+        if isinstance(value, Target):
+            return value
+        kind, slash, name = str(value).partition("/")
+        if not slash:
+            kind, name = "pool", kind
+        resource = RESOURCES.get(kind) or next(
+            (item for item in RESOURCES.values() if kind in (item.plural, item.kind.lower())), None
+        )
+        if resource is None or not name:
+            self.fail(f"{value!r} is not worker/NAME, pool/NAME or service/NAME", param, ctx)
+        return Target(resource, name)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Kinds first, then the names of that kind."""
+        kind, slash, start = incomplete.partition("/")
+        if not slash:
+            return [CompletionItem(f"{word}/") for word in RESOURCES if word.startswith(kind)]
+        if kind not in RESOURCES:
+            return []
+        return [CompletionItem(f"{kind}/{name}") for name in names(ctx, RESOURCES[kind]) if name.startswith(start)]
+
+
+def names(ctx: click.Context, resource: Resource) -> list[str]:
+    """The names of objects in the namespace in use, for completion; none when the server does not answer."""
+    root = ctx.find_root()
+    kubectl = root.obj or Kubectl(namespace=root.params.get("namespace"))
+    try:
+        return [item["metadata"]["name"] for item in kubectl.list_all(resource)]
+    except KubectlError:
+        return []

@@ -1,0 +1,138 @@
+"""Where the broker is and as whom to connect."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+from yarl import URL
+
+from simyard_adapter.bootstrap import BrokerAddress
+
+HEARTBEAT_SECONDS = 10
+"""A connection that is silent for about three times as long counts as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """One user's access to one virtual host; TLS is on when ``ca_certificate`` (PEM) is set, as in a bootstrap."""
+
+    host: str
+    port: int
+    vhost: str
+    username: str
+    password: str = field(repr=False)
+    management_url: str
+    ca_certificate: str | None = field(default=None, repr=False)
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted and the broker's certificate is verified."""
+        return self.ca_certificate is not None
+
+    @classmethod
+    def from_url(cls, amqp_url: str, management_url: str, ca_file: Path | None = None) -> Self:
+        """Read ``amqp[s]://user:password@host[:port][/vhost]``; the virtual host is ``/`` unless given.
+
+        Raises:
+            ValueError: it is no such URL, or TLS is asked for without ``ca_file`` or the other way round.
+        """
+        url = URL(amqp_url)
+        if url.scheme not in ("amqp", "amqps") or not url.host or url.user is None or url.password is None:
+            raise ValueError("the broker's URL must be amqp[s]://user:password@host[:port][/vhost]")
+        tls = url.scheme == "amqps"
+        if tls != (ca_file is not None):
+            raise ValueError("amqps:// and the file of the broker's CA certificate belong together")
+        return cls(
+            host=url.host,
+            port=url.port or _amqp_port(tls),
+            vhost=url.path[1:] or "/",
+            username=url.user,
+            password=url.password,
+            management_url=management_url.rstrip("/"),
+            ca_certificate=ca_file.read_text() if ca_file else None,
+        )
+
+    @classmethod
+    def from_secret(cls, data: Mapping[str, str]) -> Self:
+        """Read ``data`` of a Secret (base64, as the API server gives it).
+
+        Keys: ``host``, ``username``, ``password``; optional ``port``, ``vhost`` (``/``), ``ca.crt`` (then TLS is on),
+        ``tls`` (refused unless it agrees with ``ca.crt``), ``management_url`` (the same host, RabbitMQ's usual port).
+
+        Raises:
+            ValueError: a key is missing or cannot be read; the message names the key, not its value.
+        """
+        values: dict[str, str] = {}
+        for key, encoded in data.items():
+            try:
+                values[key] = base64.b64decode(encoded, validate=True).decode()
+            except ValueError:
+                raise ValueError(f"the broker's secret: {key} is not base64 of UTF-8 text") from None
+        missing = [key for key in ("host", "username", "password") if not values.get(key)]
+        if missing:
+            raise ValueError(f"the broker's secret has no {', '.join(missing)}")
+        ca_certificate = values.get("ca.crt") or None
+        tls = ca_certificate is not None
+        if values.get("tls", str(tls)).strip().lower() != str(tls).lower():
+            raise ValueError("the broker's secret: tls must be true with ca.crt and false without")
+        port = values.get("port") or str(_amqp_port(tls))
+        if not port.isdecimal():
+            raise ValueError("the broker's secret: port is not a number")
+        management = f"https://{values['host']}:15671" if tls else f"http://{values['host']}:15672"
+        return cls(
+            host=values["host"],
+            port=int(port),
+            vhost=values.get("vhost") or "/",
+            username=values["username"],
+            password=values["password"],
+            management_url=(values.get("management_url") or management).rstrip("/"),
+            ca_certificate=ca_certificate,
+        )
+
+    def to_secret(self) -> dict[str, str]:
+        """The ``stringData`` of a Secret that :meth:`from_secret` reads."""
+        data = {
+            "host": self.host,
+            "port": str(self.port),
+            "vhost": self.vhost,
+            "username": self.username,
+            "password": self.password,
+            "tls": str(self.tls).lower(),
+            "management_url": self.management_url,
+        }
+        if self.ca_certificate is not None:
+            data["ca.crt"] = self.ca_certificate
+        return data
+
+    def as_user(self, username: str, password: str) -> Self:
+        """The same broker as another user."""
+        return replace(self, username=username, password=password)
+
+    def address(self) -> BrokerAddress:
+        """The same in a worker's bootstrap document."""
+        return BrokerAddress(self.host, self.port, self.vhost, self.username, self.password, self.ca_certificate)
+
+    def amqp_url(self, connection_name: str) -> URL:
+        """The URL for the AMQP client; ``connection_name`` is shown in the broker's list of connections."""
+        return URL.build(
+            scheme="amqps" if self.tls else "amqp",
+            user=self.username,
+            password=self.password,
+            host=self.host,
+            port=self.port,
+            path="/" + self.vhost,
+            query={"name": connection_name, "heartbeat": str(HEARTBEAT_SECONDS)},
+        )
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Verifies the broker against its CA; None without TLS."""
+        return ssl.create_default_context(cadata=self.ca_certificate) if self.tls else None
+
+
+def _amqp_port(tls: bool) -> int:
+    return 5671 if tls else 5672

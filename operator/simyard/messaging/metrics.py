@@ -1,0 +1,22 @@
+"""Metrics of the messaging: ``simyard_broker_*``."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+CONNECTED = Gauge("simyard_broker_connected", "1 while the connection to the broker serves.", ["connection"])
+REQUESTS = Counter("simyard_broker_requests_total", "Requests to workers, by kind and outcome.", ["kind", "outcome"])
+REQUEST_SECONDS = Histogram(
+    "simyard_broker_request_seconds",
+    "Time from a request to its reply or error.",
+    ["kind"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+EVENTS = Counter("simyard_broker_events_total", "Events received from workers.", ["kind"])
+EVENTS_REFUSED = Counter(
+    "simyard_broker_events_refused_total", "Events dropped unread: malformed, or not sent by the user they name."
+)
+REPLIES_REFUSED = Counter(
+    "simyard_broker_replies_refused_total", "Replies dropped: nobody waits any more, or not sent by the user asked."
+)
+CONSUMERS = Gauge("simyard_broker_worker_consumers", "Worker queues that have a consumer, where that is known.")

@@ -1,0 +1,51 @@
+"""What one machine needs: from its Worker and from what its site says."""
+
+from __future__ import annotations
+
+import enum
+
+from simyard.api.worker import Worker
+from simyard_sites.base import Machine, MachineState, PowerAction
+
+_UID_DIGITS = 8
+
+
+class Step(enum.Enum):
+    """What to do about a machine."""
+
+    NOTHING = enum.auto()
+    CREATE = enum.auto()
+    DELETE = enum.auto()
+    LOST = enum.auto()
+    START = enum.auto()
+    STOP = enum.auto()
+    SUSPEND = enum.auto()
+
+
+POWER = {Step.START: PowerAction.START, Step.STOP: PowerAction.STOP, Step.SUSPEND: PowerAction.SUSPEND}
+
+
+def machine_name(worker: str, uid: str) -> str:
+    """The name of a worker's machine: unique for all time, and a host name (63 characters at most)."""
+    return f"{worker}-{uid[:_UID_DIGITS]}"
+
+
+def plan_machine(worker: Worker | None, machine: Machine | None) -> Step:
+    """What to do, when the site's table is known to be complete.
+
+    ``worker`` is None when the Worker of the machine is known to be gone. A machine that its site does not have any
+    more is never made anew under the same Worker: the Worker is replaced, so that each uid means one machine.
+    """
+    if worker is None or worker.metadata.deletion_timestamp is not None:
+        return Step.DELETE if machine is not None and machine.state is not MachineState.TERMINATING else Step.NOTHING
+    if machine is None:
+        return Step.LOST if worker.status.machine_id else Step.CREATE
+    return _power(worker.spec.power_state, machine.state)
+
+
+def _power(wanted: str, state: MachineState) -> Step:
+    if wanted == "Running" and state in (MachineState.STOPPED, MachineState.SUSPENDED):
+        return Step.START
+    if state is MachineState.RUNNING:
+        return {"Stopped": Step.STOP, "Suspended": Step.SUSPEND}.get(wanted, Step.NOTHING)
+    return Step.NOTHING

@@ -1,0 +1,185 @@
+"""The status of a worker: from its object, its machine, its registration and its consumer at the broker."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from simyard.api.base import Condition, find_condition, from_seconds, set_condition
+from simyard.api.names import ANNOTATION_REQUESTED, ConditionType, Reason
+from simyard.api.worker import Stages, Worker, WorkerStatus
+from simyard.plan.times import after, seconds_until
+from simyard_adapter.declarations import Json
+from simyard_sites.base import Machine, MachineState, Stage
+
+DISCONNECT_GRACE_SECONDS = 10.0
+"""So long a ready worker may be without a consumer before it counts as disconnected (adapters reconnect)."""
+
+FATAL = frozenset({Reason.MACHINE_FAILED, Reason.MACHINE_LOST})
+"""The reasons of ``Ready`` after which a worker cannot become ready any more."""
+
+_SITE_STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The newest ``register`` message of a worker's adapter."""
+
+    time: datetime
+    adapter_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The service's attributes as the adapter last told them."""
+
+    time: datetime
+    values: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known of a worker beside its object.
+
+    Attributes:
+        machine: its machine as the site sees it, None when there is none (yet).
+        lost: it had a machine that the site does not have any more, and nobody asked for that.
+        refusal: why the site will never create its machine.
+        consumer: whether its queue has a consumer; None when the broker does not say.
+        consumer_gone: since when it has none.
+        drained: its adapter said that it is drained.
+    """
+
+    machine: Machine | None = None
+    lost: bool = False
+    refusal: str = ""
+    registration: Registration | None = None
+    values: Values | None = None
+    consumer: bool | None = None
+    consumer_gone: datetime | None = None
+    drained: bool = False
+
+
+class Change(enum.Enum):
+    """How urgently a new status must be written."""
+
+    NONE = enum.auto()
+    VALUES = enum.auto()
+    STAGES = enum.auto()
+    READINESS = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """The status that the worker should have, and when it may change without anything happening."""
+
+    status: WorkerStatus
+    change: Change
+    wake_seconds: float | None
+
+
+def requested_time(worker: Worker) -> datetime | None:
+    """When the worker was asked for."""
+    text = worker.metadata.annotations.get(ANNOTATION_REQUESTED, "")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return worker.metadata.creation_timestamp
+
+
+def is_ready(worker: Worker) -> bool:
+    """Whether it takes actions, as its status says."""
+    condition = find_condition(worker.status.conditions, ConditionType.READY)
+    return condition is not None and condition.status == "True" and worker.metadata.deletion_timestamp is None
+
+
+def plan_worker(worker: Worker, seen: Observation, now: datetime) -> WorkerPlan:
+    """The worker's status from what was observed."""
+    old = worker.status
+    status, reason, message, wake = _readiness(worker, seen, now)
+    ready = Condition(
+        type=ConditionType.READY,
+        status="True" if status else "False",
+        reason=reason,
+        message=message,
+        last_transition_time=now,
+        observed_generation=worker.metadata.generation,
+    )
+    machine, values = seen.machine, seen.values
+    if values is None or (old.attributes_time is not None and values.time < old.attributes_time):
+        attributes, attributes_time = old.attributes, old.attributes_time
+    else:
+        attributes, attributes_time = dict(values.values), values.time
+    new = WorkerStatus(
+        observed_generation=worker.metadata.generation,
+        machine_id=machine.id if machine else old.machine_id,
+        machine_state=machine.state.value if machine else ("" if seen.lost else old.machine_state),
+        address=machine.address if machine else old.address,
+        adapter_version=seen.registration.adapter_version if seen.registration else old.adapter_version,
+        stages=_stages(worker, seen),
+        attributes=attributes,
+        attributes_time=attributes_time,
+        conditions=set_condition(old.conditions, ready),
+    )
+    return WorkerPlan(new, _change(old, new), seconds_until(now, [wake]))
+
+
+def _readiness(worker: Worker, seen: Observation, now: datetime) -> tuple[bool, str, str, datetime | None]:
+    """The condition ``Ready``: status, reason, message, and when to look again."""
+    machine = seen.machine
+    if seen.refusal:
+        return False, Reason.MACHINE_FAILED, seen.refusal, None
+    if seen.lost:
+        return False, Reason.MACHINE_LOST, "the site does not have the machine any more", None
+    if machine is not None and machine.state is MachineState.FAILED:
+        return False, Reason.MACHINE_FAILED, ": ".join(filter(None, (machine.reason, machine.message))), None
+    if worker.spec.drain:
+        if seen.drained:
+            return False, Reason.DRAINED, "", None
+        return False, Reason.DRAINING, "it finishes what it runs and takes nothing new", None
+    if machine is not None and machine.state in (MachineState.STOPPED, MachineState.SUSPENDED):
+        return False, Reason.STOPPED, f"the machine is {machine.state.value.lower()}", None
+    if seen.registration is None and worker.status.stages.registered is None:
+        waits = machine.message if machine is not None and machine.state is MachineState.PENDING else ""
+        return False, Reason.STARTING, waits, None
+    return _connected(worker, seen, now)
+
+
+def _connected(worker: Worker, seen: Observation, now: datetime) -> tuple[bool, str, str, datetime | None]:
+    """Of a worker that has registered: a broker that does not answer changes nothing."""
+    before = find_condition(worker.status.conditions, ConditionType.READY)
+    disconnected = before is not None and before.reason == Reason.ADAPTER_DISCONNECTED
+    look_again = None
+    if seen.consumer is False and seen.consumer_gone is not None:
+        look_again = after(seen.consumer_gone, DISCONNECT_GRACE_SECONDS)
+        disconnected = disconnected or look_again <= now
+    elif seen.consumer is True:
+        disconnected = False
+    if disconnected:
+        return False, Reason.ADAPTER_DISCONNECTED, "its adapter is not connected to the broker", None
+    return True, Reason.REGISTERED, "", look_again
+
+
+def _stages(worker: Worker, seen: Observation) -> Stages:
+    """Each stage keeps the first time that is known of it."""
+    old = worker.status.stages
+    times = {stage.value: getattr(old, stage.value) for stage in Stage}
+    times[Stage.START] = times[Stage.START] or requested_time(worker)
+    for stage in _SITE_STAGES:
+        if times[stage] is None and seen.machine is not None and stage in seen.machine.entered:
+            times[stage] = from_seconds(seen.machine.entered[stage])
+    if times[Stage.REGISTERED] is None and seen.registration is not None:
+        times[Stage.REGISTERED] = seen.registration.time
+    return Stages(**times)
+
+
+def _change(old: WorkerStatus, new: WorkerStatus) -> Change:
+    if old == new:
+        return Change.NONE
+    before, now = (find_condition(item.conditions, ConditionType.READY) for item in (old, new))
+    if now is not None and (before is None or (before.status, before.reason) != (now.status, now.reason)):
+        return Change.STAGES if before is None and now.reason == Reason.STARTING else Change.READINESS
+    same = new.model_copy(update={"attributes": old.attributes, "attributes_time": old.attributes_time})
+    return Change.VALUES if old == same else Change.STAGES
