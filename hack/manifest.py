@@ -10,44 +10,30 @@ are filled in, the interface from what the class declares, and the whole is writ
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
-from simyard_adapter import Connector
+from simyard_adapter.python_backend import load_class
 
 SOURCE = "service.in.yaml"
 TARGET = "service.yaml"
 
 
-def load_connector(directory: Path, reference: str) -> type[Connector]:
-    """The class MODULE:CLASS from MODULE.py in the directory.
+def render(directory: Path) -> str:
+    """The complete manifest of an example, as YAML.
 
     Raises:
-        ImportError: there is no such module.
-        AttributeError: the module has no such class.
+        StartError: the class cannot be loaded; the message says why.
     """
-    module_name, _, class_name = reference.partition(":")
-    spec = importlib.util.spec_from_file_location(module_name, directory / f"{module_name}.py")
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{directory / module_name}.py cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # dataclasses look their own module up
-    spec.loader.exec_module(module)
-    connector: type[Connector] = getattr(module, class_name)
-    return connector
-
-
-def render(directory: Path) -> str:
-    """The complete manifest of an example, as YAML."""
     service: dict[str, Any] = yaml.safe_load((directory / SOURCE).read_text())
-    connector = service["spec"]["connector"]
+    spec = service["spec"]
+    connector = spec.pop("connector")
     reference = connector["python"]["class"]
     path = reference.partition(":")[0] + ".py"
-    service["spec"]["interface"] = load_connector(directory, reference).interface.to_json()
     connector["files"] = [{"path": path, "content": (directory / path).read_text()}]
+    spec.update(interface=load_class(reference, directory).interface.to_json(), connector=connector)
     text = yaml.dump(service, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
     return f"# Made from {SOURCE} and {path} by hack/manifest.py: change those, not this.\n{text}"
 

@@ -4,7 +4,7 @@ The program is Debian's ``calculix-ccx`` (2.20): it reads ``job.inp`` in the wor
 output what it does, and writes displacements and stresses to ``job.frd`` (what ``*NODE FILE`` and ``*EL FILE`` ask
 for) and ``job.dat`` (``*NODE PRINT``).
 
-Units are mm, N and MPa. A deck may use any consistent set; its results come back in the deck's own units.
+Units are mm, N and MPa; a deck's results are in its own.
 """
 
 from __future__ import annotations
@@ -15,32 +15,21 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from simyard_adapter import ActionError, Connector, Context, action, attribute, parameter
+from simyard_adapter.errors import ParameterError
 
-
-@dataclass(frozen=True)
-class Material:
-    """An isotropic linear elastic material: Young's modulus in MPa, and Poisson's ratio."""
-
-    young_modulus: float
-    poisson_ratio: float
-
-
-MATERIALS: Mapping[str, Material] = {
-    "steel": Material(210_000, 0.30),
-    "stainless_steel": Material(193_000, 0.29),
-    "cast_iron": Material(110_000, 0.28),
-    "titanium": Material(114_000, 0.34),
-    "brass": Material(105_000, 0.34),
-    "aluminium": Material(70_000, 0.33),
-    "magnesium": Material(45_000, 0.29),
-    "acrylic": Material(3_200, 0.37),
+MATERIALS: Mapping[str, tuple[float, float]] = {
+    "steel": (210_000, 0.30),
+    "cast_iron": (110_000, 0.28),
+    "titanium": (114_000, 0.34),
+    "aluminium": (70_000, 0.33),
 }
-"""Usual values at room temperature."""
+"""Young's modulus in MPa and Poisson's ratio: usual values at room temperature."""
 
 MAX_SLENDERNESS = 1000
 """Length over the smaller side of the section. Beyond it the stiffness matrix of a solid model is too badly
@@ -52,9 +41,9 @@ MAX_LINE_BYTES = 1318
 
 @dataclass(frozen=True)
 class Cantilever:
-    """A beam along x, clamped at x = 0, with a force in -z spread over the free end.
+    """A beam along x, clamped at x = 0, with a force in -z spread over its free end, in mm, N and MPa.
 
-    ``length``, ``width`` (y) and ``height`` (z) in mm, ``load`` in N, ``elements`` along the length.
+    The width is along y, the height along z; ``elements`` are those along the length.
     """
 
     length: float
@@ -62,7 +51,8 @@ class Cantilever:
     height: float
     load: float
     elements: int
-    material: Material
+    young_modulus: float
+    poisson_ratio: float
 
     def deflection(self) -> float:
         """The deflection of the free end after Euler and Bernoulli, F L^3 / (3 E I), in mm.
@@ -70,7 +60,7 @@ class Cantilever:
         It leaves out shear: the true deflection of a rectangular beam is larger by about 0.8 (height / length)^2.
         """
         inertia = self.width * self.height**3 / 12
-        return self.load * self.length**3 / (3 * self.material.young_modulus * inertia)
+        return self.load * self.length**3 / (3 * self.young_modulus * inertia)
 
     def deck(self) -> str:
         """The input deck: 20-node bricks with reduced integration (C3D20R), 2 by 2 in the section.
@@ -100,8 +90,7 @@ class Cantilever:
             yield f"{element}, {', '.join(nodes[:10])},\n{', '.join(nodes[10:])}"
         yield "*NSET, NSET=AXIS"
         yield from (f"{numbers[i, middle, middle]}," for i in range(end + 1))
-        yield "*MATERIAL, NAME=SOLID\n*ELASTIC"
-        yield f"{_text(self.material.young_modulus)}, {_text(self.material.poisson_ratio)}"
+        yield f"*MATERIAL, NAME=SOLID\n*ELASTIC\n{_text(self.young_modulus)}, {_text(self.poisson_ratio)}"
         yield "*SOLID SECTION, ELSET=BEAM, MATERIAL=SOLID\n*BOUNDARY"
         yield from (f"{number}, 1" for (i, _, _), number in numbers.items() if i == 0)
         yield f"{numbers[0, middle, middle]}, 2, 3\n{numbers[0, middle, 2 * middle]}, 2"
@@ -117,25 +106,18 @@ _SECTION = 2
 
 _CORNERS = ((0, 0), (2, 0), (2, 2), (0, 2))
 _EDGES = ((1, 0), (2, 1), (1, 2), (0, 1))
-_BRICK = (
-    *((x, y, 0) for x, y in _CORNERS),
-    *((x, y, 2) for x, y in _CORNERS),
-    *((x, y, 0) for x, y in _EDGES),
-    *((x, y, 2) for x, y in _EDGES),
-    *((x, y, 1) for x, y in _CORNERS),
-)
+_LAYERS = ((_CORNERS, 0), (_CORNERS, 2), (_EDGES, 0), (_EDGES, 2), (_CORNERS, 1))
+_BRICK = tuple((x, y, z) for layer, z in _LAYERS for x, y in layer)
 """The nodes of a 20-node brick in the order of CalculiX, in half edges from its first corner."""
 
 
 def _shares() -> dict[tuple[int, int], float]:
     """What each node (j, k) of an end takes of a force spread evenly over it, by the shape functions of an
     8-node face: 1/3 for the middle of an edge, -1/12 for a corner."""
-    shares: dict[tuple[int, int], float] = {}
-    for j, k in itertools.product(range(_SECTION), repeat=2):
-        for nodes, share in ((_CORNERS, -1 / 12), (_EDGES, 1 / 3)):
-            for y, z in nodes:
-                node = (2 * j + y, 2 * k + z)
-                shares[node] = shares.get(node, 0.0) + share / _SECTION**2
+    shares: dict[tuple[int, int], float] = defaultdict(float)
+    face = [*((node, -1 / 12) for node in _CORNERS), *((node, 1 / 3) for node in _EDGES)]
+    for j, k, ((y, z), share) in itertools.product(range(_SECTION), range(_SECTION), face):
+        shares[2 * j + y, 2 * k + z] += share / _SECTION**2
     return shares
 
 
@@ -144,137 +126,121 @@ def _text(value: float) -> str:
     return f"{value:.12g}"
 
 
-_OTHER_FILE = re.compile(rb"^\*INCLUDE|(?:INPUT|FILE|FILENAME)=|OUTPUT=(?![23]D)")
+_DECK_PATH = "parameters.deck"
+_OTHER_FILE = re.compile(rb"(?!\*\*)(?:\*INCLUDE|.*(?:INPUT|FILE|FILENAME)=|.*OUTPUT=(?![23]D))")
 
 
 def check_deck(deck: bytes) -> None:
-    """Refuse a deck that would read or write other files than its job's, or that has no step.
-
-    Raises:
-        ActionError: names the line.
-    """
+    """Refuse a deck that has no step, or that would read or write files other than its job's (ParameterError)."""
     steps = False
     for number, line in enumerate(deck.split(b"\n"), 1):
-        if len(line) > MAX_LINE_BYTES:
-            raise ActionError(f"deck, line {number}: has {len(line)} bytes, at most {MAX_LINE_BYTES} are accepted")
         card = line.translate(None, b" \t\r").upper()
-        if card.startswith(b"**"):
-            continue
-        if _OTHER_FILE.search(card):
-            raise ActionError(
-                f"deck, line {number}: refers to another file; a deck must be complete in itself"
-                " (*INCLUDE, INPUT=, FILE= and OUTPUT= are not accepted)"
-            )
+        problem = ""
+        if len(line) > MAX_LINE_BYTES:
+            problem = f"has {len(line)} bytes, at most {MAX_LINE_BYTES} are accepted"
+        elif _OTHER_FILE.match(card):
+            problem = "refers to another file; *INCLUDE, INPUT=, FILE= and OUTPUT= are not accepted"
+        if problem:
+            raise ParameterError(_DECK_PATH, f"line {number} {problem}")
         steps = steps or card.startswith(b"*STEP")
     if not steps:
-        raise ActionError("deck: has no *STEP card, so there is nothing to solve")
+        raise ParameterError(_DECK_PATH, "has no *STEP card, so there is nothing to solve")
 
 
-@dataclass(frozen=True)
-class Results:
-    """What a job wrote: the size of its mesh, and the largest values of its last increment where it has them."""
+def _von_mises(stress: Sequence[float]) -> float:
+    xx, yy, zz, xy, yz, zx = stress
+    return math.sqrt(((xx - yy) ** 2 + (yy - zz) ** 2 + (zz - xx) ** 2) / 2 + 3 * (xy**2 + yz**2 + zx**2))
 
-    nodes: int = 0
-    elements: int = 0
-    max_displacement: float | None = None
-    max_stress: float | None = None
 
+def _keep_largest(found: dict[str, float], name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise ActionError("the results are not finite: the model is unstable, or a number in the deck is not one")
+    found[name] = max(found.get(name, 0.0), value)
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[Sequence[float]], float]]] = {
+    "DISP": ("max_displacement", lambda values: math.hypot(*values)),
+    "STRESS": ("max_stress", _von_mises),
+}
+"""For each block of a ``.frd`` file: the result that it gives, and how from a node's values."""
 
 _FRD_NUMBER = re.compile(r"[-+]?\d\.\d+E[-+]\d{2,3}|[-+]?(?:nan|inf)", re.IGNORECASE)
+"""Numbers stand in 12 columns each, with nothing between them."""
 
 
-def read_frd(lines: Iterable[str]) -> Results:
-    """Read a ``.frd`` file (CalculiX GraphiX manual, "Result Format"): each block of results replaces the last one.
+def read_frd(lines: Iterable[str]) -> dict[str, float]:
+    """Read a ``.frd`` file (CalculiX GraphiX manual, "Result Format"): ``nodes`` and ``elements`` of the mesh, and as
+    far as it has them ``max_displacement`` and ``max_stress`` (von Mises) of the last increment.
 
     Raises:
-        ActionError: the file is a binary one.
+        ActionError: it is a binary one.
     """
-    nodes = elements = 0
-    largest: dict[str, float] = {}
+    found: dict[str, float] = {}
     block = ""
     for line in lines:
         key = line[:3]
-        if key == " -1" and block in _NORMS:
-            values = [float(text) for text in _FRD_NUMBER.findall(line[13:])]
-            largest[block] = _larger(largest[block], _NORMS[block](values))
+        if key == " -1" and block in _FIELDS:
+            name, norm = _FIELDS[block]
+            _keep_largest(found, name, norm([float(text) for text in _FRD_NUMBER.findall(line[13:])]))
         elif key == " -4":
             block = line.split()[1]
-            largest[block] = 0.0
+            if block in _FIELDS:
+                found.pop(_FIELDS[block][0], None)  # of an earlier increment
         elif key == " -3":
             block = ""
-        elif line.startswith("    2C"):
-            nodes = int(line.split()[1])
+        elif line[:6] == "    2C":
+            found["nodes"] = int(line.split()[1])
             if line.split()[-1] != "1":
-                raise ActionError(
-                    "the deck asks for binary results: use *NODE FILE and *EL FILE in place of ... OUTPUT"
-                )
-        elif line.startswith("    3C"):
-            elements = int(line.split()[1])
-    return Results(nodes, elements, largest.get("DISP"), largest.get("STRESS"))
+                raise ActionError("the results are binary: ask for them by *NODE FILE and *EL FILE, not ... OUTPUT")
+        elif line[:6] == "    3C":
+            found["elements"] = int(line.split()[1])
+    return found
 
 
 _DAT_TITLE = re.compile(r"\s*displacements .* and time\s+(\S+)")
-_SHORT_EXPONENT = re.compile(r"(?<=\d)(?=[-+]\d)")
+_SHORT_EXPONENT = re.compile(r"(?<=\d)(?=[-+])")
+"""Fortran writes 1E-100 as 1.000000-100."""
 
 
-def read_dat(lines: Iterable[str]) -> float | None:
-    """The largest displacement that a ``.dat`` file has for the last time in it, or None if it has none."""
-    largest: float | None = None
-    at = ""
+def read_dat(lines: Iterable[str]) -> dict[str, float]:
+    """Read the displacements in a ``.dat`` file: ``max_displacement`` for the last time that it has any."""
+    found: dict[str, float] = {}
+    time_read = ""
     inside = False
     for line in lines:
         title = _DAT_TITLE.match(line)
         words = line.split()
         if title:
-            inside = True
-            if title[1] != at:
-                at, largest = title[1], 0.0
-        elif inside and len(words) == 4 and largest is not None:
-            # Fortran writes 1E-100 as 1.000000-100.
-            values = [float(_SHORT_EXPONENT.sub("E", word) if "E" not in word.upper() else word) for word in words[1:]]
-            largest = _larger(largest, math.hypot(*values))
+            if title[1] != time_read:
+                found.clear()
+            time_read, inside = title[1], True
+        elif inside and len(words) == 4 and words[0].isdigit():
+            values = [float(_SHORT_EXPONENT.sub("E", word)) for word in words[1:]]
+            _keep_largest(found, "max_displacement", math.hypot(*values))
         elif words:
             inside = False
-    return largest
+    return found
 
 
-def _von_mises(stress: list[float]) -> float:
-    xx, yy, zz, xy, yz, zx = stress
-    return math.sqrt(((xx - yy) ** 2 + (yy - zz) ** 2 + (zz - xx) ** 2) / 2 + 3 * (xy**2 + yz**2 + zx**2))
-
-
-def _larger(left: float, right: float) -> float:
-    """The larger one; not a number if either is not."""
-    return left if left > right or math.isnan(left) else right
-
-
-_NORMS: Mapping[str, Callable[[list[float]], float]] = {
-    "DISP": lambda values: math.hypot(*values),
-    "STRESS": _von_mises,
-}
-
-
-_MESSAGE = re.compile(r"^ *\*(?:ERROR|WARNING|INFO)\b", re.MULTILINE)
+_MESSAGE = re.compile(r"^(?= *\*(?:ERROR|WARNING|INFO)\b)", re.MULTILINE)
 _EMPTY_LINE = re.compile(r"\n\s*\n")
 
 
-def messages(output: str, kind: str, most: int = 5) -> str:
+def messages(output: str, kind: str) -> str:
     """The messages of one kind (``ERROR`` or ``WARNING``) in ccx's output, each on one line, without repetitions."""
-    found: dict[str, None] = {}
-    starts = [match.start() for match in _MESSAGE.finditer(output)]
-    for start, end in zip(starts, [*starts[1:], len(output)]):
-        text = " ".join(_EMPTY_LINE.split(output[start:end], maxsplit=1)[0].split())
-        if text.startswith(f"*{kind}"):
-            found[text[:400]] = None
-    more = [f"and {len(found) - most} more"] if len(found) > most else []
-    return "\n".join([*itertools.islice(found, most), *more])
+    texts = (" ".join(_EMPTY_LINE.split(part)[0].split())[:400] for part in _MESSAGE.split(output))
+    found = list(dict.fromkeys(text for text in texts if text.startswith(f"*{kind}")))
+    return "\n".join(found[:5] + ([f"and {len(found) - 5} more"] if len(found) > 5 else []))
 
 
 _STEP = re.compile(r"^\s*\*\s*STEP\b.*$", re.IGNORECASE | re.MULTILINE)
 _PROCEDURE = re.compile(
-    r"^\*(?:STATIC|VISCO|DYNAMIC|HEAT|COUPLED|UNCOUPLED).*\n[^*,\n]+,([^,\n]+)", re.I | re.MULTILINE
+    r"^\*(?:STATIC|VISCO|DYNAMIC|HEAT|COUPLED|UNCOUPLED).*\n[^*,\n]+,\s*(\d+\.?\d*(?:E[-+]?\d+)?|\.\d+)",
+    re.IGNORECASE | re.MULTILINE,
 )
-_PREVIOUS = re.compile(r"\s*sum of previous increments=(.+)")
+"""A step's procedure and its second number: the period, where it is not 1."""
+_PREVIOUS = re.compile(r"\s*sum of previous increments=(\S+)")
+_BEGUN = re.compile(r"\s*STEP\s+(\d+)\s*$")
 _MILESTONES = {"Determining the structure": 0.05, "stiffness/mass contributions": 0.15, "Factoring": 0.35}
 
 
@@ -283,71 +249,47 @@ class Meter:
     the time that its increments have reached or, as a linear one has none, how far its solution is."""
 
     def __init__(self, deck: str) -> None:
-        steps = _STEP.split(deck)[1:]
-        self._periods = [_period(match[1]) if match else 1.0 for match in map(_PROCEDURE.search, steps)]
+        procedures = map(_PROCEDURE.search, _STEP.split(deck)[1:])
+        self._periods = [float(match[1]) or 1.0 if match else 1.0 for match in procedures] or [1.0]
         self._step = 0
         self._share = 0.0
 
     def read(self, line: str) -> int:
         """Take in one line of output; return the percentage."""
-        words = line.split()
-        previous = _PREVIOUS.match(line)
-        if words[:1] == ["STEP"] and words[1].isdigit():
-            self._step = min(int(words[1]), len(self._periods))
-            self._share = 0.0
-        elif previous and self._step:
-            self._share = max(self._share, min(1.0, float(previous[1]) / self._periods[self._step - 1]))
-        elif self._step:
-            self._share = max(self._share, *(share for text, share in _MILESTONES.items() if text in line), 0.0)
-        return int(100 * (max(0, self._step - 1) + self._share) / max(1, len(self._periods)))
-
-
-def _period(text: str) -> float:
-    try:
-        return max(float(text), 1e-30)
-    except ValueError:
-        return 1.0
+        begun, previous = _BEGUN.match(line), _PREVIOUS.match(line)
+        if begun:
+            self._step, self._share = min(int(begun[1]), len(self._periods)) - 1, 0.0
+        elif previous:
+            self._share = max(self._share, min(1.0, float(previous[1]) / self._periods[self._step]))
+        else:
+            self._share = max([self._share, *(share for text, share in _MILESTONES.items() if text in line)])
+        return int(100 * (self._step + self._share) / len(self._periods))
 
 
 def failure(returncode: int, output: str) -> str:
     """Why ccx ended with that code (negative: by that signal), in its own words where it has any."""
+    crash = f"ccx crashed with {signal.Signals(-returncode).name}" if returncode < 0 else ""
     own = messages(output, "ERROR") or messages(output, "WARNING")
-    if returncode < 0:
-        return f"ccx crashed with {signal.Signals(-returncode).name}" + (f"\n{own}" if own else "")
-    return own or f"ccx ended with code {returncode} and no message"
+    return "\n".join(filter(None, (crash, own))) or f"ccx ended with code {returncode} and no message"
 
 
 def read_results(directory: Path, output: str) -> dict[str, float]:
-    """Read what the job wrote to its directory: the fields of :class:`Results` that it has.
-
-    Raises:
-        ActionError: it has no displacements, or they are not finite.
-    """
-    with (directory / "job.frd").open(encoding="latin-1") as lines:
-        results = read_frd(lines)
-    if results.max_displacement is None:
-        with (directory / "job.dat").open(encoding="latin-1") as lines:
-            results = replace(results, max_displacement=read_dat(lines))
-    if results.max_displacement is None:
+    """Read what the job wrote to its directory; see :func:`read_frd`. Without displacements it has failed."""
+    found: dict[str, float] = {}
+    for name, read in (("job.frd", read_frd), ("job.dat", read_dat)):
+        path = directory / name
+        if "max_displacement" not in found and path.exists():
+            with path.open(encoding="latin-1") as lines:
+                found.update(read(lines))
+    if "max_displacement" not in found:
         hint = "ccx wrote no displacements: ask for them in the step, by *NODE FILE or *NODE PRINT and a line with U"
         raise ActionError(f"{hint}\n{messages(output, 'WARNING')}".strip())
-    if not math.isfinite(results.max_displacement):
-        raise ActionError("the displacements are not finite: the model is unstable, or a number in the deck is not one")
-    return {name: value for name, value in asdict(results).items() if value is not None}
+    return found
 
 
-_HEIGHT = "Along z, the direction of the force."
-_LOAD = "The force at the free end."
-_ELEMENTS = "Along the length; there are 2 by 2 in the section."
 _INSTEAD = "In place of the material's."
-_DECK = (
-    "In place of a beam: a CalculiX input deck, complete in itself, that asks for U by *NODE FILE or *NODE PRINT."
-    " All other parameters are then ignored."
-)
-_DISPLACEMENT = (
-    "Largest displacement at the end: of the beam's axis, or of the nodes for which the deck asks for U. A deck's"
-    " results are in its own units."
-)
+_DECK = "In place of a beam: a deck that asks for U by *NODE FILE or *NODE PRINT; all else is then ignored."
+_DISPLACEMENT = "Largest one at the end: of the beam's axis, or of the nodes and in the unit of the deck."
 
 
 class CalculixBeam(Connector):
@@ -369,13 +311,13 @@ class CalculixBeam(Connector):
         timeout_seconds=300,
         idempotent=True,
         parameters=[
-            parameter("length", "number", unit="mm", minimum=1, maximum=100_000, default=1000),
-            parameter("width", "number", unit="mm", minimum=0.1, maximum=100_000, default=50, description="Along y."),
-            parameter("height", "number", unit="mm", minimum=0.1, maximum=100_000, default=50, description=_HEIGHT),
-            parameter("load", "number", unit="N", minimum=0.001, maximum=1e9, default=1000, description=_LOAD),
-            parameter("elements", "integer", minimum=1, maximum=1000, default=20, description=_ELEMENTS),
+            parameter("length", "number", unit="mm", minimum=1, maximum=1e5, default=1000),
+            parameter("width", "number", unit="mm", minimum=0.1, maximum=1e5, default=50, description="Along y."),
+            parameter("height", "number", unit="mm", minimum=0.1, maximum=1e5, default=50, description="Along z."),
+            parameter("load", "number", unit="N", minimum=0.001, maximum=1e9, default=1000, description="Along -z."),
+            parameter("elements", "integer", minimum=1, maximum=1000, default=20, description="Along the length."),
             parameter("material", "string", enum=MATERIALS, default="steel"),
-            parameter("young_modulus", "number", unit="MPa", minimum=0.001, maximum=1e7, description=_INSTEAD),
+            parameter("young_modulus", "number", unit="MPa", minimum=1, maximum=1e7, description=_INSTEAD),
             parameter("poisson_ratio", "number", minimum=0, maximum=0.49, description=_INSTEAD),
             parameter("deck", "string", max_length=1_048_576, description=_DECK),
         ],
@@ -408,16 +350,12 @@ class CalculixBeam(Connector):
             return self._run(context, deck)
         side = min(width, height)
         if length > MAX_SLENDERNESS * side:
-            raise ActionError(
-                f"length: {length:g} mm is more than {MAX_SLENDERNESS} times the section's smaller side, {side:g} mm;"
-                " solid elements do not resolve that"
-            )
-        usual = MATERIALS[material]
-        chosen = Material(
-            usual.young_modulus if young_modulus is None else young_modulus,
-            usual.poisson_ratio if poisson_ratio is None else poisson_ratio,
-        )
-        beam = Cantilever(length, width, height, load, elements, chosen)
+            problem = f"is more than {MAX_SLENDERNESS} times the section's smaller side of {side:g} mm"
+            raise ParameterError("parameters.length", f"{problem}: solid elements do not resolve that")
+        modulus, ratio = MATERIALS[material]
+        modulus = modulus if young_modulus is None else young_modulus
+        ratio = ratio if poisson_ratio is None else poisson_ratio
+        beam = Cantilever(length, width, height, load, elements, modulus, ratio)
         result = self._run(context, beam.deck())
         theory = beam.deflection()
         return {**result, "theory": theory, "error_percent": round(100 * (result["max_displacement"] / theory - 1), 4)}
@@ -425,14 +363,14 @@ class CalculixBeam(Connector):
     @action(
         description="Cancel what is being solved.",
         concurrent=True,
-        result=[parameter("cancelled", "boolean", required=True, description="Whether there was something to cancel.")],
+        result=[parameter("cancelled", "integer", required=True, description="How many solutions: 0 or 1.")],
     )
-    def cancel(self, context: Context) -> dict[str, bool]:
+    def cancel(self, context: Context) -> dict[str, int]:
         """See the description of the action."""
         running = [other for other in self.invocations if other.action == "solve"]
         for other in running:
             other.cancel()
-        return {"cancelled": bool(running)}
+        return {"cancelled": len(running)}
 
     def _run(self, context: Context, deck: str) -> dict[str, float]:
         """Solve the deck in the invocation's directory, and keep the attributes true."""
@@ -445,7 +383,7 @@ class CalculixBeam(Connector):
             percent = meter.read(line)
             if percent > self.progress:
                 self.progress = percent
-                context.progress(percent)
+                context.progress(percent, line.strip())
 
         self.state, self.progress = "running", 0
         started = time.monotonic()
@@ -453,7 +391,8 @@ class CalculixBeam(Connector):
             done = context.run(["ccx", "-i", "job"], env={"OMP_NUM_THREADS": "1"}, on_line=follow)
             if done.returncode != 0:
                 raise ActionError(failure(done.returncode, done.stdout))
-            result = {**read_results(context.directory, done.stdout), "solve_seconds": time.monotonic() - started}
+            seconds = round(time.monotonic() - started, 3)
+            result = {**read_results(context.directory, done.stdout), "solve_seconds": seconds}
         finally:
             self.state = "idle"
         self.max_displacement, self.solve_seconds = result["max_displacement"], result["solve_seconds"]

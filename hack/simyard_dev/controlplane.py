@@ -5,13 +5,12 @@ import http.client
 import shutil
 import ssl
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from simyard_dev import tools
 from simyard_dev.certificates import CertificateAuthority, KeyPair, write_signing_key
-from simyard_dev.errors import EnvironmentProblem
+from simyard_dev.errors import SetupError
 from simyard_dev.files import locked
 from simyard_dev.kubeconfig import write_kubeconfig
 from simyard_dev.ports import LOOPBACK, Ports
@@ -77,7 +76,7 @@ class ControlPlane:
         """Start what does not run, and wait until all of it is ready; `fresh` starts from an empty cluster.
 
         Raises:
-            EnvironmentProblem: a program is missing, or a process did not become ready.
+            SetupError: a program is missing, or a process did not become ready.
         """
         with locked(self.directory.with_name(f"{self.directory.name}.lock")):
             if fresh:
@@ -98,7 +97,7 @@ class ControlPlane:
         """Run kubectl as administrator and give what it prints.
 
         Raises:
-            EnvironmentProblem: kubectl failed; with what it said.
+            SetupError: kubectl failed; with what it said.
         """
         kubectl = tools.ensure(["kubectl"])["kubectl"]
         result = subprocess.run(
@@ -110,7 +109,7 @@ class ControlPlane:
             check=False,
         )
         if result.returncode:
-            raise EnvironmentProblem(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
+            raise SetupError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
         return result.stdout
 
     def write_service_account_kubeconfig(
@@ -119,16 +118,15 @@ class ControlPlane:
         """Write a kubeconfig, mode 0600, with a token of the ServiceAccount, so that RBAC is as in production.
 
         Raises:
-            EnvironmentProblem: there is no such ServiceAccount.
+            SetupError: there is no such ServiceAccount.
         """
         token = self.kubectl(
             "create", "token", service_account, f"--namespace={namespace}", f"--duration={lifetime_hours}h"
         )
-        write_kubeconfig(
-            path, server=self.server, authority=self.authority, user=token.strip(), namespace=namespace
-        )
+        write_kubeconfig(path, server=self.server, authority=self.authority, user=token.strip(), namespace=namespace)
 
     def _start(self, programs: Mapping[str, Path]) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self._etcd.is_alive():
             client, peer = self._ports.reserve("etcd"), self._ports.reserve("etcd-peer")
             self._etcd.start([programs["etcd"], *_etcd_flags(self.directory / "etcd", client, peer)])

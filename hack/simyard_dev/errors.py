@@ -1,5 +1,5 @@
 """What goes wrong while a development environment is built, started or stopped."""
 
 
-class EnvironmentProblem(Exception):
+class SetupError(Exception):
     """Something the environment needs is missing or failed; the message says what, and what to do."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from simyard_dev.errors import EnvironmentProblem
+from simyard_dev.errors import SetupError
 from simyard_dev.files import locked, write_whole
 from simyard_dev.progress import step
 
@@ -27,16 +27,16 @@ def ensure_packages(names: Iterable[str]) -> None:
     Installing needs root; no service that the packages bring is started.
 
     Raises:
-        EnvironmentProblem: something is missing and cannot be installed; says which command would do it.
+        SetupError: something is missing and cannot be installed; says which command would do it.
     """
     missing = _missing(names)
     if not missing:
         return
     command = f"apt-get install {' '.join(missing)}"
     if not shutil.which("apt-get"):
-        raise EnvironmentProblem(f"{', '.join(missing)} not found; on Debian: {command}")
+        raise SetupError(f"{', '.join(missing)} not found; on Debian: {command}")
     if os.geteuid() != 0:
-        raise EnvironmentProblem(f"{', '.join(missing)} not installed; run: sudo {command}")
+        raise SetupError(f"{', '.join(missing)} not installed; run: sudo {command}")
     with locked(LOCK_FILE), _services_kept_down():
         missing = _missing(missing)
         if missing:
@@ -67,7 +67,7 @@ def _install(names: list[str]) -> None:
     result = _apt([*APT_INSTALL, *names])
     if result.returncode:
         tail = "\n".join(result.stdout.splitlines()[-20:])
-        raise EnvironmentProblem(f"could not install {', '.join(names)}:\n{tail}")
+        raise SetupError(f"could not install {', '.join(names)}:\n{tail}")
 
 
 def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -88,7 +88,7 @@ def _services_kept_down() -> Iterator[None]:
     if POLICY_FILE.exists() and not aside.exists() and POLICY_FILE.read_text() != POLICY:
         POLICY_FILE.rename(aside)
     write_whole(POLICY_FILE, POLICY)
-    POLICY_FILE.chmod(0o755)  # noqa: S103  the maintainer scripts execute it
+    POLICY_FILE.chmod(0o755)
     try:
         yield
     finally:

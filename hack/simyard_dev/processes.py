@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simyard_dev.errors import EnvironmentProblem
+from simyard_dev.errors import SetupError
 from simyard_dev.files import write_whole
 
 POLL_SECONDS = 0.05
@@ -48,6 +48,15 @@ class Identity:
     def is_alive(self) -> bool:
         """Tell whether this process, and no other with its pid, still runs."""
         return Identity.of(self.pid) == self
+
+    def wait_gone(self, seconds: float) -> bool:
+        """Wait for the end of this process, not longer than that; tell whether it came."""
+        deadline = time.monotonic() + seconds
+        while self.is_alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
 
     def __str__(self) -> str:
         return f"{self.pid} {self.started}"
@@ -84,7 +93,7 @@ class Process:
         """Start the process unless it runs; what an earlier one logged is replaced.
 
         Raises:
-            EnvironmentProblem: the program cannot be executed.
+            SetupError: the program cannot be executed.
         """
         if self.is_alive():
             return
@@ -101,7 +110,7 @@ class Process:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise EnvironmentProblem(f"cannot start {self.name}: {error}") from error
+                raise SetupError(f"cannot start {self.name}: {error}") from error
         _children[child.pid] = child
         identity = Identity.of(child.pid)
         if identity:
@@ -111,16 +120,14 @@ class Process:
         """Wait until `is_ready`.
 
         Raises:
-            EnvironmentProblem: the process ended, or the deadline passed; with the end of its log.
+            SetupError: the process ended, or the deadline passed; with the end of its log.
         """
         deadline = time.monotonic() + deadline_seconds
         while not is_ready():
             if not self.is_alive():
-                raise EnvironmentProblem(f"{self.name} ended before it was ready.\n{self.log_tail()}")
+                raise SetupError(f"{self.name} ended before it was ready.\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                raise EnvironmentProblem(
-                    f"{self.name} was not ready after {deadline_seconds:.0f} s.\n{self.log_tail()}"
-                )
+                raise SetupError(f"{self.name} was not ready after {deadline_seconds:.0f} s.\n{self.log_tail()}")
             time.sleep(POLL_SECONDS)
 
     def stop(self, grace_seconds: float) -> None:
@@ -128,7 +135,7 @@ class Process:
         identity = self.identity
         if identity and grace_seconds:
             os.kill(identity.pid, signal.SIGTERM)
-            _wait_gone(identity, grace_seconds)
+            identity.wait_gone(grace_seconds)
         self.kill()
 
     def kill(self) -> None:
@@ -137,8 +144,8 @@ class Process:
         if identity:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(identity.pid, signal.SIGKILL)
-            if not _wait_gone(identity, KILL_SECONDS):
-                raise EnvironmentProblem(f"{self.name} (pid {identity.pid}) does not die")
+            if not identity.wait_gone(KILL_SECONDS):
+                raise SetupError(f"{self.name} (pid {identity.pid}) does not die")
         self.pid_file.unlink(missing_ok=True)
 
     def log_tail(self) -> str:
@@ -157,12 +164,3 @@ def kill_all(directory: Path) -> bool:
     for process in alive:
         process.kill()
     return bool(alive)
-
-
-def _wait_gone(identity: Identity, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while identity.is_alive():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_SECONDS)
-    return True

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simyard_dev.errors import EnvironmentProblem
+from simyard_dev.errors import SetupError
 from simyard_dev.files import locked
 from simyard_dev.progress import step
 
@@ -46,7 +46,7 @@ class GoModule:
         pattern = rf"^(?:require )?\s*{re.escape(self.source)} (v\S+)"
         found = re.search(pattern, (self.directory / "go.mod").read_text(), re.MULTILINE)
         if not found:
-            raise EnvironmentProblem(f"{self.directory / 'go.mod'} does not require {self.source}")
+            raise SetupError(f"{self.directory / 'go.mod'} does not require {self.source}")
         return found[1]
 
     @property
@@ -112,12 +112,12 @@ def ensure(names: Iterable[str] = TOOLS) -> dict[str, Path]:
     Several processes may call this at the same time; each program is built once.
 
     Raises:
-        EnvironmentProblem: Go is missing or too old, or a build failed; says what to do.
+        SetupError: Go is missing or too old, or a build failed; says what to do.
     """
     wanted = set(names)
     unknown = wanted.difference(TOOLS)
     if unknown:
-        raise EnvironmentProblem(f"unknown tools {', '.join(sorted(unknown))}; there are {', '.join(TOOLS)}")
+        raise SetupError(f"unknown tools {', '.join(sorted(unknown))}; there are {', '.join(TOOLS)}")
     found = {name: path for name in wanted if (path := _from_assets(name))}
     for module in GO_MODULES:
         ours = [name for name in module.packages if name in wanted and name not in found]
@@ -153,7 +153,7 @@ def _build(module: GoModule, names: list[str]) -> None:
         result = _go(module, "build", *flags, "-o", f"{scratch}/", *packages)
         if result.returncode:
             tail = "\n".join(result.stdout.splitlines()[-20:])
-            raise EnvironmentProblem(f"go build of {', '.join(names)} failed in {module.directory}:\n{tail}")
+            raise SetupError(f"go build of {', '.join(names)} failed in {module.directory}:\n{tail}")
         for name in names:
             (Path(scratch) / _built_name(module.packages[name])).replace(target / name)
 
@@ -166,10 +166,10 @@ def _built_name(package: str) -> str:
 
 def _check_go(module: GoModule) -> None:
     if not shutil.which("go"):
-        raise EnvironmentProblem(f"Go is needed to build {module.name} and is not on the PATH: {GO_REMEDY}")
+        raise SetupError(f"Go is needed to build {module.name} and is not on the PATH: {GO_REMEDY}")
     result = _go(module, "env", "GOVERSION")
     if result.returncode:
-        raise EnvironmentProblem(f"this Go cannot build {module.name}: {result.stdout.strip()}\n{GO_REMEDY}")
+        raise SetupError(f"this Go cannot build {module.name}: {result.stdout.strip()}\n{GO_REMEDY}")
 
 
 def _go(module: GoModule, *arguments: str) -> subprocess.CompletedProcess[str]:

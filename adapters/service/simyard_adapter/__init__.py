@@ -2,7 +2,16 @@
 
 from simyard_adapter.connector import Connector, action, attribute, parameter
 from simyard_adapter.context import Context
-from simyard_adapter.errors import ActionCancelledError, ActionError
+from simyard_adapter.errors import ActionCancelledError, ActionError, ParameterError
 
-__all__ = ["ActionCancelledError", "ActionError", "Connector", "Context", "action", "attribute", "parameter"]
+__all__ = [
+    "ActionCancelledError",
+    "ActionError",
+    "Connector",
+    "Context",
+    "ParameterError",
+    "action",
+    "attribute",
+    "parameter",
+]
 __version__ = "0.1.0"

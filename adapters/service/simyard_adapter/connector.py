@@ -33,7 +33,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def parameter(
     name: str,
-    type: Union[ValueType, str],
+    value_type: Union[ValueType, str],
     *,
     description: str = "",
     unit: str = "",
@@ -53,7 +53,7 @@ def parameter(
     return _checked(
         Value(
             name=name,
-            type=ValueType(type),
+            type=ValueType(value_type),
             description=description,
             unit=unit,
             required=required,
@@ -75,7 +75,7 @@ class attribute:  # noqa: N801 - reads as a declaration in the class body
 
     def __init__(
         self,
-        type: Union[ValueType, str],
+        value_type: Union[ValueType, str],
         *,
         description: str = "",
         unit: str = "",
@@ -89,7 +89,7 @@ class attribute:  # noqa: N801 - reads as a declaration in the class body
         mutable: bool = False,
     ) -> None:
         self._fields: dict[str, Any] = {
-            "type": ValueType(type),
+            "type": ValueType(value_type),
             "description": description,
             "unit": unit,
             "required": required,
@@ -171,12 +171,10 @@ class Connector:
         members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
         cls.interface = Interface(
             attributes=tuple(item.declaration for item in members.values() if isinstance(item, attribute)),
-            actions=tuple(
-                item.__simyard_action__ for item in members.values() if hasattr(item, "__simyard_action__")
-            ),
+            actions=tuple(item.__simyard_action__ for item in members.values() if hasattr(item, "__simyard_action__")),
         )
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "Connector":
+    def __new__(cls) -> "Connector":  # noqa: D102
         instance = super().__new__(cls)
         instance.attribute_store = AttributeStore(cls.interface)
         instance.running = list

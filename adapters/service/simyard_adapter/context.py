@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import threading
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Context:
         self._on_log = on_log
         self._lock = threading.Lock()
         self._stopped: Optional[Reason] = None
-        self._on_stop: list[Callable[[], None]] = []
+        self._on_stop: list[Callable[[], object]] = []
         self._progress: Optional[Progress] = None
 
     @property
@@ -55,6 +56,10 @@ class Context:
         """A scratch directory of this invocation alone; it is removed when the invocation has ended."""
         self._directory.mkdir(parents=True, exist_ok=True)
         return self._directory
+
+    def remove_directory(self) -> None:
+        """Remove the scratch directory, if it was used."""
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def progress(self, percent: Optional[float] = None, message: str = "") -> None:
         """Say how far it is (0 to 100). Callers see about four of these a second, and always the newest."""
@@ -133,7 +138,7 @@ class Context:
             callback()
 
     @contextlib.contextmanager
-    def stopping(self, callback: Callable[[], None]) -> Iterator[None]:
+    def stopping(self, callback: Callable[[], object]) -> Iterator[None]:
         """Call ``callback`` (from any thread) if the invocation is to stop while the block runs."""
         with self._lock:
             self._on_stop.append(callback)

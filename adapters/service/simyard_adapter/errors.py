@@ -7,6 +7,18 @@ class ActionError(Exception):
     """The simulation program refused or failed; the message is the program's own and goes to the caller."""
 
 
+class ParameterError(ActionError):
+    """A parameter is refused for a reason that its declaration cannot express.
+
+    Attributes:
+        field: its path, such as ``parameters.deck``.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
 class ActionCancelledError(Exception):
     """The invocation was cancelled or timed out; raised inside the connector, which lets it pass."""
 

@@ -9,6 +9,7 @@ from simyard_adapter.backend import Backend
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.command_backend import CommandBackend
 from simyard_adapter.commands import CommandSet
+from simyard_adapter.declarations import InvalidValuesError
 from simyard_adapter.errors import StartError
 from simyard_adapter.python_backend import PythonBackend, differences, load_class
 
@@ -40,8 +41,11 @@ def make_backend(bootstrap: Bootstrap, directory: Path) -> Backend:
     if (python is None) == (commands is None):
         raise StartError("connector: exactly one of python and commands must be given")
     if commands is not None:
-        return CommandBackend(commands, bootstrap.interface)
-    found = load_class(str(python.get("class") or ""), directory if bootstrap.files else None)
+        try:
+            return CommandBackend(CommandSet.from_json(commands, bootstrap.interface), bootstrap.interface)
+        except InvalidValuesError as error:
+            raise StartError(f"connector.commands: {error}") from None
+    found = load_class(str(dict(python or {}).get("class") or ""), directory if bootstrap.files else None)
     different = differences(bootstrap.interface, found.interface)
     if different:
         raise StartError("the connector's interface is not the manifest's: " + "; ".join(different))

@@ -115,7 +115,9 @@ def differences(manifest: Interface, connector: Interface) -> list[str]:
             elif name not in seen:
                 found.append(f"{label} is missing in the manifest")
             elif _plain(seen[name].to_json()) != _plain(declared[name].to_json()):
-                found.append(f"{label} is {seen[name].to_json()} in the manifest, {declared[name].to_json()} in the class")
+                found.append(
+                    f"{label} is {seen[name].to_json()} in the manifest, {declared[name].to_json()} in the class"
+                )
     return found
 
 

@@ -29,9 +29,9 @@ REPLIES_EXCHANGE = "simyard.replies"
 
 
 class Request(str, enum.Enum):
-    """The ``type`` of a request, and its body."""
+    """The ``type`` of a request, its body, and the reply; any reply may be ``{"error": {..}}`` instead."""
 
-    ACTION = "action"  # {"action", "parameters", "mode", "timeoutSeconds"?}; reply: {"result", "seconds"} or error
+    ACTION = "action"  # {"action", "parameters", "mode", "timeoutSeconds"?}; reply: {"worker", "result", "seconds"}
     CANCEL = "cancel"  # {"invocation": id}; reply: {"cancelled": bool}
     GET_ATTRIBUTES = "get-attributes"  # {"names": [..]?}; reply: {"values": {..}, "observedAt": seconds}
     SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES
@@ -42,7 +42,8 @@ class Request(str, enum.Enum):
 class Event(str, enum.Enum):
     """The ``type`` of an event and the first word of its routing key; every body has ``worker`` (its name)."""
 
-    REGISTER = "register"  # {"bootId", "adapterVersion", "interfaceDigest", "attributes": {..}, "observedAt"}
+    # {"bootId", "adapterVersion", "interfaceDigest", "attributes": {..}, "observedAt", "accepted": [invocation ids]}
+    REGISTER = "register"  # accepted: the Async invocations that this worker holds and whose RESULT is to come
     ATTRIBUTES = "attributes"  # {"sequence", "values": {the changed ones}, "observedAt"}
     PROGRESS = "progress"  # {"invocation", "percent": 0..100?, "message"?}; the first one says that it started
     RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
@@ -60,7 +61,8 @@ class Reason(str, enum.Enum):
     TIMED_OUT = "TimedOut"
     CANCELLED = "Cancelled"
     INTERRUPTED = "Interrupted"  # the worker died while it ran, and the action is not declared idempotent
-    DRAINING = "Draining"
+    DRAINING = "Draining"  # it was not begun, and never will be on this worker
+    BUSY = "Busy"  # it was not begun: too many invocations wait for their turn on this worker
     INVALID_REQUEST = "InvalidRequest"
 
 

@@ -8,7 +8,7 @@ answers item by item, as soon as it knows, so that one bad item never holds up t
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -185,7 +185,7 @@ class MachineRequest:
 class Machine:
     """A machine as its site sees it.
 
-    ``entered`` says when it entered the stages ``pending`` to ``running`` (seconds since the epoch, by the site's
+    ``entered`` says when it first entered the stages ``pending`` to ``running`` (seconds since the epoch, by the site's
     clock). ``reason`` (one CamelCase word) and ``message`` explain FAILED and a PENDING that lasts.
     """
 
@@ -287,8 +287,11 @@ class Site(Protocol):
         """All machines of this installation."""
         ...
 
-    def events(self) -> AsyncIterator[SiteEvent]:
-        """A :class:`Snapshot`, then what changes, without end; raises a :class:`SiteError` when the stream breaks."""
+    def events(self) -> AsyncGenerator[SiteEvent, None]:
+        """A :class:`Snapshot`, then what changes, without end; raises a :class:`SiteError` when the stream breaks.
+
+        Close it (``contextlib.aclosing``) when it is not wanted any more.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -2,7 +2,7 @@ module simyard.dev/hack/tools/etcd
 
 go 1.24.0
 
-require go.etcd.io/etcd/server/v3 v3.6.5
+require go.etcd.io/etcd/server/v3 v3.6.5 // indirect
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -25,6 +25,7 @@ require (
 	github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus v1.0.1 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.1.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/klauspost/compress v1.17.9 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect

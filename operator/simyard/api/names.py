@@ -55,6 +55,8 @@ LABEL_SERVICE = "simyard.dev/service"
 LABEL_SITE = "simyard.dev/site"
 ANNOTATION_REQUESTED = "simyard.dev/requested-time"
 """On Workers: when it was asked for (``creationTimestamp`` has whole seconds only)."""
+ANNOTATION_REQUESTED_BY = "simyard.dev/requested-by"
+"""On ServiceActions that the aggregated apiserver created: the user who called."""
 FINALIZER = "simyard.dev/machines"
 """On WorkerPools and CloudSites: they stay until no machine of theirs is left."""
 

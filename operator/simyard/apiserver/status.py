@@ -14,12 +14,13 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simyard.api.base import Json
-from simyard.api.names import Resource
-from simyard.kube.errors import ApiError
 from simyard_adapter.declarations import InvalidValuesError
 from simyard_adapter.wire import Reason as WireReason
 from simyard_adapter.wire import WireError
+
+from simyard.api.base import Json
+from simyard.api.names import Resource
+from simyard.kube.errors import ApiError
 
 
 class StatusReason(enum.StrEnum):
@@ -30,6 +31,7 @@ class StatusReason(enum.StrEnum):
     FORBIDDEN = "Forbidden"
     NOT_FOUND = "NotFound"
     METHOD_NOT_ALLOWED = "MethodNotAllowed"
+    NOT_ACCEPTABLE = "NotAcceptable"
     REQUEST_ENTITY_TOO_LARGE = "RequestEntityTooLarge"
     UNSUPPORTED_MEDIA_TYPE = "UnsupportedMediaType"
     INVALID = "Invalid"
@@ -45,6 +47,7 @@ CODES = {
     StatusReason.FORBIDDEN: 403,
     StatusReason.NOT_FOUND: 404,
     StatusReason.METHOD_NOT_ALLOWED: 405,
+    StatusReason.NOT_ACCEPTABLE: 406,
     StatusReason.REQUEST_ENTITY_TOO_LARGE: 413,
     StatusReason.UNSUPPORTED_MEDIA_TYPE: 415,
     StatusReason.INVALID: 422,
@@ -156,9 +159,7 @@ def invalid_values(subject: Subject, error: InvalidValuesError) -> StatusError:
 
 def unavailable(subject: Subject, message: str, causes: Sequence[Cause] = ()) -> StatusError:
     """Nothing was sent, because nobody could take it now."""
-    return StatusError(
-        StatusReason.SERVICE_UNAVAILABLE, message, subject=subject, causes=causes, retry_after_seconds=1
-    )
+    return StatusError(StatusReason.SERVICE_UNAVAILABLE, message, subject=subject, causes=causes, retry_after_seconds=1)
 
 
 def from_wire(subject: Subject, error: WireError) -> StatusError:
@@ -185,9 +186,7 @@ def from_wire(subject: Subject, error: WireError) -> StatusError:
 def from_api(subject: Subject, error: ApiError) -> StatusError:
     """What kube-apiserver answered to a request of ours, made for the caller."""
     if 400 <= error.status < 500 and error.status not in (401, 429):
-        return StatusError(
-            error.reason or StatusReason.BAD_REQUEST, error.message, code=error.status, subject=subject
-        )
+        return StatusError(error.reason or StatusReason.BAD_REQUEST, error.message, code=error.status, subject=subject)
     return StatusError(
         StatusReason.SERVICE_UNAVAILABLE,
         f"the Kubernetes API does not answer now: {error.message}; it may have been carried out",

@@ -70,6 +70,9 @@ def _inlined(node: Json, definitions: dict[str, Json]) -> Json:
         checks = definition.get(_VALIDATIONS, []) + node.get(_VALIDATIONS, [])
         node = {**definition, **node, **({_VALIDATIONS: checks} if checks else {})}
     node.pop("title", None)
+    default = node.get("default")
+    if default and isinstance(default, str | int):
+        node["description"] = f"{node['description']} Default: {default}."
     if "properties" in node:
         node["properties"] = {name: _inlined(field, definitions) for name, field in node["properties"].items()}
     if "items" in node:

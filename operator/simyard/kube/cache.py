@@ -91,6 +91,10 @@ class Cache(Generic[T]):
         """The objects that an index lists under a value."""
         return list(self._index[index].get(value, {}).values())
 
+    def count(self, index: str, value: str) -> int:
+        """How many objects an index lists under a value."""
+        return len(self._index[index].get(value, ()))
+
     def subscribe(self, listener: Listener[T]) -> None:
         """Call ``listener`` on every change from now on; it must not block."""
         self._listeners.append(listener)

@@ -132,17 +132,23 @@ class KubeClient:
         path = path_of(resource, namespace, name, subresource)
         return await self.request("PATCH", path, body=body, query=query, content_type=kind.value, resource=resource)
 
-    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str = "") -> None:
-        """Delete an object in the background; with ``uid``, only that very one. An absent one is a NotFoundError."""
+    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str = "") -> Json | None:
+        """Delete an object in the background; with ``uid``, only that very one. An absent one is a NotFoundError.
+
+        Returns the object where finalizers keep it for now, None when it is gone.
+        """
         body: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
-        await self.request("DELETE", path_of(resource, namespace, name), body=body, resource=resource)
+        answer = await self.request("DELETE", path_of(resource, namespace, name), body=body, resource=resource)
+        return answer if answer.get("kind") == resource.kind else None
 
     async def watch(
-        self, resource: Resource, namespace: str = "", *, resource_version: str, labels: str = ""
+        self, resource: Resource, namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent]:
         """What changes after a resource version, until the server ends the watch (after some minutes).
+
+        With an empty version, first every object as it is now, as ``ADDED``.
 
         Raises:
             ExpiredError: the version is too old.
@@ -156,6 +162,8 @@ class KubeClient:
         }
         if labels:
             query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
         timeout = aiohttp.ClientTimeout(sock_connect=10, sock_read=WATCH_SECONDS + 30)
         try:
             async with self._session.get(

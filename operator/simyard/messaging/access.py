@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from yarl import URL
-
 from simyard_adapter.bootstrap import BrokerAddress
+from yarl import URL
 
 HEARTBEAT_SECONDS = 10
 """A connection that is silent for about three times as long counts as lost."""

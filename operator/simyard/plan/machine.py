@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 
-from simyard.api.worker import Worker
 from simyard_sites.base import Machine, MachineState, PowerAction
+
+from simyard.api.worker import Worker
 
 _UID_DIGITS = 8
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import functools
 import os
 import select
 import signal
@@ -20,8 +18,7 @@ _LOG_BYTES = 2**20
 _READ_BYTES = 2**16
 _LAST_READS = 16  # a pipe holds one of them; something that escaped may go on writing
 _LAST_LINE_BYTES = 500
-_PR_SET_PDEATHSIG = 1  # prctl(2)
-_LIBC = ctypes.CDLL(None)
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")  # of util-linux; what is started inherits it, prctl(2)
 
 
 class BoundedLog:
@@ -67,14 +64,13 @@ class Child:
         self._output, output = os.pipe()
         try:
             self._process = subprocess.Popen(
-                args,
+                [*_DIE_WITH_PARENT, *args],
                 stdin=stdin,
                 stdout=output,
                 stderr=output,
                 cwd=directory,
                 env=_environment(directory),
                 start_new_session=True,
-                preexec_fn=functools.partial(_die_with, os.getpid()),  # safe: it takes no lock
             )
         except OSError:
             os.close(self._output)
@@ -152,9 +148,3 @@ def end_leftovers(directory: Path, timeout_seconds: float = 5.0) -> int:
 def _environment(directory: Path) -> dict[str, str]:
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | {"HOME": str(directory), MARK: f"{directory}/"}
-
-
-def _die_with(parent: int) -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)

@@ -1,19 +1,18 @@
-"""What runs inside the machines of an emulated cloud: the interface, the machines' directories, and the process guest."""
+"""What runs inside the machines of an emulated cloud: the interface, the machines' directories, process guests."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from simyard_sites.emulated.child import BoundedLog, Child
+from simyard_sites.emulated.child import BoundedLog, Child, end_leftovers
 
 EXIT_UNUSABLE = 78  # EX_CONFIG of sysexits.h: what the adapter was given can never work
 ADAPTER = (sys.executable, "-m", "simyard_adapter", "run")
@@ -72,13 +71,14 @@ class Disks:
     def make(self, machine_id: str, bootstrap: bytes) -> None:
         """Make the directory of a new machine."""
         self.path(machine_id).mkdir(mode=0o700)
-        file = os.open(self.bootstrap(machine_id), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(file, "wb") as document:
-            document.write(bootstrap)
+        document = self.bootstrap(machine_id)
+        document.touch(mode=0o600, exist_ok=False)
+        document.write_bytes(bootstrap)
 
-    def remove(self, machine_id: str) -> None:
-        """Remove the directory of a machine whose guest has ended."""
-        shutil.rmtree(self.path(machine_id), ignore_errors=True)
+    def remove(self, machine_ids: Iterable[str]) -> None:
+        """Remove the directories of machines whose guests have ended."""
+        for machine_id in machine_ids:
+            shutil.rmtree(self.path(machine_id), ignore_errors=True)
 
     def clear(self) -> None:
         """Start with no machines."""
@@ -87,7 +87,7 @@ class Disks:
 
 
 class Backoff:
-    """How long a service manager waits before it starts something again: 1 s, doubled up to 30 s while it is unsteady."""
+    """How long a service manager waits before it starts something again: 1 s, up to 30 s while it is unsteady."""
 
     def __init__(self) -> None:
         self._seconds = _SHORTEST_DELAY_SECONDS
@@ -176,7 +176,7 @@ class _ProcessGuest:
             self._child.terminate(GRACE_SECONDS)
 
     async def keep_running(self) -> str | None:
-        """Start it again whenever it ends, until it has been told to end (None) or says that it never can work (why)."""
+        """Start it again whenever it ends, until it was told to end (None) or says that it can never work (why)."""
         loop = asyncio.get_running_loop()
         backoff = Backoff()
         try:
@@ -203,7 +203,8 @@ class _ProcessGuest:
             return error
         if self._frozen:
             self._child.signal(signal.SIGSTOP)
-        try:
-            return await self._child.exited
-        finally:
-            self._child = None
+        code = await self._child.exited
+        self._child = None
+        if code:
+            end_leftovers(self._directory)
+        return code

@@ -9,15 +9,28 @@ from __future__ import annotations
 
 import base64
 import enum
+import importlib.metadata
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from simyard_sites import base
-from simyard_sites.base import Gone, Machine, MachineRequest, MachineState, Outcome, Owner, PowerAction, SiteError, Stage
+from simyard_sites.base import (
+    Gone,
+    Machine,
+    MachineRequest,
+    MachineState,
+    Outcome,
+    Owner,
+    PowerAction,
+    SiteError,
+    Stage,
+)
 from simyard_sites.emulated.settings import Settings
 
+VERSION = f"emulated {importlib.metadata.version('simyard-sites')}"
+"""What an emulated cloud says it is."""
 LINE_BYTES = 64 * 2**20
 """The longest line; :data:`ITEMS` and :data:`BOOTSTRAP_BYTES` keep a sender far below it."""
 ITEMS = 500

@@ -11,6 +11,7 @@ from simyard_sites.base import ErrorScope, InvalidSpecError
 
 _PATH = "spec.provider.emulated"
 _LATENCIES = ("pendingMilliseconds", "prologMilliseconds", "bootMilliseconds")
+_DAY = 86_400_000
 
 
 class GuestKind(enum.StrEnum):
@@ -50,12 +51,9 @@ class Settings:
             guests = GuestKind(provider.get("guests", GuestKind.PROCESS))
         except ValueError:
             raise _invalid("guests", provider["guests"], " or ".join(GuestKind)) from None
-        return cls(
-            guests,
-            *(_integer(latencies, name, f"latencies.{name}", 86_400_000) for name in _LATENCIES),
-            jitter_percent=_integer(provider, "jitterPercent", "jitterPercent", 100),
-            failure_percent=_integer(provider, "failurePercent", "failurePercent", 100),
-        )
+        pending, prolog, boot = (_integer(latencies, name, f"latencies.{name}", _DAY) for name in _LATENCIES)
+        jitter, failure = (_integer(provider, name, name, 100) for name in ("jitterPercent", "failurePercent"))
+        return cls(guests, pending, prolog, boot, jitter, failure)
 
     def to_provider(self) -> dict[str, Any]:
         """The same as :meth:`from_provider` reads."""

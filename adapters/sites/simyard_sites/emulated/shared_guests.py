@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from simyard_sites.emulated.child import BoundedLog, Child
+from simyard_sites.emulated.child import BoundedLog, Child, end_leftovers
 from simyard_sites.emulated.guests import GRACE_SECONDS, Backoff, Disks, GuestListener
 
 HOST = (sys.executable, "-m", "simyard_sites.emulated.guest_host")
@@ -28,6 +28,7 @@ class SharedGuests:
         self, disks: Disks, tasks: asyncio.TaskGroup, listener: GuestListener, command: Sequence[str] = HOST
     ) -> None:
         self._disks = disks
+        self._directory = disks.root / "shared"
         self._tasks = tasks
         self._listener = listener
         self._command = command
@@ -70,13 +71,14 @@ class SharedGuests:
     async def _keep_host(self) -> None:
         loop = asyncio.get_running_loop()
         backoff = Backoff()
-        log = BoundedLog(self._disks.root / "guest-host.log")
+        self._directory.mkdir(mode=0o700)
+        log = BoundedLog(self._directory / "guest.log")
         while True:
             started = loop.time()
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    child = Child(self._command, self._disks.root, log, stdin=theirs.fileno())
+                    child = Child(self._command, self._directory, log, stdin=theirs.fileno())
             except OSError as error:
                 ours.close()
                 log.write(f"emulated cloud: the guest host cannot be started: {error}\n".encode())
@@ -101,6 +103,7 @@ class SharedGuests:
             writer.close()
             child.terminate(GRACE_SECONDS)
             await child.exited
+            end_leftovers(self._directory)
             unanswered, self._unanswered = self._unanswered, Counter()
             self._tell_ended(unanswered)
 

@@ -1,0 +1,78 @@
+"""``simyard-adapter``: run a worker's adapter, or print the interface of a connector class.
+
+Exit codes: 0 ended as asked, 2 wrong usage, 3 the bootstrap document or the connector is wrong, 4 the machine's
+directory cannot be used, 1 anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Optional, Sequence
+
+from simyard_adapter import __version__
+from simyard_adapter.adapter import Adapter
+from simyard_adapter.bootstrap import Bootstrap
+from simyard_adapter.errors import MachineError, StartError
+from simyard_adapter.logs import LOGGER, configure
+from simyard_adapter.python_backend import load_class
+
+EXIT_START = 3
+EXIT_MACHINE = 4
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="simyard-adapter", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run the adapter of this worker")
+    run.add_argument("--bootstrap", required=True, metavar="FILE", help="the bootstrap document; - reads stdin")
+    run.add_argument(
+        "--directory", type=Path, default=Path(".simyard"), help="this worker's own directory (default: %(default)s)"
+    )
+    run.add_argument("--log-format", choices=("text", "json"), default="text")
+    interface = commands.add_parser("interface", help="print the interface of a connector class, for the manifest")
+    interface.add_argument("reference", metavar="module:Class")
+    interface.add_argument("--path", type=Path, help="the directory of the module")
+    given = parser.parse_args(arguments)
+    configure(getattr(given, "log_format", "text"))
+    try:
+        if given.command == "interface":
+            found = load_class(given.reference, given.path or Path.cwd())
+            print(json.dumps(found.interface.to_json(), indent=2))
+        else:
+            asyncio.run(_run(_read(given.bootstrap), given.directory))
+    except StartError as error:
+        LOGGER.error("%s", error)
+        return EXIT_START
+    except MachineError as error:
+        LOGGER.error("%s", error)
+        return EXIT_MACHINE
+    return 0
+
+
+def _read(source: str) -> Bootstrap:
+    try:
+        return Bootstrap.from_bytes(sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes())
+    except (OSError, ValueError) as error:
+        raise StartError(f"the bootstrap document: {error}") from None
+
+
+async def _run(bootstrap: Bootstrap, directory: Path) -> None:
+    adapter = Adapter(bootstrap, directory)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, adapter.stop)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(adapter.stop))
+    await adapter.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

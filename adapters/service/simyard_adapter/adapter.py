@@ -1,0 +1,277 @@
+"""One adapter: a connector, a session with the broker that is renewed when it breaks, and the work between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
+
+from simyard_adapter import __version__
+from simyard_adapter.backend import Backend, Host
+from simyard_adapter.bootstrap import Bootstrap
+from simyard_adapter.consumers import Consumers
+from simyard_adapter.declarations import InvalidValuesError, Json, check_values
+from simyard_adapter.errors import MachineError, StartError
+from simyard_adapter.invocations import Delivery, RefusedError
+from simyard_adapter.link import UNROUTABLE_RETRY_SECONDS, Link, Tasks
+from simyard_adapter.loading import make_backend, write_files
+from simyard_adapter.logs import WorkerLog
+from simyard_adapter.news import News
+from simyard_adapter.running import wire_error
+from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, encode
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, pool_queue, worker_queue
+from simyard_adapter.work import Work
+
+BACKOFF_FIRST_SECONDS = 0.2
+BACKOFF_LAST_SECONDS = 15.0
+STOP_SECONDS = 15.0
+HOOK_SECONDS = 5.0
+REFRESH_SECONDS = 12.0
+_WATCH_SECONDS = 5.0
+
+
+class Adapter:
+    """Offers one worker's connector over RabbitMQ. Make it inside the event loop; many may run in one."""
+
+    def __init__(self, bootstrap: Bootstrap, directory: Path, *, connections: Optional[Connections] = None) -> None:
+        """``directory`` is this worker's own; ``connections`` may be shared by adapters of one broker user."""
+        self._bootstrap = bootstrap
+        self._directory = directory
+        self._connections = connections or Connections(bootstrap.broker, f"{bootstrap.namespace}/{bootstrap.worker}")
+        self._boot_id = uuid.uuid4().hex
+        self._log = WorkerLog(f"{bootstrap.namespace}/{bootstrap.worker}")
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """End gracefully: what runs is stopped, what is owed is sent; :meth:`run` returns when that is done."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Run until :meth:`stop`.
+
+        Raises:
+            StartError: the connector is wrong.
+            MachineError: the directory cannot be used.
+        """
+        files = self._directory / "connector"
+        try:
+            files.mkdir(parents=True, exist_ok=True)
+            write_files(self._bootstrap.files, files)
+        except OSError as error:
+            raise MachineError(f"the directory {self._directory} cannot be used: {error}") from error
+        backend = make_backend(self._bootstrap, files)
+        tasks = Tasks()
+        try:
+            await _Running(self._bootstrap, self._directory, self._boot_id, self._log, backend, tasks).run(
+                self._connections, self._stop
+            )
+        finally:
+            await tasks.close()
+
+
+class _Running:
+    """An adapter whose connector was loaded."""
+
+    def __init__(
+        self, bootstrap: Bootstrap, directory: Path, boot_id: str, log: WorkerLog, backend: Backend, tasks: Tasks
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._boot_id = boot_id
+        self._log = log
+        self._backend = backend
+        self._tasks = tasks
+        self._user = bootstrap.broker.username
+        self._link = Link()
+        self._news = News(self._link, backend.attributes, self._key, bootstrap.worker)
+        self._work = Work(
+            bootstrap, backend, directory, self._link, tasks, self._news, log, on_change=self._adjust_soon
+        )
+        self._host = Host(directory / "connector", log, self._work.running, bootstrap.attributes)
+        self._consumers: Optional[Consumers] = None
+        self._drained: Optional[asyncio.Task[None]] = None
+
+    def _key(self, kind: Event) -> str:
+        return event_key(kind, self._user, self._bootstrap.worker_uid)
+
+    async def run(self, connections: Connections, stop: asyncio.Event) -> None:
+        try:
+            await self._backend.start(self._host)
+        except Exception as error:
+            raise StartError(f"the connector does not start: {type(error).__name__}: {error}") from error
+        try:
+            await self._work.recover()
+            self._tasks.spawn(self._news.run())
+            sessions = self._tasks.spawn(self._sessions(connections))
+            stopping = self._tasks.spawn(stop.wait())
+            await asyncio.wait({stopping, self._tasks.failed}, return_when=asyncio.FIRST_COMPLETED)
+            if self._tasks.failed.done():
+                self._tasks.failed.result()
+            await self._end()
+            sessions.cancel()
+            await asyncio.wait({sessions})
+        finally:
+            self._work.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._backend.stop(), HOOK_SECONDS)
+
+    async def _end(self) -> None:
+        self._log.info("ending")
+        if self._consumers is not None:
+            await self._consumers.stop()
+        await self._work.stop(STOP_SECONDS)
+        if self._link.session is not None:
+            with contextlib.suppress(BrokerError):
+                await self._news.tell(self._link.session)
+
+    async def _sessions(self, connections: Connections) -> None:
+        """One session after the other, with growing and random pauses while none comes about."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                async with connections.channel() as channel:
+                    await self._session(channel)
+                reason = "the session ended"
+            except BrokerError as error:
+                reason = str(error)
+            failures = 0 if time.monotonic() - began > BACKOFF_LAST_SECONDS else failures + 1
+            pause = random.uniform(0.5, 1.0) * min(BACKOFF_LAST_SECONDS, BACKOFF_FIRST_SECONDS * 2**failures)  # noqa: S311
+            self._log.warning("no broker (%s); trying again in %.1f s", reason, pause)
+            await asyncio.sleep(pause)
+
+    async def _session(self, channel: AbstractChannel) -> None:
+        session = Session(channel, self._user)
+        await session.open()
+        consumers = Consumers(
+            session,
+            worker_queue(self._user, self._bootstrap.worker_uid),
+            pool_queue(self._user) if self._bootstrap.pool else "",
+            lambda message, from_pool: self._take(session, message, from_pool),
+            lambda consuming: self._work.may_take_from_pool(session, consuming=consuming),
+        )
+        try:
+            self._consumers = consumers
+            await consumers.start()
+            await self._register(session)
+            self._link.attach(session)
+            while not session.closed.is_set() and await consumers.intact():
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(session.closed.wait(), _WATCH_SECONDS)
+        finally:
+            self._link.detach()
+            self._consumers = None
+            self._work.session_lost(session)
+
+    async def _register(self, session: Session) -> None:
+        """Say that the worker is there, until somebody takes the message."""
+        while True:
+            self._backend.attributes.take_changes()
+            body = {
+                "worker": self._bootstrap.worker,
+                "bootId": self._boot_id,
+                "adapterVersion": __version__,
+                "interfaceDigest": self._bootstrap.interface.digest(),
+                "attributes": self._backend.attributes.values(),
+                "observedAt": time.time(),
+                "accepted": self._work.accepted(),
+            }
+            kind = Event.REGISTER
+            try:
+                await session.publish(EVENTS_EXCHANGE, self._key(kind), kind.value, encode(body), persistent=True)
+                self._log.info("registered")
+                return
+            except UnroutableError:
+                self._log.warning("nobody takes the registration; trying again in %.0f s", UNROUTABLE_RETRY_SECONDS)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(session.closed.wait(), UNROUTABLE_RETRY_SECONDS)
+                    raise BrokerError("the session ended") from None
+
+    def _adjust_soon(self) -> None:
+        if self._consumers is not None:
+            self._tasks.spawn(self._consumers.adjust())
+
+    async def _adjust(self) -> None:
+        if self._consumers is not None:
+            await self._consumers.adjust()
+
+    def _take(self, session: Session, message: AbstractIncomingMessage, from_pool: bool) -> None:
+        delivery = Delivery(message, session, from_pool, asyncio.get_running_loop().time())
+        self._tasks.spawn(self._handle(delivery))
+
+    async def _handle(self, delivery: Delivery) -> None:
+        if delivery.message.type == Request.ACTION.value:
+            await self._work.request(delivery, self._adjust)
+            return
+        try:
+            reply: Mapping[str, Any] = await self._reply(delivery)
+        except RefusedError as refused:
+            reply = {"error": refused.error.to_json()}
+        await self._work.answer(delivery, encode(reply))
+
+    async def _reply(self, delivery: Delivery) -> Mapping[str, Any]:
+        """Answer what is not an action."""
+        body, kind = delivery.body(), delivery.message.type
+        if kind == Request.CANCEL.value:
+            return {"cancelled": self._work.cancel(str(body.get("invocation")))}
+        if kind == Request.LOG.value:
+            lines = body.get("tailLines")
+            if lines is not None and not isinstance(lines, int):
+                raise RefusedError(Reason.INVALID_REQUEST, "must be an integer", "tailLines")
+            return {"log": self._log.tail(lines, str(body.get("invocation") or ""))}
+        if kind == Request.DRAIN.value:
+            self._work.drain()
+            if self._drained is None or self._drained.done():
+                self._drained = self._tasks.spawn(self._tell_drained())
+            return {}
+        if kind == Request.GET_ATTRIBUTES.value:
+            return await self._attributes(body.get("names"))
+        if kind == Request.SET_ATTRIBUTES.value:
+            return await self._set_attributes(body.get("values"))
+        raise RefusedError(Reason.INVALID_REQUEST, f"unknown type of request: {kind!r}")
+
+    async def _tell_drained(self) -> None:
+        await self._work.quiet.wait()
+        body = encode({"worker": self._bootstrap.worker})
+        await self._link.publish_surely(EVENTS_EXCHANGE, self._key(Event.DRAINED), Event.DRAINED.value, body)
+
+    async def _attributes(self, names: Any) -> Mapping[str, Any]:
+        if names is not None:
+            if not isinstance(names, list):
+                raise RefusedError(Reason.INVALID_REQUEST, "must be a list", "names")
+            for name in names:
+                self._known(name, f"names.{name}")
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._backend.refresh(), REFRESH_SECONDS)
+        return {"values": self._backend.attributes.values(names), "observedAt": time.time()}
+
+    def _known(self, name: Any, path: str) -> bool:
+        declared = self._bootstrap.interface.attribute(str(name))
+        if declared is None:
+            raise RefusedError(Reason.UNKNOWN_ATTRIBUTE, f"there is no attribute {name!r}", path)
+        return declared.mutable
+
+    async def _set_attributes(self, values: Any) -> Mapping[str, Any]:
+        if not isinstance(values, dict):
+            raise RefusedError(Reason.INVALID_REQUEST, "must be an object", "values")
+        for name in values:
+            if not self._known(name, f"values.{name}"):
+                raise RefusedError(Reason.INVALID_PARAMETERS, f"the attribute {name} is not mutable", f"values.{name}")
+        try:
+            checked: dict[str, Json] = check_values(
+                values, self._bootstrap.interface.attributes, "values", partial=True
+            )
+        except InvalidValuesError as error:
+            raise RefusedError(Reason.INVALID_PARAMETERS, str(error), error.errors[0].path) from None
+        for name, value in checked.items():
+            try:
+                await self._backend.set_attribute(name, value)
+            except Exception as error:  # the connector's own hook: its failure is the answer
+                failure = wire_error(error)
+                raise RefusedError(failure.reason, failure.message, f"values.{name}") from error
+        return {"values": self._backend.attributes.values(checked), "observedAt": time.time()}

@@ -1,0 +1,177 @@
+"""Runs the connector with no code: programs for actions, files and programs for attributes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from pathlib import Path
+from typing import Mapping, Optional
+
+from simyard_adapter.attributes import AttributeStore
+from simyard_adapter.backend import Host, in_thread
+from simyard_adapter.commands import (
+    FILES,
+    AttributeRule,
+    CancelCommand,
+    CommandSet,
+    ProgramCommand,
+    as_texts,
+    converted,
+    expand,
+    expand_argument,
+    failure_message,
+)
+from simyard_adapter.context import Context
+from simyard_adapter.declarations import Interface, Json
+from simyard_adapter.errors import ActionCancelledError, ActionError, ParameterError
+from simyard_adapter.programs import OUTPUT_LIMIT, Program
+
+ATTRIBUTE_TIMEOUT_SECONDS = 10.0
+
+
+class CommandBackend:
+    """See :class:`simyard_adapter.backend.Backend`."""
+
+    def __init__(self, commands: CommandSet, interface: Interface) -> None:
+        self.attributes = AttributeStore(interface)
+        self._interface = interface
+        self._commands = commands
+        self._unreadable: set[str] = set()
+        self._readers: list[asyncio.Task[None]] = []
+        self._host: Optional[Host] = None
+
+    @property
+    def _started(self) -> Host:
+        assert self._host is not None
+        return self._host
+
+    async def start(self, host: Host) -> None:
+        """Set the user's values and read the attributes for the first time."""
+        self._host = host
+        self.attributes.update(host.attributes)
+        await self.refresh()
+        self._readers = [asyncio.ensure_future(self._keep_reading(rule)) for rule in self._commands.attributes]
+
+    async def stop(self) -> None:
+        """Read no attributes any more."""
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+
+    async def refresh(self) -> None:
+        """Read all attributes now; one that cannot be read keeps its value."""
+        await asyncio.gather(*(self._read(rule) for rule in self._commands.attributes))
+
+    async def set_attribute(self, name: str, value: Json) -> None:
+        """Store the value: commands have no hook for it."""
+        self.attributes.set(name, value)
+
+    async def invoke(self, context: Context, parameters: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Run the action's program, or cancel what it cancels."""
+        command = self._commands.actions[context.action]
+        if isinstance(command, CancelCommand):
+            return self._cancel(command)
+        return await in_thread(lambda: self._run(command, context, parameters))
+
+    def _cancel(self, command: CancelCommand) -> Mapping[str, Json]:
+        targets = [context for context in self._started.running() if context.action == command.cancels]
+        for context in targets:
+            context.cancel()
+        action = self._interface.action(command.action)
+        declared = {item.name for item in action.result} if action else set()
+        return {"cancelled": len(targets)} if "cancelled" in declared else {}
+
+    def _run(self, command: ProgramCommand, context: Context, parameters: Mapping[str, Json]) -> Mapping[str, Json]:
+        action = self._interface.action(command.action)
+        assert action is not None
+        values = {**as_texts(parameters, action.parameters), FILES: str(self._started.directory)}
+        for file in command.files:
+            path = _inside(context.directory, expand_argument(file.path, values))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(expand(file.content, values).encode())
+
+        def on_line(line: str) -> None:
+            match = command.progress.search(line) if command.progress else None
+            if match:
+                with contextlib.suppress(ValueError):
+                    context.progress(float(match[1]))
+
+        done = context.run(
+            [expand_argument(argument, values) for argument in command.command],
+            stdin=None if command.stdin is None else expand(command.stdin, values),
+            env={name: expand_argument(value, values) for name, value in command.env},
+            on_line=on_line if command.progress else None,
+        )
+        if done.returncode:
+            raise ActionError(failure_message(command, done.returncode, done.stdout, done.stderr))
+        result: dict[str, Json] = {}
+        declared = {item.name: item for item in action.result}
+        for rule in command.results:
+            text = _tail(_inside(context.directory, expand_argument(rule.file, values))) if rule.file else done.stdout
+            match = rule.pattern.search(text)
+            if match:
+                result[rule.name] = converted(match[1], declared[rule.name])
+            elif declared[rule.name].required:
+                raise ActionError(f"{rule.name}: {rule.pattern.pattern} is not in {rule.file or 'the program output'}")
+        return result
+
+    async def _keep_reading(self, rule: AttributeRule) -> None:
+        while True:
+            await asyncio.sleep(rule.interval_seconds)
+            await self._read(rule)
+
+    async def _read(self, rule: AttributeRule) -> None:
+        """Read one attribute; a failure is logged once, until it can be read again."""
+        declared = self._interface.attribute(rule.attribute)
+        assert declared is not None
+        try:
+            match = rule.pattern.search(await in_thread(lambda: self._source(rule)))
+            if match is None:
+                raise ActionError(f"{rule.pattern.pattern} is not in it")
+            self.attributes.set(rule.attribute, converted(match[1], declared))
+            self._unreadable.discard(rule.attribute)
+        except (ActionError, ActionCancelledError, OSError, ValueError) as error:
+            if rule.attribute not in self._unreadable:
+                self._unreadable.add(rule.attribute)
+                self._started.log.warning("the attribute %s cannot be read: %s", rule.attribute, error)
+
+    def _source(self, rule: AttributeRule) -> str:
+        directory = self._started.directory
+        values = {FILES: str(directory)}
+        if rule.file:
+            return _tail(directory / expand(rule.file, values))
+        program = Program([expand(argument, values) for argument in rule.command], directory=directory)
+        timer = threading.Timer(ATTRIBUTE_TIMEOUT_SECONDS, program.terminate)
+        timer.daemon = True
+        timer.start()
+        try:
+            done = program.wait()
+        finally:
+            timer.cancel()
+        if done.returncode:
+            raise ActionError(f"{rule.command[0]}: exit code {done.returncode}")
+        return done.stdout
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """A path below the directory, also when it passes symbolic links.
+
+    Raises:
+        ParameterError: it leads out.
+    """
+    root = directory.resolve()
+    path = (root / name).resolve()
+    if root not in path.parents:
+        raise ParameterError("parameters", f"the path {name!r} leads out of the scratch directory")
+    return path
+
+
+def _tail(path: Path) -> str:
+    """The last part of a file, as text."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - OUTPUT_LIMIT))
+            return file.read(OUTPUT_LIMIT).decode(errors="replace")
+    except FileNotFoundError:
+        raise ActionError(f"the program wrote no file {path.name}") from None

@@ -1,0 +1,151 @@
+"""The Async invocations that a worker has accepted, on disk: none is lost and none is run twice.
+
+An invocation is *waiting* when it is accepted, *started* before it runs, *finished* with its result, and *confirmed*
+when the broker has confirmed the result. SQLite with one synchronous commit per step; the file is locked, so that two
+adapters cannot share a directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import sqlite3
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional, TypeVar
+
+from simyard_adapter.errors import MachineError
+
+T = TypeVar("T")
+
+KEPT_CONFIRMED = 500
+"""How many confirmed results are kept, to answer duplicates."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS invocations (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, state TEXT NOT NULL, request BLOB, result BLOB)
+"""
+
+
+class State(str, enum.Enum):
+    """See the module."""
+
+    WAITING = "waiting"
+    STARTED = "started"
+    FINISHED = "finished"
+    CONFIRMED = "confirmed"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One accepted invocation: ``request`` is the body of its request, ``result`` that of its result."""
+
+    id: str
+    state: State
+    request: bytes
+    result: bytes
+
+
+class Journal:
+    """The file; it is made when it is first needed. Calls run one after another, in a thread.
+
+    Raises:
+        MachineError: (from any call) the file cannot be used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._database: Optional[sqlite3.Connection] = None
+
+    async def entries(self, *states: State) -> list[Entry]:
+        """The invocations in one of these states, oldest first."""
+        marks = ",".join("?" * len(states))
+        return await self._select(f"state IN ({marks})", [state.value for state in states])
+
+    async def find(self, invocation: str) -> Optional[Entry]:
+        """The invocation of that id, if it was accepted."""
+        found = await self._select("id = ?", [invocation])
+        return found[0] if found else None
+
+    async def accept(self, invocation: str, request: bytes) -> bool:
+        """Add it as waiting; False if it is there already."""
+        added = await self._call(
+            lambda database: (
+                database.execute(
+                    "INSERT OR IGNORE INTO invocations (id, state, request) VALUES (?, ?, ?)",
+                    (invocation, State.WAITING.value, request),
+                ).rowcount
+            )
+        )
+        return added > 0
+
+    async def move(self, invocation: str, state: State) -> None:
+        """Change its state."""
+        await self._call(
+            lambda database: database.execute(
+                "UPDATE invocations SET state = ? WHERE id = ?", (state.value, invocation)
+            )
+        )
+
+    async def finish(self, invocation: str, result: bytes) -> None:
+        """Keep its result; the request is needed no more."""
+        await self._call(
+            lambda database: database.execute(
+                "UPDATE invocations SET state = ?, result = ?, request = NULL WHERE id = ?",
+                (State.FINISHED.value, result, invocation),
+            )
+        )
+
+    async def confirm(self, invocation: str) -> None:
+        """The broker has the result; forget the oldest of those that were confirmed."""
+        await self.move(invocation, State.CONFIRMED)
+        await self._call(
+            lambda database: database.execute(
+                "DELETE FROM invocations WHERE state = ? AND number <= "
+                "(SELECT number FROM invocations WHERE state = ? ORDER BY number DESC LIMIT 1 OFFSET ?)",
+                (State.CONFIRMED.value, State.CONFIRMED.value, KEPT_CONFIRMED),
+            )
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    async def _select(self, condition: str, values: list[str]) -> list[Entry]:
+        if self._database is None and not self._path.exists():
+            return []
+        query = f"SELECT id, state, request, result FROM invocations WHERE {condition} ORDER BY number"  # noqa: S608
+        rows = await self._call(lambda database: database.execute(query, values).fetchall())
+        return [Entry(row[0], State(row[1]), row[2] or b"", row[3] or b"") for row in rows]
+
+    async def _call(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        def run() -> T:
+            with self._lock:
+                try:
+                    if self._database is None:
+                        self._database = self._open()
+                    return function(self._database)
+                except sqlite3.Error as error:
+                    raise MachineError(f"the journal {self._path} cannot be used: {error}") from error
+
+        return await asyncio.get_running_loop().run_in_executor(None, run)
+
+    def _open(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, timeout=5, isolation_level=None, check_same_thread=False)
+        try:
+            for statement in (
+                "PRAGMA locking_mode = EXCLUSIVE",
+                "PRAGMA journal_mode = WAL",
+                "PRAGMA synchronous = FULL",
+                _SCHEMA,
+            ):
+                database.execute(statement)
+        except sqlite3.Error:
+            database.close()
+            raise
+        return database

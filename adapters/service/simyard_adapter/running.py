@@ -1,0 +1,72 @@
+"""Runs one invocation: its time-out, its cancellation, and what its end means to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Mapping
+
+from simyard_adapter.context import Context
+from simyard_adapter.declarations import InvalidValuesError, Json, check_values
+from simyard_adapter.errors import ActionError, ParameterError
+from simyard_adapter.invocations import ActionRequest, Outcome
+from simyard_adapter.programs import TERMINATION_GRACE_SECONDS
+from simyard_adapter.transport import encode
+from simyard_adapter.wire import Reason, WireError
+
+STOP_GRACE_SECONDS = TERMINATION_GRACE_SECONDS + 3.0
+"""How long an invocation that was told to stop is waited for before its end is reported all the same."""
+
+RESULT_LIMIT_BYTES = 4 * 2**20
+MESSAGE_LIMIT = 8000
+"""Characters of an error's message."""
+
+
+async def outcome_of(work: "asyncio.Future[Mapping[str, Json]]", context: Context, request: ActionRequest) -> Outcome:
+    """Wait for the end of ``work``, stopping it after its time-out; it may still run afterwards if it ignores that."""
+    started_at, started = time.time(), time.monotonic()
+    loop = asyncio.get_running_loop()
+    stopped = loop.create_future()
+
+    def settle() -> None:
+        if not stopped.done():
+            stopped.set_result(None)
+
+    with context.stopping(lambda: loop.call_soon_threadsafe(settle)):
+        await asyncio.wait({work, stopped}, timeout=request.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done():
+        context.stop(Reason.TIMED_OUT)
+        await asyncio.wait({work}, timeout=STOP_GRACE_SECONDS)
+    seconds = time.monotonic() - started
+    error = work.exception() if work.done() and not work.cancelled() else None
+    if context.stopped is not None:
+        return Outcome(started_at, seconds, error=_stop_error(context.stopped, request))
+    if error is None:
+        try:
+            result = check_values(work.result(), request.action.result, "result")
+            size = len(encode(result))
+            if size > RESULT_LIMIT_BYTES:
+                raise ValueError(f"the result has {size} bytes, at most {RESULT_LIMIT_BYTES} are accepted")
+            return Outcome(started_at, seconds, result=result)
+        except (InvalidValuesError, TypeError, ValueError, AttributeError) as invalid:
+            error = invalid
+    return Outcome(started_at, seconds, error=wire_error(error))
+
+
+def wire_error(error: BaseException) -> WireError:
+    """What a caller is told of an exception that a connector raised."""
+    text = str(error)[:MESSAGE_LIMIT]
+    if isinstance(error, ParameterError):
+        return WireError(Reason.INVALID_PARAMETERS, text, error.field)
+    if isinstance(error, ActionError):
+        return WireError(Reason.ACTION_FAILED, text)
+    return WireError(Reason.CONNECTOR_CRASHED, f"{type(error).__name__}: {text}")
+
+
+def _stop_error(reason: Reason, request: ActionRequest) -> WireError:
+    messages = {
+        Reason.TIMED_OUT: f"it did not end within {request.timeout_seconds:g} s",
+        Reason.CANCELLED: "it was cancelled",
+        Reason.INTERRUPTED: "the worker ended while it ran",
+    }
+    return WireError(reason, messages[reason])

@@ -1,0 +1,199 @@
+"""The broker, as the adapter sees it: connections that may be shared, and one channel that lives until it breaks.
+
+Reconnecting is the adapter's own affair (it must register anew), so aio-pika's robust connections are not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import ssl
+from dataclasses import dataclass
+from typing import Any, AsyncIterator, Awaitable, Mapping, Optional, TypeVar
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, PublishError
+
+from simyard_adapter.bootstrap import BrokerAddress
+from simyard_adapter.wire import CONTENT_TYPE, EVENTS_EXCHANGE, REPLIES_EXCHANGE
+
+T = TypeVar("T")
+
+HEARTBEAT_SECONDS = 20
+TIMEOUT_SECONDS = 10.0
+
+
+class BrokerError(Exception):
+    """The broker cannot be reached, or the connection or the channel broke; try again on a new one."""
+
+
+class UnroutableError(Exception):
+    """No queue takes the message."""
+
+
+async def guarded(operation: Awaitable[T], timeout: float = TIMEOUT_SECONDS) -> T:
+    """Await an operation of aio-pika with a deadline; everything that means "the connection broke" is one error.
+
+    aio-pika ends its futures with CancelledError when a connection closes: awaited directly, that could not be told
+    from a cancellation of the caller.
+
+    Raises:
+        BrokerError: the connection or channel broke, or there was no answer in time.
+        UnroutableError: a mandatory message came back.
+    """
+    task = asyncio.ensure_future(operation)
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not task.done():
+        raise BrokerError(f"no answer within {timeout:g} s")
+    if task.cancelled():
+        raise BrokerError("the connection closed")
+    error = task.exception()
+    if error is None:
+        return task.result()
+    if isinstance(error, PublishError):
+        raise UnroutableError("no queue takes the message")
+    if isinstance(error, (*CONNECTION_EXCEPTIONS, asyncio.TimeoutError)):
+        raise BrokerError(f"{type(error).__name__}: {error}") from error
+    raise error
+
+
+@functools.lru_cache(maxsize=16)
+def _tls(ca_certificate: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=ca_certificate)
+
+
+@dataclass
+class _Line:
+    connection: AbstractConnection
+    channels: int = 0
+    broken: bool = False
+
+    def on_close(self, *_: object) -> None:
+        self.broken = True
+
+
+class Connections:
+    """Connections of one broker user: each is opened when a channel is wanted, and closed when its last one goes.
+
+    An adapter has its own; many adapters of one user in one process share one object, and so its connections
+    (RabbitMQ allows 2,047 channels on each).
+    """
+
+    def __init__(self, broker: BrokerAddress, name: str, *, channels_per_connection: int = 1) -> None:
+        """``name`` is what the broker's operator sees."""
+        self._broker = broker
+        self._name = name
+        self._channels_per_connection = channels_per_connection
+        self._lines: list[_Line] = []
+        self._opening = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def channel(self) -> AsyncIterator[AbstractChannel]:
+        """A channel with publisher confirms on which unroutable messages raise.
+
+        Raises:
+            BrokerError: the broker cannot be reached, or refuses the user.
+        """
+        async with self._opening:
+            line = await self._line()
+            line.channels += 1
+        try:
+            channel = line.connection.channel(publisher_confirms=True, on_return_raises=True)
+            await guarded(channel.initialize(timeout=TIMEOUT_SECONDS))
+            try:
+                yield channel
+            finally:
+                with contextlib.suppress(BrokerError):
+                    await guarded(channel.close())
+        finally:
+            line.channels -= 1
+            if line.channels == 0:
+                self._lines.remove(line)
+                with contextlib.suppress(BrokerError):
+                    await guarded(line.connection.close())
+
+    async def _line(self) -> _Line:
+        for line in self._lines:
+            if line.channels < self._channels_per_connection and not line.broken:
+                return line
+        broker = self._broker
+        connection = await guarded(
+            aio_pika.connect(
+                host=broker.host,
+                port=broker.port,
+                login=broker.username,
+                password=broker.password,
+                virtualhost=broker.vhost,
+                ssl=broker.ca_certificate is not None,
+                ssl_context=_tls(broker.ca_certificate) if broker.ca_certificate is not None else None,
+                client_properties={"connection_name": self._name},
+                heartbeat=HEARTBEAT_SECONDS,
+            )
+        )
+        line = _Line(connection)
+        connection.close_callbacks.add(line.on_close)
+        self._lines.append(line)
+        return line
+
+
+class Session:
+    """An open channel and the two exchanges that an adapter may write to.
+
+    Attributes:
+        channel: the channel.
+        closed: set when it is closed, whoever closed it.
+    """
+
+    def __init__(self, channel: AbstractChannel, user: str) -> None:
+        self.channel = channel
+        self.closed = asyncio.Event()
+        self._user = user
+        self._exchanges: dict[str, AbstractExchange] = {}
+
+    async def open(self) -> None:
+        """Prepare for publishing; asks the broker nothing."""
+        self.channel.close_callbacks.add(self._on_close)
+        for name in (EVENTS_EXCHANGE, REPLIES_EXCHANGE):
+            self._exchanges[name] = await self.channel.get_exchange(name, ensure=False)
+
+    def _on_close(self, *_: object) -> None:
+        self.closed.set()
+
+    async def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        kind: str,
+        body: bytes,
+        *,
+        mandatory: bool = True,
+        persistent: bool = False,
+        correlation_id: Optional[str] = None,
+    ) -> None:
+        """Publish a message and wait for the broker's confirmation.
+
+        Raises:
+            BrokerError: not confirmed; it may have arrived all the same.
+            UnroutableError: it was mandatory, and no queue takes it.
+        """
+        message = aio_pika.Message(
+            body,
+            content_type=CONTENT_TYPE,
+            type=kind,
+            user_id=self._user,
+            correlation_id=correlation_id,
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT if persistent else aio_pika.DeliveryMode.NOT_PERSISTENT,
+        )
+        await guarded(self._exchanges[exchange].publish(message, routing_key, mandatory=mandatory))
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """A message body."""
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,157 @@
+"""A client's connection to an emulated cloud, which it starts when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from simyard_sites.base import UnavailableError
+from simyard_sites.emulated import protocol
+from simyard_sites.emulated.files import CloudFiles
+from simyard_sites.emulated.protocol import Call, Configure, Reply, ShutDown, Welcome
+from simyard_sites.emulated.settings import Settings
+
+START_SECONDS = 30.0
+SHUT_DOWN_SECONDS = 30.0
+_RETRY_SECONDS = 0.05
+_NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
+
+
+class Connection:
+    """One connection. All its calls raise ConnectionError when it breaks; a deadline is the caller's."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @property
+    def is_broken(self) -> bool:
+        """The cloud has closed it."""
+        return self._reader.at_eof()
+
+    async def send(self, call: Call) -> None:
+        """Send a call."""
+        self._writer.write(protocol.encode(call))
+        await self._writer.drain()
+
+    async def receive(self) -> Reply:
+        """The next answer."""
+        try:
+            line = await self._reader.readline()
+            if not line.endswith(b"\n"):
+                raise ConnectionResetError("the emulated cloud closed the connection")
+            return protocol.decode_reply(line)
+        except ValueError as error:
+            raise ConnectionAbortedError(f"the emulated cloud does not speak our protocol: {error}") from error
+
+    def close(self) -> None:
+        """Close it; nothing waits for that."""
+        self._writer.close()
+
+
+async def connect(files: CloudFiles, settings: Settings, guest_command: Sequence[str]) -> tuple[Connection, Welcome]:
+    """Connect to the cloud and configure it; start it first if it does not run.
+
+    Raises:
+        UnavailableError: it cannot be started, or does not answer.
+    """
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                with contextlib.suppress(ConnectionError, FileNotFoundError):
+                    return await _greet(files, settings)
+                await _start_unless_running(files, guest_command)
+    except TimeoutError:
+        raise UnavailableError(f"the emulated cloud in {files.directory} did not answer in time") from None
+    except OSError as error:
+        raise UnavailableError(f"the emulated cloud in {files.directory} cannot be reached: {error}") from error
+
+
+async def shut_down(files: CloudFiles) -> bool:
+    """End the cloud with all its machines, and wait until its process has ended; False says that there is none.
+
+    Raises:
+        TimeoutError: it has not ended in time.
+    """
+    async with asyncio.timeout(SHUT_DOWN_SECONDS):
+        try:
+            connection = await _open(files)
+        except _NOBODY_LISTENS:
+            return False
+        with contextlib.closing(connection), contextlib.suppress(ConnectionError):
+            await connection.send(ShutDown())
+            await connection.receive()
+        os.close(await files.lock_when_free())
+        return True
+
+
+async def _open(files: CloudFiles) -> Connection:
+    with files.socket() as path:
+        return Connection(*await asyncio.open_unix_connection(path, limit=protocol.LINE_BYTES))
+
+
+async def _greet(files: CloudFiles, settings: Settings) -> tuple[Connection, Welcome]:
+    connection = await _open(files)
+    try:
+        await connection.send(Configure(settings))
+        welcome = await connection.receive()
+        if not isinstance(welcome, Welcome):
+            raise ConnectionResetError("the emulated cloud did not greet")
+    except BaseException:
+        connection.close()
+        raise
+    return connection, welcome
+
+
+async def _start_unless_running(files: CloudFiles, guest_command: Sequence[str]) -> None:
+    """Start the cloud, unless somebody else does or has just done it; then only let a moment pass."""
+    lock = files.lock()
+    if lock is not None:
+        try:
+            if not _somebody_listens(files):
+                return await _start(files, lock, guest_command)
+        finally:
+            os.close(lock)
+    await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _somebody_listens(files: CloudFiles) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe, files.socket() as path:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except _NOBODY_LISTENS:
+            return False
+        except BlockingIOError:
+            pass  # its queue is full, so it is there
+        return True
+
+
+async def _start(files: CloudFiles, lock: int, guest_command: Sequence[str]) -> None:
+    ours, theirs = socket.socketpair()
+    arguments = ("--directory", str(files.directory), "--ready", str(theirs.fileno()), "--lock", str(lock))
+    with theirs, files.start_log.open("wb") as log:
+        starter = subprocess.Popen(  # noqa: ASYNC220 - it only forks
+            [sys.executable, "-m", __package__, "serve", *arguments, "--guest-command", json.dumps(guest_command)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=files.directory,
+            start_new_session=True,
+            pass_fds=(theirs.fileno(), lock),
+        )
+    reader, writer = await asyncio.open_connection(sock=ours)
+    try:
+        is_ready = await reader.read(1)
+    finally:
+        writer.close()
+    starter.wait()  # it has ended by now
+    if not is_ready:
+        reason = files.start_log.read_text(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(f"it did not start: {reason or 'no reason given'}")

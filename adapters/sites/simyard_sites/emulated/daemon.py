@@ -1,0 +1,94 @@
+"""The process that is an emulated cloud, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import logging.handlers
+import os
+import resource
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+
+from simyard_sites.emulated import protocol
+from simyard_sites.emulated.child import end_leftovers
+from simyard_sites.emulated.files import CloudFiles
+from simyard_sites.emulated.guests import Disks, GuestListener, Guests, ProcessGuests
+from simyard_sites.emulated.server import CloudServer
+from simyard_sites.emulated.settings import GuestKind
+from simyard_sites.emulated.shared_guests import SharedGuests
+
+IDLE_SECONDS = 5.0
+_LOG = logging.getLogger(__name__)
+_LOG_BYTES = 2**20
+_BACKLOG = 128
+_LOCK_SECONDS = 10.0
+
+
+async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[str]) -> None:
+    """Be the cloud until SIGTERM, ``ShutDown`` or idleness.
+
+    Args:
+        files: where the cloud lives.
+        ready: a file descriptor that is written to and closed once clients can connect.
+        lock: what :meth:`CloudFiles.lock` gave to the starter; closed at the same time.
+        guest_command: what a process guest runs.
+    """
+    _begin(files)
+    stopping = asyncio.Event()
+    locks: list[int] = []
+
+    def stop_if_nobody_comes() -> None:
+        held = files.lock()
+        if held is not None:
+            locks.append(held)
+            stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with asyncio.TaskGroup() as tasks:
+
+        def make_guests(disks: Disks, listener: GuestListener) -> Mapping[GuestKind, Guests]:
+            return {
+                GuestKind.PROCESS: ProcessGuests(disks, tasks, listener, guest_command),
+                GuestKind.SHARED: SharedGuests(disks, tasks, listener),
+            }
+
+        server = CloudServer(files, make_guests, stopping.set, stop_if_nobody_comes, IDLE_SECONDS)
+        with _listening_socket(files) as listener:
+            clients = await asyncio.start_unix_server(server.serve, sock=listener, limit=protocol.LINE_BYTES)
+            files.process_id.write_text(str(os.getpid()))
+            os.write(ready, b"\n")
+            os.close(ready)
+            os.close(lock)
+            _LOG.info("%s listens in %s", protocol.VERSION, files.directory)
+            await stopping.wait()
+            if not locks:  # nobody is to start the cloud anew before this process has ended
+                with contextlib.suppress(TimeoutError):
+                    locks.append(await asyncio.wait_for(files.lock_when_free(), _LOCK_SECONDS))
+            clients.close()
+        _LOG.info("it ends")
+        await server.aclose()
+        files.process_id.unlink()
+
+
+def _begin(files: CloudFiles) -> None:
+    handler = logging.handlers.RotatingFileHandler(files.log, maxBytes=_LOG_BYTES, backupCount=1)
+    logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if leftovers := end_leftovers(files.machines):
+        _LOG.warning("the cloud that was here before ended badly: killed %d processes of its machines", leftovers)
+
+
+def _listening_socket(files: CloudFiles) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    (files.directory / "socket").unlink(missing_ok=True)
+    with files.socket() as path:
+        listener.bind(path)
+    (files.directory / "socket").chmod(0o600)
+    listener.listen(_BACKLOG)
+    return listener

@@ -1,0 +1,180 @@
+"""Emulated sites for tests: each test has its own clouds, which end with it."""
+
+import asyncio
+import os
+import select
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simyard_sites.base import (
+    Changed,
+    Gone,
+    Machine,
+    MachineRequest,
+    MachineState,
+    Outcome,
+    Owner,
+    Site,
+    SiteConfig,
+    Snapshot,
+)
+from simyard_sites.emulated import EmulatedSite, client
+from simyard_sites.emulated.child import MARK
+from simyard_sites.emulated.files import DIRECTORY_VARIABLE, CloudFiles
+
+DEADLINE_SECONDS = 30.0
+SLEEPING_GUEST = ("sh", "-c", "exec sleep 600", "guest")
+
+
+def processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def read(process_id: int, name: str) -> bytes:
+    """A file of a process, empty if it has ended."""
+    try:
+        return Path(f"/proc/{process_id}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+@dataclass
+class Clouds:
+    """Makes sites whose clouds are below one directory of the test."""
+
+    directory: Path
+    sites: list[EmulatedSite] = field(default_factory=list)
+
+    def site(self, guest: Sequence[str] = SLEEPING_GUEST, name: str = "here", **provider: Any) -> EmulatedSite:
+        site = EmulatedSite(SiteConfig(name, provider), guest)
+        self.sites.append(site)
+        return site
+
+    def files(self, name: str = "here") -> CloudFiles:
+        return CloudFiles(self.directory / f"default-{name}")
+
+    def process_id(self) -> int:
+        return int(self.files().process_id.read_text())
+
+    def serving(self) -> set[int]:
+        """The processes that are, or become, the cloud."""
+        directory = str(self.files().directory).encode()
+        return {process for process in processes() if directory in read(process, "cmdline").split(b"\0")}
+
+    def guests(self) -> set[int]:
+        """The processes that run in the machines."""
+        mark = f"{MARK}={self.files().machines}/".encode()
+        return {process for process in processes() if mark in read(process, "environ")}
+
+    async def until_guests(self, wanted: Callable[[set[int]], bool]) -> set[int]:
+        """Wait until the processes in all machines are as wanted."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not wanted(guests := self.guests()):  # noqa: ASYNC110 - /proc sends no events
+                await asyncio.sleep(0.02)
+        return guests
+
+
+@dataclass
+class Observer:
+    """What a site's events have told so far."""
+
+    site: Site
+    machines: dict[str, Machine] = field(default_factory=dict)
+    told: list[Snapshot | Changed | Gone] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def watch(self) -> None:
+        async with aclosing(self.site.events()) as events:
+            async for event in events:
+                match event:
+                    case Snapshot(machines):
+                        self.machines = {machine.name: machine for machine in machines}
+                    case Changed(machine):
+                        self.machines[machine.name] = machine
+                    case Gone(_, name):
+                        self.machines.pop(name, None)
+                self.told.append(event)
+                self.news.set()
+
+    async def until(self, wanted: Callable[[dict[str, Machine]], bool]) -> dict[str, Machine]:
+        """Wait until the machines, by name, are as wanted."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not self.told or not wanted(self.machines):
+                self.news.clear()
+                await self.news.wait()
+        return dict(self.machines)
+
+    async def until_all(self, state: MachineState, count: int) -> dict[str, Machine]:
+        """Wait until there are that many machines, all in that state."""
+        return await self.until(lambda machines: [machine.state for machine in machines.values()] == [state] * count)
+
+
+@pytest.fixture
+async def clouds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Clouds]:
+    """Emulated clouds of this test alone; at its end they are shut down, and nothing of them may be left."""
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    made = Clouds(tmp_path)
+    yield made
+    for site in made.sites:
+        await site.aclose()
+    for directory in made.directory.glob("default-*"):
+        await client.shut_down(CloudFiles(directory))
+    assert not made.guests()
+
+
+@pytest.fixture
+async def observe() -> AsyncIterator[Callable[[Site], Observer]]:
+    """Gives an Observer that watches a site until the test ends."""
+    tasks = []
+
+    def start(site: Site) -> Observer:
+        observer = Observer(site)
+        tasks.append(asyncio.create_task(observer.watch()))
+        return observer
+
+    yield start
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+def requests_for() -> Callable[..., list[MachineRequest]]:
+    """Gives requests for machines of these names."""
+
+    def requests(*names: str, bootstrap: bytes = b"{}") -> list[MachineRequest]:
+        return [MachineRequest(name, Owner("default", name, f"uid-{name}", "pool"), bootstrap) for name in names]
+
+    return requests
+
+
+@pytest.fixture
+def outcomes() -> Callable[[AsyncIterator[Outcome]], Any]:
+    """Gives all outcomes of a call."""
+
+    async def collect(call: AsyncIterator[Outcome]) -> list[Outcome]:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            return [outcome async for outcome in call]
+
+    return collect
+
+
+@pytest.fixture
+def death_of() -> Callable[[int], None]:
+    """Waits for the end of a process."""
+
+    def wait(process_id: int) -> None:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(process_id)
+            end = select.poll()
+            end.register(descriptor, select.POLLIN)
+            started = time.monotonic()
+            assert end.poll(DEADLINE_SECONDS * 1000), f"{process_id} runs after {time.monotonic() - started} s"
+            os.close(descriptor)
+
+    return wait

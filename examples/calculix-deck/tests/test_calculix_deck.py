@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from simyard.api.simulation_service import SimulationService
+from simyard_adapter.declarations import InvalidValuesError
+from simyard_adapter.errors import ActionError
+
+HERE = Path(__file__).resolve().parent.parent
+DECK = (HERE.parent / "calculix-beam" / "deck.inp").read_text()
+
+
+@pytest.fixture
+async def worker(start_worker: Callable[[Path], Awaitable[Any]]) -> Any:
+    return await start_worker(HERE / "service.yaml")
+
+
+def test_manifest_fits_the_model() -> None:
+    service = SimulationService.model_validate(yaml.safe_load((HERE / "service.yaml").read_text()))
+    assert service.spec.connector.commands is not None
+
+
+async def test_deck_gives_the_displacement_of_the_first_printed_node(worker: Any) -> None:
+    result = await worker.call("solve", deck=DECK)
+    assert result["node"] == 1
+    assert result["ux"] == pytest.approx(0.093651, rel=1e-3)  # Lame; see the deck
+    assert (result["uy"], result["uz"]) == (0, 0)
+    assert result["solve_seconds"] > 0
+
+
+async def test_results_are_those_of_the_last_step(worker: Any) -> None:
+    once = await worker.call("solve", deck=DECK)
+    step = DECK[DECK.index("*STEP") :]
+    twice = await worker.call("solve", deck=DECK + step.replace("P4, 100", "P4, 200"))
+    assert twice["ux"] == pytest.approx(2 * once["ux"], rel=1e-5)
+
+
+async def test_broken_deck_gives_the_words_of_ccx(worker: Any) -> None:
+    with pytest.raises(
+        ActionError, match=r"^\*ERROR reading \*ELASTIC: Poisson\s+coefficient should be less than 0.5$"
+    ):
+        await worker.call("solve", deck=DECK.replace("210000, 0.3", "210000, 0.5"))
+
+
+async def test_deck_that_prints_nothing_fails(worker: Any) -> None:
+    with pytest.raises(ActionError, match=r"^node: .* is not in job\.dat$"):
+        await worker.call("solve", deck=DECK.replace("*NODE PRINT, NSET=BORE\nU\n", ""))
+
+
+@pytest.mark.parametrize("card", ["*INCLUDE, INPUT=/etc/hosts", "*include,i n p u t = x", "*VIEWFACTOR, OUTPUT=/x"])
+async def test_deck_that_names_a_file_is_refused(worker: Any, card: str) -> None:
+    with pytest.raises(InvalidValuesError, match=r"parameters\.deck: .* does not match the pattern"):
+        await worker.call("solve", deck=f"{card}\n{DECK}")
+
+
+async def test_attribute_is_read_from_a_command(worker: Any) -> None:
+    assert worker.attributes["package"].startswith("2.")

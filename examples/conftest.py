@@ -1,0 +1,107 @@
+"""A worker of an example: its connector, loaded from the manifest as the service adapter does, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from simyard_adapter.backend import Host
+from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
+from simyard_adapter.context import Context
+from simyard_adapter.declarations import Interface, Json, check_values
+from simyard_adapter.loading import make_backend, write_files
+
+_NO_BROKER = BrokerAddress(host="", port=0, vhost="", username="", password="")
+
+
+class ExampleWorker:
+    """Runs the actions of a manifest's connector.
+
+    Attributes:
+        interface: the manifest's.
+        running: the invocations that run now.
+        progress: the percentages that actions have told.
+    """
+
+    def __init__(self, manifest: Path, directory: Path) -> None:
+        spec = yaml.safe_load(manifest.read_text())["spec"]
+        self.interface = Interface.from_json(spec["interface"])
+        self.running: list[Context] = []
+        self.progress: list[float] = []
+        self._numbers = itertools.count(1)
+        self._directory = directory
+        self._changed = asyncio.Event()
+        files = {item["path"]: item["content"] for item in spec["connector"].get("files", [])}
+        write_files(files, directory)
+        bootstrap = Bootstrap(
+            "default", "worker", "uid", "service", "", _NO_BROKER, self.interface, spec["connector"], files
+        )
+        self._backend = make_backend(bootstrap, directory)
+
+    async def start(self) -> None:
+        """Start the connector."""
+        loop = asyncio.get_running_loop()
+
+        def notice() -> None:
+            loop.call_soon_threadsafe(self._changed.set)
+
+        self._backend.attributes.listen(notice)
+        log = logging.LoggerAdapter(logging.getLogger("example"))
+        await self._backend.start(Host(self._directory, log, lambda: list(self.running), {}))
+
+    async def stop(self) -> None:
+        """Stop the connector."""
+        await self._backend.stop()
+
+    @property
+    def attributes(self) -> dict[str, Json]:
+        """The values of the attributes."""
+        return self._backend.attributes.values()
+
+    async def until(self, condition: Callable[[dict[str, Json]], bool]) -> None:
+        """Wait until the attributes fulfil a condition, for 60 s at most."""
+        async with asyncio.timeout(60):
+            while not condition(self.attributes):
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def call(self, name: str, **parameters: Json) -> dict[str, Any]:
+        """Call an action: parameters and result are checked against the interface, as the platform does."""
+        action = self.interface.action(name)
+        assert action is not None
+        checked = check_values(parameters, action.parameters, "parameters")
+        scratch = self._directory / f"invocation-{next(self._numbers)}"
+        context = Context(scratch.name, name, scratch, self._keep_progress, lambda text: None)
+        self.running.append(context)
+        try:
+            result: Mapping[str, Json] = await self._backend.invoke(context, checked)
+        finally:
+            self.running.remove(context)
+        return check_values(result, action.result, "result")
+
+    def _keep_progress(self, context: Context) -> None:
+        progress = context.take_progress()
+        if progress is not None and progress.percent is not None:
+            self.progress.append(progress.percent)
+
+
+@pytest.fixture
+async def start_worker(tmp_path: Path) -> AsyncIterator[Callable[[Path], Awaitable[ExampleWorker]]]:
+    """Starts a worker of the service in a manifest; it is stopped after the test."""
+    started: list[ExampleWorker] = []
+
+    async def start(manifest: Path) -> ExampleWorker:
+        worker = ExampleWorker(manifest, tmp_path)
+        await worker.start()
+        started.append(worker)
+        return worker
+
+    yield start
+    for worker in started:
+        await worker.stop()

@@ -1,0 +1,144 @@
+"""The platform's own processes in an environment: the operator and the aggregated apiserver, under their accounts."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import urllib.request
+from pathlib import Path
+
+from simyard.api import names
+from simyard.build import apiservice, install
+from simyard_dev.certificates import CertificateAuthority
+from simyard_dev.environment import Environment
+from simyard_dev.errors import SetupError
+from simyard_dev.ports import LOOPBACK, Ports
+from simyard_dev.processes import Identity, Process
+from simyard_dev.progress import step
+
+SIMYARD = Path(sys.executable).parent / "simyard"
+READY_SECONDS = 60.0
+GRACE_SECONDS = 10.0
+LEASE_SECONDS = 6
+"""Short, since a developer's machine has one operator and no network in between."""
+
+
+class Platform:
+    """What `make dev-up` adds to control plane and broker.
+
+    The operator and the apiserver run as they do in a cluster: each under its own ServiceAccount with its own RBAC, and
+    they reach the broker over TLS.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.directory = environment.directory / "platform"
+        self.emulated = environment.directory / "emulated"
+        self.operator = Process(self.directory, "operator")
+        self.apiserver = Process(self.directory, "apiserver")
+        self._ports = Ports(self.directory)
+        self._keys = self.directory / "keys"
+
+    def up(self) -> None:
+        """Install the CRDs, RBAC and policies, and start what does not run.
+
+        Raises:
+            SetupError: something did not become ready; with the end of its log.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self.apiserver.is_alive():
+            self._ports.reserve("apiserver")
+            self._ports.reserve("apiserver-metrics")
+        if not self.operator.is_alive():
+            self._ports.reserve("operator-metrics")
+        with step("installing Simyard"):
+            self._install()
+        with step("starting the operator and the aggregated apiserver"):
+            self._start_operator()
+            self._start_apiserver()
+            self.operator.wait_ready(lambda: self._answers("operator-metrics"), READY_SECONDS)
+            self.apiserver.wait_ready(lambda: self._answers("apiserver-metrics"), READY_SECONDS)
+            self._kubectl("wait", f"apiservice/{self._api_service}", "--for=condition=Available", "--timeout=60s")
+
+    def down(self) -> None:
+        """Stop the processes, and the emulated clouds with their machines."""
+        for process in (self.apiserver, self.operator):
+            process.stop(GRACE_SECONDS)
+        for file in self.emulated.glob("*/pid"):
+            _end_emulated_cloud(int(file.read_text()))
+
+    @property
+    def _api_service(self) -> str:
+        return f"{names.VERSION}.{names.SUBRESOURCES_GROUP}"
+
+    def _install(self) -> None:
+        authority = CertificateAuthority(self._keys, "serving-ca")
+        if not self.apiserver.is_alive():
+            authority.issue_server("apiserver", [apiservice.host(names.SYSTEM_NAMESPACE), "localhost", LOOPBACK])
+        endpoint = apiservice.Endpoint(authority.files.certificate.read_bytes(), self._ports["apiserver"])
+        objects = install.objects(names.SYSTEM_NAMESPACE, endpoint)
+        manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self._kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
+        crds = [item["metadata"]["name"] for item in objects if item["kind"] == "CustomResourceDefinition"]
+        self._kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
+
+    def _start_operator(self) -> None:
+        broker = self.environment.broker
+        self.operator.start(
+            [
+                SIMYARD,
+                "operator",
+                f"--kubeconfig={self._kubeconfig(names.OPERATOR)}",
+                f"--metrics-port={self._ports['operator-metrics']}",
+                f"--lease-seconds={LEASE_SECONDS}",
+            ],
+            {
+                **os.environ,
+                "AMQP_URL": broker.tls_url or broker.url,
+                "AMQP_MANAGEMENT_URL": broker.management_url or "",
+                **({"AMQP_CA_FILE": str(broker.ca_file)} if broker.ca_file else {}),
+                "SIMYARD_EMULATED_DIR": str(self.emulated),
+            },
+        )
+
+    def _start_apiserver(self) -> None:
+        self.apiserver.start(
+            [
+                SIMYARD,
+                "apiserver",
+                f"--kubeconfig={self._kubeconfig(names.APISERVER)}",
+                f"--bind={LOOPBACK}",
+                f"--port={self._ports['apiserver']}",
+                f"--metrics-port={self._ports['apiserver-metrics']}",
+                f"--tls-cert={self._keys / 'apiserver.crt'}",
+                f"--tls-key={self._keys / 'apiserver.key'}",
+            ],
+            dict(os.environ),
+        )
+
+    def _kubeconfig(self, account: str) -> Path:
+        path = self.directory / f"{account}.kubeconfig"
+        self.environment.control_plane.write_service_account_kubeconfig(path, names.SYSTEM_NAMESPACE, account)
+        return path
+
+    def _kubectl(self, *arguments: str, stdin: str = "") -> str:
+        return self.environment.control_plane.kubectl(*arguments, stdin=stdin)
+
+    def _answers(self, port: str) -> bool:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://{LOOPBACK}:{self._ports[port]}/readyz", timeout=5) as answer,
+        ):
+            return bool(answer.status == 200)
+        return False
+
+
+def _end_emulated_cloud(pid: int) -> None:
+    """End the process if it is an emulated cloud (it takes its machines with it)."""
+    identity = Identity.of(pid)
+    with contextlib.suppress(OSError):
+        if identity and b"simyard_sites.emulated" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGTERM)
+            if not identity.wait_gone(GRACE_SECONDS):
+                raise SetupError(f"the emulated cloud (pid {pid}) does not end")

@@ -1,0 +1,145 @@
+"""The main job: publish the CalculiX service, start a pool of workers, solve a beam, and say how it went."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from simyard.api import names
+from simyard_dev import tools
+from simyard_dev.environment import Environment
+from simyard_dev.errors import SetupError
+from simyard_dev.files import write_whole
+from simyard_dev.packages import ensure_packages
+from simyard_dev.platform import Platform
+from simyard_dev.progress import say, step
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "calculix-beam"
+SOLVER_PACKAGES = ("calculix-ccx",)
+NAMESPACE, POOL, ACTION = "default", "beams", "solve"
+AVAILABLE_SECONDS = 120
+
+
+def run(environment: Environment) -> None:
+    """Do all of it, and write `summary.json`; what is there already is kept.
+
+    Raises:
+        SetupError: something is missing or failed; with the reason.
+    """
+    ensure_packages(SOLVER_PACKAGES)
+    environment.up(fresh=environment.is_down())
+    Platform(environment).up()
+    _link_commands(environment)
+    summary_file = environment.directory / "summary.json"
+    t_m = _start_pool(environment, summary_file)
+    with step(f"calling {ACTION} on the pool through the Kubernetes API"):
+        parameters = json.loads((EXAMPLE / "solve.json").read_text())["parameters"]
+        answer = _solve(environment, parameters)
+    summary = _summary(environment, t_m, parameters, answer["result"])
+    write_whole(summary_file, json.dumps(summary, indent=2) + "\n")
+    _tell(environment, summary, answer)
+
+
+def _link_commands(environment: Environment) -> None:
+    """Make `bin/` with kubectl, its plugin and the plugin's completion, for the user's PATH."""
+    commands = environment.directory / "bin"
+    commands.mkdir(exist_ok=True)
+    here = Path(sys.executable).parent
+    for target in (here / "kubectl-simyard", here / "kubectl_complete-simyard", tools.ensure(["kubectl"])["kubectl"]):
+        link = commands / target.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+
+
+def _start_pool(environment: Environment, summary_file: Path) -> float:
+    """Apply the example and wait; gives T_m, the seconds until kubectl saw the pool available."""
+    kubectl = environment.control_plane.kubectl
+    kubectl("apply", "--server-side", "-f", str(EXAMPLE / "service.yaml"), "-f", str(EXAMPLE / "site.yaml"))
+    kubectl("wait", "--for=condition=Available", "--timeout=60s", "simulationservice/calculix-beam")
+    kubectl("wait", "--for=condition=Ready", "--timeout=60s", "cloudsite/local")
+    is_new = not kubectl("get", "workerpool", POOL, "--ignore-not-found", "-o", "name")
+    with step("starting the pool of workers"):
+        requested = time.monotonic()
+        kubectl("apply", "--server-side", "-f", str(EXAMPLE / "pool.yaml"))
+        try:
+            wait = ("--for=condition=Available", f"--timeout={AVAILABLE_SECONDS}s")
+            kubectl("wait", f"workerpool/{POOL}", *wait)
+        except SetupError as problem:
+            raise SetupError(f"{problem}\n{kubectl('describe', 'workerpool', POOL)}") from None
+        waited = time.monotonic() - requested
+    if is_new or not summary_file.exists():
+        return round(waited, 3)
+    say("the pool runs since an earlier quickstart; its start times are those of then")
+    earlier: float = json.loads(summary_file.read_text())["t_m_s"]
+    return earlier
+
+
+def _solve(environment: Environment, parameters: dict[str, Any]) -> dict[str, Any]:
+    path = (
+        f"/apis/{names.SUBRESOURCES_API_VERSION}/namespaces/{NAMESPACE}"
+        f"/{names.WORKER_POOLS.plural}/{POOL}/actions/{ACTION}"
+    )
+    body = json.dumps({"parameters": parameters})
+    answer: dict[str, Any] = json.loads(
+        environment.control_plane.kubectl("create", "--raw", path, "-f", "-", stdin=body)
+    )
+    return answer
+
+
+def _summary(
+    environment: Environment, t_m: float, parameters: dict[str, Any], result: dict[str, Any]
+) -> dict[str, Any]:
+    pool = json.loads(environment.control_plane.kubectl("get", "workerpool", POOL, "-o", "json"))
+    start = pool["status"]["start"]
+    return {
+        "pool": {
+            "namespace": NAMESPACE,
+            "name": POOL,
+            "replicas": pool["spec"]["replicas"],
+            "ready": pool["status"]["readyReplicas"],
+        },
+        "t_boot_s": start["bootMilliseconds"] / 1000,
+        "t_r_s": start["registeredMilliseconds"] / 1000,
+        "t_m_s": t_m,
+        "action": {
+            "name": ACTION,
+            "parameters": parameters,
+            "result": result,
+            "theory": result["theory"],
+            "error_percent": result["error_percent"],
+        },
+    }
+
+
+def _tell(environment: Environment, summary: dict[str, Any], answer: dict[str, Any]) -> None:
+    bin_directory = environment.directory / "bin"
+    variables = {**os.environ, "KUBECONFIG": str(environment.kubeconfig)}
+    variables["PATH"] = f"{bin_directory}:{variables['PATH']}"
+    plugin = shutil.which("kubectl-simyard", path=variables["PATH"]) or "kubectl-simyard"
+    timeline = subprocess.run(
+        [plugin, "timeline", POOL], env=variables, capture_output=True, text=True, timeout=60, check=False
+    )
+    if timeline.returncode:
+        raise SetupError(f"kubectl simyard timeline {POOL}: {timeline.stderr.strip()}")
+    result = summary["action"]["result"]
+    shown = Path(os.path.relpath(environment.directory))
+    print(f"""
+{timeline.stdout.rstrip()}
+T_m {summary["t_m_s"]:.3f} s (as kubectl saw it)
+
+A cantilever of {result["elements"]} finite elements, solved by CalculiX on worker {answer["worker"]} \
+in {answer["seconds"]:.2f} s:
+  deflection at the tip   {result["max_displacement"]:.4f} mm
+  Euler-Bernoulli         {result["theory"]:.4f} mm
+  difference              {result["error_percent"]:.3f} %
+
+All of it goes on running, on an emulated site: its machines are processes here. To play with it:
+  export KUBECONFIG=$PWD/{shown}/kubeconfig PATH=$PWD/{shown}/bin:$PATH
+  kubectl get workerpools,workers
+  kubectl simyard describe pool/{POOL}
+  kubectl simyard action pool/{POOL} {ACTION} -p length=2000 -p load=20
+`make quickstart-down` ends it. The summary is in {shown}/summary.json.""")

@@ -1,0 +1,154 @@
+import re
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import aio_pika
+import pytest
+from conftest import eventually
+from simyard_dev.broker import Broker, LocalBroker, open_broker
+from simyard_dev.errors import SetupError
+from simyard_dev.ports import is_listening
+
+
+@pytest.fixture
+def own_broker(simyard_directory: Path, request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
+    """A broker that a test may stop and kill."""
+    broker = LocalBroker(simyard_directory / re.sub(r"\W+", "-", request.node.name))
+    yield broker
+    broker.stop(grace_seconds=0)
+
+
+async def publish_durably(broker: Broker, queue: str, body: bytes) -> None:
+    async with await aio_pika.connect(broker.url) as connection:
+        channel = await connection.channel()
+        await channel.declare_queue(queue, durable=True)
+        message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+        await channel.default_exchange.publish(message, queue)
+
+
+async def take(broker: Broker, queue: str) -> bytes:
+    async with await aio_pika.connect(broker.url) as connection:
+        channel = await connection.channel()
+        message = await (await channel.get_queue(queue)).get(timeout=10)
+        assert message
+        await message.ack()
+        return message.body
+
+
+def session_members(sessions: set[int]) -> list[str]:
+    """The living processes that belong to one of the sessions or were started by one of them."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = stat.read_text().rpartition(")")
+        except OSError:
+            continue
+        state, parent, _, session = tail.split()[:4]
+        if state != "Z" and sessions & {int(parent), int(session)}:
+            found.append(head)
+    return found
+
+
+async def test_a_message_goes_through_tls(broker: Broker) -> None:
+    if not broker.tls_url:
+        pytest.skip("the broker given by RABBITMQ_URL offers no TLS")
+    context = ssl.create_default_context(cafile=broker.ca_file)
+    async with await aio_pika.connect(broker.tls_url, ssl=True, ssl_context=context) as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue(exclusive=True)
+        await channel.default_exchange.publish(aio_pika.Message(b"hello"), queue.name)
+        message = await queue.get(timeout=10)
+        assert message and message.body == b"hello"
+
+
+async def test_tls_needs_our_authority(broker: Broker) -> None:
+    if not broker.tls_url or not broker.ca_file:
+        pytest.skip("the broker given by RABBITMQ_URL has a certificate of its own")
+    with pytest.raises(aio_pika.exceptions.AMQPConnectionError, match="certificate verify failed"):
+        await aio_pika.connect(broker.tls_url, ssl=True, ssl_context=ssl.create_default_context())
+
+
+async def test_there_is_no_guest(own_broker: LocalBroker) -> None:
+    own_broker.start()
+    with pytest.raises(aio_pika.exceptions.AMQPConnectionError):
+        await aio_pika.connect(own_broker.url, login="guest", password="guest")
+    assert (own_broker.directory / "password").stat().st_mode & 0o777 == 0o600
+
+
+async def test_events_are_published(broker: Broker) -> None:
+    async with await aio_pika.connect(broker.url) as connection:
+        channel = await connection.channel()
+        await channel.get_exchange("amq.rabbitmq.event")
+
+
+def test_the_management_api_knows_the_administrator(broker: Broker) -> None:
+    if not broker.management_url:
+        pytest.skip("RABBITMQ_MANAGEMENT_URL is not set")
+    passwords = urllib.request.HTTPPasswordMgrWithPriorAuth()
+    passwords.add_password(None, broker.management_url, broker.user, broker.password, is_authenticated=True)
+    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
+    with opener.open(f"{broker.management_url}/api/whoami", timeout=10) as answer:
+        assert b"administrator" in answer.read()
+
+
+@pytest.mark.parametrize("grace_seconds", [0, 20], ids=["kill", "stop"])
+async def test_a_durable_message_survives(own_broker: LocalBroker, grace_seconds: float) -> None:
+    own_broker.start()
+    await publish_durably(own_broker, "kept", b"still here")
+    own_broker.stop(grace_seconds)
+    assert not own_broker.is_running()
+    own_broker.start()
+    assert await take(own_broker, "kept") == b"still here"
+
+
+def test_a_stopped_broker_leaves_no_process_and_no_port(own_broker: LocalBroker) -> None:
+    own_broker.start()
+    identities = [process.identity for process in own_broker.processes]
+    sessions = {identity.pid for identity in identities if identity}
+    ports = [int(port) for port in re.findall(r"\d{5}", (own_broker.directory / "ports.json").read_text())]
+    assert len(sessions) == 2
+    assert len(ports) == 5
+    assert all(is_listening(port) for port in ports)
+    own_broker.stop()
+    eventually(lambda: not session_members(sessions))
+    assert not any(is_listening(port) for port in ports)
+
+
+def test_two_brokers_run_side_by_side(broker: Broker, own_broker: LocalBroker) -> None:
+    own_broker.start()
+    assert broker.is_running()
+    assert own_broker.url != broker.url
+
+
+def test_a_second_start_adopts_what_runs(broker: Broker) -> None:
+    if not isinstance(broker, LocalBroker):
+        pytest.skip("RABBITMQ_URL is set")
+    before = [process.identity for process in broker.processes]
+    other = LocalBroker(broker.directory)
+    other.start()
+    assert [process.identity for process in other.processes] == before
+    assert other.url == broker.url
+
+
+def test_an_existing_broker_is_used_and_left_alone(broker: Broker, tmp_path: Path) -> None:
+    existing = open_broker(tmp_path, {"RABBITMQ_URL": broker.url})
+    existing.start(fresh=True)
+    existing.stop()
+    assert existing.is_running() and broker.is_running()
+    assert (existing.user, existing.password, existing.virtual_host) == (
+        broker.user,
+        broker.password,
+        broker.virtual_host,
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [("amqp://u:p@127.0.0.1:1/x", "no broker answers at 127.0.0.1:1"), ("http://127.0.0.1", "RABBITMQ_URL must be")],
+)
+def test_a_broker_that_is_not_there_is_reported(tmp_path: Path, url: str, problem: str) -> None:
+    with pytest.raises(SetupError, match=problem):
+        open_broker(tmp_path, {"RABBITMQ_URL": url}).start()

@@ -1,0 +1,192 @@
+"""One request to one response: who asks, whether they may, what they get; every refusal is a ``metav1.Status``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+import orjson
+from aiohttp import hdrs, web
+
+from simyard.api.base import Json
+from simyard.api.names import SUBRESOURCES_API_VERSION, WORKERS
+from simyard.apiserver.actions import Actions
+from simyard.apiserver.attributes import Attributes
+from simyard.apiserver.authorization import Authorizer
+from simyard.apiserver.broker import BrokerLink
+from simyard.apiserver.directory import Directory
+from simyard.apiserver.documents import accepts_json, render
+from simyard.apiserver.frontproxy import FrontProxy
+from simyard.apiserver.health import Health
+from simyard.apiserver.logs import read_log
+from simyard.apiserver.metrics import DURATION, IN_FLIGHT, REQUESTS
+from simyard.apiserver.objects import CachedService
+from simyard.apiserver.routes import VERBS, Call, Document, Route, parse
+from simyard.apiserver.status import StatusError, StatusReason, Subject
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 3 * 512 * 1024
+"""1.5 MiB: what etcd stores by default, and so the largest body of a ServiceAction."""
+REQUEST_SECONDS = 55.0
+JSON_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What requests are answered with."""
+
+    directory: Directory
+    authorizer: Authorizer
+    broker: BrokerLink
+    actions: Actions
+    attributes: Attributes
+    health: Health
+
+
+class Api:
+    """The handler of all requests. ``front_proxy`` is None until it is known whose word counts."""
+
+    def __init__(self, services: Services, *, max_in_flight: int) -> None:
+        self.front_proxy: FrontProxy | None = None
+        self._services = services
+        self._max_in_flight = max_in_flight
+        self._in_flight = 0
+        self._documents = render()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        started = time.perf_counter()
+        route = parse(request.method, request.path)
+        self._in_flight += 1
+        IN_FLIGHT.set(self._in_flight)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                response = await self._answer(request, route)
+        except StatusError as error:
+            response = _refusal(error)
+        except TimeoutError:
+            response = _refusal(StatusError(StatusReason.TIMEOUT, f"not answered within {REQUEST_SECONDS:.0f} s"))
+        except Exception:
+            log.exception("%s %s", request.method, request.path)
+            response = _refusal(StatusError(StatusReason.INTERNAL_ERROR, "the apiserver failed; its log says how"))
+        finally:
+            self._in_flight -= 1
+            IN_FLIGHT.set(self._in_flight)
+        labels = _labels(request.method, route)
+        REQUESTS.labels(*labels, str(response.status)).inc()
+        DURATION.labels(*labels).observe(time.perf_counter() - started)
+        return response
+
+    async def _answer(self, request: web.BaseRequest, route: Route | None) -> web.Response:
+        if isinstance(route, Document):
+            return self._document(request, route)
+        if self._in_flight > self._max_in_flight:
+            raise StatusError(
+                StatusReason.TOO_MANY_REQUESTS,
+                f"{self._max_in_flight} requests are being answered already",
+                retry_after_seconds=1,
+            )
+        identity = None
+        if self.front_proxy is not None:
+            identity = self.front_proxy.identity(request.get_extra_info("peercert"), request.headers)
+        if identity is None:
+            raise StatusError(StatusReason.UNAUTHORIZED, "Unauthorized: requests come through the Kubernetes API only")
+        if route is None:
+            raise StatusError(StatusReason.NOT_FOUND, f"nothing is served under {request.path}")
+        await self._services.authorizer.check(identity, route)
+        content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
+        match route.verb, route.path:
+            case "get", ():
+                return _json(await self._interface(route))
+            case "create" | "update", ("actions", _):
+                body = await _body(request)
+                code, answer = await self._services.actions.call(route, request.query, body, content_type, identity)
+                return _json(answer, code)
+            case "get", ("attributes",) | ("attributes", _):
+                return _json(await self._services.attributes.read(route, request.query))
+            case "update", ("attributes", _):
+                return _json(await self._services.attributes.set(route, await _body(request), content_type))
+            case "get", ("log",) if route.resource is WORKERS:
+                text = await read_log(self._services.directory, self._services.broker, route, request.query)
+                return web.Response(text=text, content_type="text/plain", charset="utf-8")
+        raise _unserved(route, request.method)
+
+    async def _interface(self, call: Call) -> Json:
+        """What can be called and read there: also for users who may not read the SimulationService."""
+        target = await self._services.directory.target(call)
+        service: CachedService = await self._services.directory.service_of(target)
+        created = target.metadata.creation_timestamp
+        return {
+            "apiVersion": SUBRESOURCES_API_VERSION,
+            "kind": call.resource.kind,
+            "metadata": {
+                "name": target.metadata.name,
+                "namespace": target.metadata.namespace,
+                "uid": target.metadata.uid,
+                "creationTimestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
+            },
+            "service": service.metadata.name,
+            "interface": service.interface.to_json(),
+        }
+
+    def _document(self, request: web.BaseRequest, document: Document) -> web.Response:
+        if request.method not in ("GET", "HEAD"):
+            raise _method_not_allowed(request.method)
+        if (rendered := self._documents.get(document)) is None:
+            healthy, text = self._services.health.report(document)
+            return web.Response(text=text, status=200 if healthy else 503)
+        if not accepts_json(request.headers.get(hdrs.ACCEPT, "")):
+            raise StatusError(StatusReason.NOT_ACCEPTABLE, f"only {JSON_TYPE} is offered")
+        headers = {hdrs.ETAG: rendered.etag}
+        if rendered.is_known(request.headers.get(hdrs.IF_NONE_MATCH, "")):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=rendered.body, content_type=JSON_TYPE, headers=headers)
+
+
+def _labels(method: str, route: Route | None) -> tuple[str, str, str]:
+    """Verb, resource and kind of subresource: few values, whatever clients send."""
+    verb = VERBS.get(method, "other")
+    if isinstance(route, Call):
+        known = route.path[0] if route.path and route.path[0] in ("actions", "attributes", "log") else ""
+        return verb, route.resource.plural, known
+    return verb, "document" if route else "unknown", ""
+
+
+def _unserved(call: Call, method: str) -> StatusError:
+    subject = Subject(call.resource, call.name)
+    parts = {"actions": 2, "attributes": 1} | ({"log": 1} if call.resource is WORKERS else {})
+    if not call.path or len(call.path) >= parts.get(call.path[0], 99):
+        return _method_not_allowed(method)
+    return StatusError(StatusReason.NOT_FOUND, f"{subject} has no subresource {call.subresource}", subject=subject)
+
+
+def _method_not_allowed(method: str) -> StatusError:
+    return StatusError(StatusReason.METHOD_NOT_ALLOWED, f"{method} is not supported here")
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    too_large = StatusError(StatusReason.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MAX_BODY_BYTES} bytes")
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise too_large
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.content.iter_any():
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise too_large
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _json(data: Json, code: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(data), status=code, content_type=JSON_TYPE)
+
+
+def _refusal(error: StatusError) -> web.Response:
+    response = _json(error.to_json(), error.code)
+    if error.retry_after_seconds:
+        response.headers[hdrs.RETRY_AFTER] = str(error.retry_after_seconds)
+    return response

@@ -1,0 +1,138 @@
+"""``.../attributes``: the newest known values, fresh ones on demand, and setting them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from simyard_adapter.declarations import Attribute, InvalidValuesError, check_values
+from simyard_adapter.declarations import Json as Value
+from simyard_adapter.wire import Request
+
+from simyard.api.base import Json
+from simyard.apiserver.asking import ask
+from simyard.apiserver.broker import BrokerLink
+from simyard.apiserver.directory import Destination, Directory
+from simyard.apiserver.inputs import flag, read_value
+from simyard.apiserver.objects import CachedService, CachedWorker, Target
+from simyard.apiserver.routes import Call
+from simyard.apiserver.status import StatusError, StatusReason, invalid_values, undeclared
+from simyard.apiserver.values import Observed, ValueStore, attribute_values
+from simyard.messaging.errors import MessagingError
+
+FRESH_SECONDS = 1.0
+FRESH_IN_FLIGHT = 1_000
+ASK_SECONDS = 10.0
+
+
+class Attributes:
+    """Reads and sets attributes of workers, alone and by the pool or service."""
+
+    def __init__(
+        self, directory: Directory, store: ValueStore, broker: BrokerLink, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._directory = directory
+        self._store = store
+        self._broker = broker
+        self._clock = clock
+
+    async def read(self, call: Call, query: Mapping[str, str]) -> Json:
+        """The AttributeValues of a target, all or one of them.
+
+        With ``?fresh=true`` every ready worker is asked; one that has not answered after a second shows its last known
+        values with their age.
+
+        Raises:
+            StatusError: there is no such target or attribute.
+        """
+        target, service, declared = await self._find(call)
+        workers = self._directory.workers_of(target)
+        fresh: frozenset[str] = frozenset()
+        if flag(query, "fresh", False):
+            names = [item.name for item in declared]
+            fresh = await self._refresh([item for item in workers if item.state.good], service, names)
+        items = [(worker, self._store.of(worker)) for worker in workers]
+        return attribute_values(target, items, declared, fresh, self._clock())
+
+    async def set(self, call: Call, body: bytes, content_type: str) -> Json:
+        """Set one attribute of a worker and return its value as the worker has it now.
+
+        Raises:
+            StatusError: it is not to be set, the value does not fit, or the worker cannot be asked.
+        """
+        target, service, declared = await self._find(call)
+        if not isinstance(target, CachedWorker):
+            raise StatusError(
+                StatusReason.METHOD_NOT_ALLOWED,
+                f"attributes are set on a worker; {target.subject} has many: spec.attributes of the WorkerPool gives "
+                "the values with which new workers begin",
+                subject=target.subject,
+            )
+        attribute = declared[0]
+        if not attribute.mutable:
+            raise StatusError(
+                StatusReason.FORBIDDEN,
+                f'attribute "{attribute.name}" of {target.subject} cannot be set: the service does not declare it '
+                "mutable",
+                subject=target.subject,
+            )
+        given = {attribute.name: read_value(body, content_type, target.subject)}
+        try:
+            checked = check_values(given, declared, "attributes", partial=True)
+        except InvalidValuesError as error:
+            raise invalid_values(target.subject, error) from None
+        reply = await ask(
+            self._broker,
+            target.subject,
+            self._directory.destination(target),
+            Request.SET_ATTRIBUTES,
+            {"values": checked},
+            timeout_seconds=ASK_SECONDS,
+            timeout_message=f"{target.subject} has not answered within {ASK_SECONDS:.0f} s; it may set the value yet",
+        )
+        self._take(target, service, reply)
+        items: list[tuple[CachedWorker, Mapping[str, Observed]]] = [(target, self._store.of(target))]
+        return attribute_values(target, items, declared, frozenset({target.metadata.uid}), self._clock())
+
+    async def _find(self, call: Call) -> tuple[Target, CachedService, Sequence[Attribute]]:
+        """The target, its service, and the attributes that are meant."""
+        target = await self._directory.target(call)
+        service = await self._directory.service_of(target)
+        if len(call.path) == 1:
+            return target, service, service.interface.attributes
+        attribute = service.interface.attribute(call.path[1])
+        if attribute is None:
+            names = [item.name for item in service.interface.attributes]
+            raise undeclared(target.subject, "attribute", call.path[1], names)
+        return target, service, [attribute]
+
+    async def _refresh(
+        self, workers: Sequence[CachedWorker], service: CachedService, names: Sequence[str]
+    ) -> frozenset[str]:
+        """Ask the workers, all at once and for a second at most; the uids of those that answered."""
+        answered: set[str] = set()
+        places = asyncio.Semaphore(FRESH_IN_FLIGHT)
+
+        async def refresh(worker: CachedWorker) -> None:
+            async with places:
+                with contextlib.suppress(MessagingError):
+                    reply = await self._broker.request(
+                        Destination(worker.queue, worker.user),
+                        Request.GET_ATTRIBUTES,
+                        {"names": list(names)},
+                        timeout_seconds=FRESH_SECONDS,
+                    )
+                    self._take(worker, service, reply)
+                    answered.add(worker.metadata.uid)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FRESH_SECONDS), asyncio.TaskGroup() as group:
+                for worker in workers:
+                    group.create_task(refresh(worker))
+        return frozenset(answered)
+
+    def _take(self, worker: CachedWorker, service: CachedService, reply: Mapping[str, Value]) -> None:
+        if isinstance(values := reply.get("values"), dict):
+            self._store.record(worker.metadata.uid, values, service.interface, self._clock())

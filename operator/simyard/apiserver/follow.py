@@ -1,0 +1,49 @@
+"""One named object, now and whenever it changes. RBAC needs ``watch`` on this one name, and no ``list``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import NoReturn
+
+from simyard.api.base import Json
+from simyard.api.names import Resource
+from simyard.kube.client import KubeClient
+from simyard.kube.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+MAX_PAUSE_SECONDS = 30.0
+
+
+async def follow(
+    client: KubeClient, resource: Resource, namespace: str, name: str, use: Callable[[Json], None]
+) -> NoReturn:
+    """Call ``use`` with the object as it is, and with each new state; nothing is called when it is deleted.
+
+    A state for which ``use`` raises ValueError is logged and passed over.
+    """
+    version = ""
+    failures = 0
+    while True:
+        try:
+            async for event in client.watch(resource, namespace, resource_version="", fields=f"metadata.name={name}"):
+                failures = 0
+                newest = str(event.object["metadata"]["resourceVersion"])
+                if event.type in ("ADDED", "MODIFIED") and newest != version:
+                    version = newest
+                    _use(resource, event.object, use)
+        except ApiError as error:
+            log.warning("watch of %s %s/%s: %s", resource.kind, namespace, name, error)
+            failures += 1
+        await asyncio.sleep(min(MAX_PAUSE_SECONDS, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1))  # noqa: S311
+
+
+def _use(resource: Resource, item: Json, use: Callable[[Json], None]) -> None:
+    try:
+        use(item)
+    except ValueError as error:
+        metadata = item["metadata"]
+        log.error("%s %s/%s cannot be used: %s", resource.kind, metadata["namespace"], metadata["name"], error)

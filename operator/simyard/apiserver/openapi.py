@@ -1,0 +1,133 @@
+"""The OpenAPI documents: what the paths take and answer. Pure."""
+
+from __future__ import annotations
+
+from simyard.api.base import Json
+from simyard.api.names import SUBRESOURCES_GROUP, VERSION, WORKERS, Resource
+from simyard.apiserver.discovery import ACTION_RESULT, ATTRIBUTE_VALUES
+from simyard.apiserver.routes import TARGETS, VERSION_PATH, Document
+
+_INFO = {"title": "Simyard", "version": VERSION}
+_PREFIX = ".".join([*reversed(SUBRESOURCES_GROUP.split(".")), VERSION])
+_ANY: Json = {"description": "As the service's interface declares it."}
+_STRING: Json = {"type": "string"}
+_FREE: Json = {"type": "object", "additionalProperties": True}
+
+
+def version_2() -> Json:
+    """OpenAPI 2: only that we exist; kube-apiserver and kubectl read version 3."""
+    return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
+
+
+def version_3_root(digest: str) -> Json:
+    """The index of the OpenAPI 3 documents; ``digest`` changes when the one document does."""
+    url = f"{Document.OPENAPI_V3_GROUP}?hash={digest}"
+    return {"paths": {VERSION_PATH.removeprefix("/"): {"serverRelativeURL": url}}}
+
+
+def version_3() -> Json:
+    """The OpenAPI 3 document of the group's one version."""
+    paths: Json = {}
+    for resource in TARGETS.values():
+        base = f"{VERSION_PATH}/namespaces/{{namespace}}/{resource.plural}/{{name}}"
+        paths[base] = _path(resource, {"get": _operation("The interface of its service.", resource.kind)})
+        paths[f"{base}/actions/{{action}}"] = _path(
+            resource,
+            {
+                method: _operation(
+                    "Call an action: wait at most 30 s, or have the call recorded.",
+                    ACTION_RESULT,
+                    body="ActionCall",
+                    query=[_query("wait", "boolean", "false: answer 202 with a ServiceAction that keeps the call.")],
+                )
+                for method in ("post", "put")
+            },
+            "action",
+        )
+        fresh = [_query("fresh", "boolean", "Ask the workers now, for a second at most.")]
+        read = _operation("The newest known values.", ATTRIBUTE_VALUES, query=fresh)
+        paths[f"{base}/attributes"] = _path(resource, {"get": read})
+        one: Json = {"get": read}
+        if resource is WORKERS:
+            one["put"] = _operation("Set a mutable attribute.", ATTRIBUTE_VALUES, body="AttributeValue")
+            paths[f"{base}/log"] = _path(resource, {"get": _log()})
+        paths[f"{base}/attributes/{{attribute}}"] = _path(resource, one, "attribute")
+    return {
+        "openapi": "3.0.0",
+        "info": _INFO,
+        "paths": paths,
+        "components": {"schemas": {f"{_PREFIX}.{name}": schema for name, schema in _schemas().items()}},
+    }
+
+
+def _path(resource: Resource, operations: Json, *names: str) -> Json:
+    for method, operation in operations.items():
+        operation["tags"] = [f"{SUBRESOURCES_GROUP}_{VERSION}"]
+        operation["x-kubernetes-action"] = method
+    names = ("namespace", "name", *names)
+    return {
+        **operations,
+        "parameters": [{"name": name, "in": "path", "required": True, "schema": _STRING} for name in names],
+    }
+
+
+def _operation(description: str, kind: str, *, body: str = "", query: list[Json] | None = None) -> Json:
+    answer = {"description": "OK", "content": _content(kind)}
+    operation: Json = {"description": description, "responses": {"200": answer}}
+    if query:
+        operation["parameters"] = query
+    if body:
+        operation["requestBody"] = {"content": _content(body)}
+    return operation
+
+
+def _log() -> Json:
+    return {
+        "description": "The log of the worker's adapter and its program.",
+        "parameters": [
+            _query("tailLines", "integer", "Only so many lines, from the end."),
+            _query("invocation", "string", "Only what this invocation wrote."),
+        ],
+        "responses": {"200": {"description": "OK", "content": {"text/plain": {"schema": _STRING}}}},
+    }
+
+
+def _query(name: str, kind: str, description: str) -> Json:
+    return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
+
+
+def _content(schema: str) -> Json:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{_PREFIX}.{schema}"}}}
+
+
+def _object(properties: Json, kind: str = "") -> Json:
+    schema: Json = {"type": "object", "properties": properties}
+    if kind:
+        schema["properties"] = {"apiVersion": _STRING, "kind": _STRING, "metadata": _FREE, **properties}
+        schema["x-kubernetes-group-version-kind"] = [{"group": SUBRESOURCES_GROUP, "version": VERSION, "kind": kind}]
+    return schema
+
+
+def _schemas() -> Json:
+    value = _object(
+        {
+            "value": _ANY,
+            "type": _STRING,
+            "unit": _STRING,
+            "observedTime": {"type": "string", "format": "date-time"},
+            "ageMilliseconds": {"type": "integer"},
+            "fresh": {"type": "boolean", "description": "The worker said so for this very request."},
+        }
+    )
+    values: Json = {"type": "object", "additionalProperties": value}
+    ready: Json = {"type": "boolean"}
+    item = _object({"metadata": _FREE, "ready": ready, "values": values})
+    return {
+        "ActionCall": _object({"parameters": _FREE}),
+        ACTION_RESULT: _object({"worker": _STRING, "seconds": {"type": "number"}, "result": _FREE}, ACTION_RESULT),
+        "AttributeValue": _object({"value": _ANY}),
+        ATTRIBUTE_VALUES: _object(
+            {"ready": ready, "values": values, "items": {"type": "array", "items": item}}, ATTRIBUTE_VALUES
+        ),
+        **{resource.kind: _object({"interface": _FREE}, resource.kind) for resource in TARGETS.values()},
+    }

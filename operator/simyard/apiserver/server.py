@@ -1,0 +1,117 @@
+"""The process: listens, keeps its copies true, and stops without dropping a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from aiohttp import hdrs, web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from simyard.api.base import Json
+from simyard.api.names import APISERVER_BROKER_SECRET, Resource
+from simyard.apiserver.actions import SYNC_SECONDS, Actions
+from simyard.apiserver.api import Api, Services
+from simyard.apiserver.attributes import Attributes
+from simyard.apiserver.authorization import Authorizer
+from simyard.apiserver.broker import BrokerLink
+from simyard.apiserver.directory import Directory
+from simyard.apiserver.feed import AttributeFeed
+from simyard.apiserver.follow import follow
+from simyard.apiserver.frontproxy import CONFIG_MAPS, CONFIG_NAME, CONFIG_NAMESPACE, FrontProxy
+from simyard.apiserver.health import Health
+from simyard.apiserver.routes import Document, parse
+from simyard.apiserver.settings import ApiServerSettings
+from simyard.apiserver.tls import ServingTls
+from simyard.apiserver.values import ValueStore
+from simyard.kube.client import KubeClient
+from simyard.messaging.access import BrokerAccess
+
+log = logging.getLogger(__name__)
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+KEEPALIVE_SECONDS = 120.0
+"""Longer than kube-apiserver keeps an idle connection (90 s), so that it never sends into one that we just closed."""
+
+
+async def serve(settings: ApiServerSettings, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set; then finish what is under way.
+
+    Raises:
+        OSError: the certificate cannot be read, or a port is taken.
+    """
+    tls = ServingTls(settings.certificate, settings.key)
+    async with await KubeClient.connect(settings.kubeconfig) as client:
+        directory = Directory(client)
+        store = ValueStore()
+        broker = BrokerLink(AttributeFeed(directory, store).take)
+        health = Health(directory, broker)
+        services = Services(
+            directory=directory,
+            authorizer=Authorizer(client),
+            broker=broker,
+            actions=Actions(client, directory, broker),
+            attributes=Attributes(directory, store, broker),
+            health=health,
+        )
+        api = Api(services, max_in_flight=settings.max_in_flight)
+        server = web.Server(api.handle, keepalive_timeout=KEEPALIVE_SECONDS, access_log=None)
+
+        def use_front_proxy(config_map: Json) -> None:
+            front_proxy = FrontProxy.from_config_map(config_map)
+            tls.trust(front_proxy.client_ca)
+            api.front_proxy = front_proxy
+            health.front_proxy_known = True
+            for connection in server.connections:  # verified against the CA before
+                connection.close()
+
+        runner = web.ServerRunner(server, shutdown_timeout=SYNC_SECONDS + 5)
+        metrics = web.ServerRunner(web.Server(partial(_plain, health), access_log=None))
+        try:
+            await _listen(runner, settings.bind, settings.port, tls)
+            await _listen(metrics, settings.bind, settings.metrics_port)
+            log.info("serving at %s:%d", settings.bind, settings.port)
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(directory.run()),
+                    group.create_task(follow(client, CONFIG_MAPS, CONFIG_NAMESPACE, CONFIG_NAME, use_front_proxy)),
+                    group.create_task(broker.run()),
+                    group.create_task(_broker_access(client, settings, broker)),
+                ]
+                await stop.wait()
+                health.stopping = True
+                await asyncio.sleep(settings.drain_seconds)
+                await runner.cleanup()
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await runner.cleanup()
+            await metrics.cleanup()
+
+
+async def _broker_access(client: KubeClient, settings: ApiServerSettings, broker: BrokerLink) -> None:
+    if settings.broker is not None:
+        broker.use(settings.broker)
+        return
+
+    def use_secret(secret: Json) -> None:
+        broker.use(BrokerAccess.from_secret(secret.get("data") or {}))
+
+    await follow(client, SECRETS, settings.namespace, APISERVER_BROKER_SECRET, use_secret)
+
+
+async def _listen(runner: web.ServerRunner, bind: str, port: int, tls: ServingTls | None = None) -> None:
+    await runner.setup()
+    await web.TCPSite(runner, bind, port, ssl_context=tls.context if tls else None).start()
+
+
+async def _plain(health: Health, request: web.BaseRequest) -> web.Response:
+    """Metrics and probes for those who have no client certificate."""
+    if request.path == "/metrics":
+        return web.Response(body=generate_latest(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
+    route = parse(request.method, request.path)
+    if route in (Document.HEALTHZ, Document.LIVEZ, Document.READYZ):
+        healthy, text = health.report(route)
+        return web.Response(text=text, status=200 if healthy else 503)
+    return web.Response(text="not found\n", status=404)

@@ -1,0 +1,93 @@
+"""The newest known values of the workers' attributes, and the answers made of them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from simyard_adapter.declarations import Attribute, Interface
+from simyard_adapter.declarations import Json as Value
+
+from simyard.api.base import Json
+from simyard.api.names import SUBRESOURCES_API_VERSION
+from simyard.apiserver.discovery import ATTRIBUTE_VALUES
+from simyard.apiserver.metrics import ATTRIBUTE_WORKERS
+from simyard.apiserver.objects import CachedWorker, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A value, and when the platform received it (seconds since the epoch; a guest's clock may be wrong)."""
+
+    value: Value
+    time: float
+
+
+class ValueStore:
+    """What the workers said of themselves, by their uid."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, Observed]] = {}
+
+    def record(self, worker_uid: str, values: Mapping[str, Value], interface: Interface, time: float) -> None:
+        """Take over values; those that the interface does not declare are dropped."""
+        known = self._values.setdefault(worker_uid, {})
+        for name, value in values.items():
+            if interface.attribute(name) is not None:
+                known[name] = Observed(value, time)
+        ATTRIBUTE_WORKERS.set(len(self._values))
+
+    def forget(self, worker_uid: str) -> None:
+        """The worker is gone."""
+        self._values.pop(worker_uid, None)
+        ATTRIBUTE_WORKERS.set(len(self._values))
+
+    def of(self, worker: CachedWorker) -> dict[str, Observed]:
+        """The newest value of each attribute, from the worker's own messages or from its status."""
+        values = {name: Observed(value, worker.attributes_time) for name, value in worker.attributes.items()}
+        for name, observed in self._values.get(worker.metadata.uid, {}).items():
+            if name not in values or values[name].time <= observed.time:
+                values[name] = observed
+        return values
+
+
+def attribute_values(
+    target: Target,
+    items: Iterable[tuple[CachedWorker, Mapping[str, Observed]]],
+    declared: Sequence[Attribute],
+    fresh: frozenset[str],
+    now: float,
+) -> Json:
+    """The AttributeValues of a target: ``values`` of a worker, ``items`` with the ``values`` of each worker otherwise.
+
+    An attribute whose value is not known is left out. ``fresh`` has the uids of the workers that answered just now.
+    """
+    rendered = [
+        {
+            "metadata": {"name": worker.metadata.name, "namespace": worker.metadata.namespace},
+            "ready": worker.state.good,
+            "values": {
+                attribute.name: _value(attribute, observed[attribute.name], worker.metadata.uid in fresh, now)
+                for attribute in declared
+                if attribute.name in observed
+            },
+        }
+        for worker, observed in items
+    ]
+    kind = {"apiVersion": SUBRESOURCES_API_VERSION, "kind": ATTRIBUTE_VALUES}
+    if isinstance(target, CachedWorker):
+        return kind | rendered[0]
+    metadata = {"name": target.metadata.name, "namespace": target.metadata.namespace}
+    return kind | {"metadata": metadata, "items": rendered}
+
+
+def _value(attribute: Attribute, observed: Observed, fresh: bool, now: float) -> Json:
+    data: Json = {"value": observed.value, "type": attribute.type.value}
+    if attribute.unit:
+        data["unit"] = attribute.unit
+    return data | {
+        "observedTime": datetime.fromtimestamp(observed.time, UTC).isoformat(timespec="milliseconds"),
+        "ageMilliseconds": max(0, round((now - observed.time) * 1000)),
+        "fresh": fresh,
+    }

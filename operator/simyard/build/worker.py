@@ -1,0 +1,42 @@
+"""The Worker objects of a pool."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.api.worker_pool import WorkerPool
+
+
+def pool_worker(pool: WorkerPool, name: str, site: str, requested: datetime) -> Json:
+    """A Worker of a pool, owned by it; ``requested`` is when it was asked for."""
+    return {
+        "apiVersion": names.WORKERS.api_version,
+        "kind": names.WORKERS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": pool.metadata.namespace,
+            "labels": {
+                names.LABEL_POOL: pool.metadata.name,
+                names.LABEL_SERVICE: pool.spec.service_ref.name,
+                names.LABEL_SITE: site,
+            },
+            "annotations": {names.ANNOTATION_REQUESTED: requested.isoformat()},
+            "ownerReferences": [
+                {
+                    "apiVersion": names.WORKER_POOLS.api_version,
+                    "kind": names.WORKER_POOLS.kind,
+                    "name": pool.metadata.name,
+                    "uid": pool.metadata.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "serviceRef": {"name": pool.spec.service_ref.name},
+            "site": site,
+            "attributes": pool.spec.attributes,
+        },
+    }

@@ -1,0 +1,1 @@
+"""Carries out what the plans say: starts, watches and stops workers in bulk, and keeps every status true."""

@@ -1,0 +1,156 @@
+"""Work by key: each key is worked on by one task at a time, at its due time, and as often as it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Generic, NoReturn, TypeVar
+
+from prometheus_client import Gauge, Histogram
+from simyard_sites.base import SiteError
+
+from simyard.kube.errors import ApiError
+from simyard.messaging.errors import MessagingError
+
+log = logging.getLogger(__name__)
+
+SECONDS = Histogram(
+    "simyard_reconcile_seconds",
+    "Time of one pass over one object, by kind of work.",
+    ["queue"],
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60),
+)
+DEPTH = Gauge("simyard_reconcile_queue_depth", "Objects that wait for their pass, now or later.", ["queue"])
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 30.0
+
+K = TypeVar("K", bound=Hashable)
+Process = Callable[[K], Awaitable[float | None]]
+"""Does the work of a key; returns after how many seconds to come again, None for not of itself."""
+
+
+class KeyQueue(Generic[K]):
+    """Keys that wait for their work.
+
+    A key that is added again before its time is due at the earlier of both times. Failures are logged and retried with
+    growing pauses, key by key. Two passes over a key begin at least ``spacing_seconds`` apart.
+    """
+
+    def __init__(self, name: str, process: Process[K], *, concurrency: int = 8, spacing_seconds: float = 0.0) -> None:
+        self._name = name
+        self._process = process
+        self._concurrency = concurrency
+        self._spacing = spacing_seconds
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._order = itertools.count()
+        self._running: set[K] = set()
+        self._begun: dict[K, float] = {}
+        self._failures: dict[K, int] = {}
+        self._waiters: dict[K, list[asyncio.Future[None]]] = {}
+        self._wake = asyncio.Event()
+
+    def add(self, key: K, delay: float = 0.0) -> None:
+        """Ask for a pass over the key in so many seconds, or sooner."""
+        due = asyncio.get_running_loop().time() + delay
+        if self._spacing and key in self._begun:
+            due = max(due, self._begun[key] + self._spacing)
+        if self._due.get(key, float("inf")) <= due:
+            return
+        self._due[key] = due
+        DEPTH.labels(self._name).set(len(self._due))
+        if key not in self._running:
+            self._push(key)
+
+    def forget(self, key: K) -> None:
+        """Drop what is remembered of a key whose object is gone."""
+        self._begun.pop(key, None)
+        self._failures.pop(key, None)
+
+    async def settle(self, keys: Iterable[K]) -> None:
+        """Have a pass over each of the keys now, and wait until it has succeeded."""
+        loop = asyncio.get_running_loop()
+        futures = []
+        for key in keys:
+            future = loop.create_future()
+            self._waiters.setdefault(key, []).append(future)
+            futures.append(future)
+            self.add(key)
+        await asyncio.gather(*futures)
+
+    async def run(self) -> NoReturn:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                now = asyncio.get_running_loop().time()
+                while self._heap and self._heap[0][0] <= now and len(self._running) < self._concurrency:
+                    due, _, key = heapq.heappop(self._heap)
+                    if self._due.get(key) == due and key not in self._running:
+                        del self._due[key]
+                        self._running.add(key)
+                        group.create_task(self._pass(key), name=f"{self._name} {key}")
+                DEPTH.labels(self._name).set(len(self._due))
+                waits = self._heap[0][0] - now if self._heap and len(self._running) < self._concurrency else None
+                try:
+                    async with asyncio.timeout(waits):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+        raise AssertionError("the loop does not end")
+
+    async def _pass(self, key: K) -> None:
+        waiters = self._waiters.pop(key, [])
+        self._begun[key] = asyncio.get_running_loop().time()
+        try:
+            with SECONDS.labels(self._name).time():
+                again = await self._process(key)
+            self._failures.pop(key, None)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            if again is not None:
+                self.add(key, again)
+        except (ApiError, MessagingError, SiteError) as error:
+            log.warning("%s %s: %s", self._name, key, error)
+            self._retry(key, waiters)
+        except Exception:
+            log.exception("%s %s: this is a defect", self._name, key)
+            self._retry(key, waiters)
+        finally:
+            self._running.discard(key)
+            if not self._spacing:
+                self._begun.pop(key, None)
+            if key in self._due:
+                self._push(key)
+            self._wake.set()
+
+    def _retry(self, key: K, waiters: list[asyncio.Future[None]]) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if waiters:
+            self._waiters.setdefault(key, []).extend(waiters)
+        pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 16))
+        self.add(key, pause * random.uniform(0.75, 1.25))  # noqa: S311
+
+    def _push(self, key: K) -> None:
+        heapq.heappush(self._heap, (self._due[key], next(self._order), key))
+        self._wake.set()
+
+
+class RateLimit:
+    """Spreads requests over time: so many per second, and a second's worth at once after a quiet time."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
+        self.per_second = per_second
+        self._clock = clock
+        self._next = 0.0
+
+    def reserve(self, count: int = 1) -> float:
+        """Book so many requests; the seconds to wait until they may be sent."""
+        now = self._clock()
+        self._next = max(self._next, now - 1.0) + count / self.per_second
+        return max(0.0, self._next - now)

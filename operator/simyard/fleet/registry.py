@@ -1,0 +1,156 @@
+"""What the operator knows of the API server's objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from datetime import UTC, datetime
+
+from simyard_adapter.wire import pool_user, standalone_user, worker_queue
+
+from simyard.api import names
+from simyard.api.cloud_site import CloudSite
+from simyard.api.service_action import ServiceAction
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
+from simyard.kube.cache import Cache, HasMetadata
+from simyard.kube.client import KubeClient
+from simyard.kube.errors import NotFoundError
+from simyard.plan.actions import is_finished
+from simyard.plan.service import PublishedService, read_service
+
+_MOST_GONE = 50_000
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
+def key_text(item: HasMetadata) -> str:
+    """``namespace/name`` of an object, as in indexes and logs."""
+    return f"{item.metadata.namespace}/{item.metadata.name}"
+
+
+def pool_uid_of(worker: Worker) -> str:
+    """The uid of the pool that owns the worker; empty when it stands alone."""
+    owner = worker.metadata.controller
+    return owner.uid if owner is not None and owner.kind == names.WORKER_POOLS.kind else ""
+
+
+def broker_user_of(worker: Worker) -> str:
+    """The broker user that the worker's adapter is."""
+    pool_uid = pool_uid_of(worker)
+    return pool_user(pool_uid) if pool_uid else standalone_user(worker.metadata.uid)
+
+
+def queue_of(worker: Worker) -> str:
+    """The worker's queue at the broker."""
+    return worker_queue(broker_user_of(worker), worker.metadata.uid)
+
+
+def service_key(worker_or_pool: Worker | WorkerPool) -> str:
+    """``namespace/name`` of its SimulationService."""
+    return f"{worker_or_pool.metadata.namespace}/{worker_or_pool.spec.service_ref.name}"
+
+
+def target_key(kind: str, namespace: str, name: str) -> str:
+    """The key of a ServiceAction's target in the index."""
+    return f"{kind}/{namespace}/{name}"
+
+
+class Registry:
+    """The caches of all five kinds, with the indexes that keep every pass from scanning."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.client = client
+        self.sites = Cache(client, names.CLOUD_SITES, CloudSite.model_validate)
+        self.services: Cache[PublishedService] = Cache(client, names.SIMULATION_SERVICES, read_service)
+        self.pools = Cache(
+            client,
+            names.WORKER_POOLS,
+            WorkerPool.model_validate,
+            indexes={"service": lambda pool: [service_key(pool)], "uid": lambda pool: [pool.metadata.uid]},
+        )
+        self.workers = Cache(
+            client,
+            names.WORKERS,
+            Worker.model_validate,
+            indexes={
+                "uid": lambda worker: [worker.metadata.uid],
+                "pool": lambda worker: [pool_uid_of(worker)],
+                "site": lambda worker: [worker.spec.site],
+                "service": lambda worker: [service_key(worker)],
+            },
+        )
+        self.actions = Cache(
+            client,
+            names.SERVICE_ACTIONS,
+            ServiceAction.model_validate,
+            indexes={"uid": lambda action: [action.metadata.uid], "target": _open_target, "worker": _open_worker},
+        )
+        self.caches = (self.sites, self.services, self.pools, self.workers, self.actions)
+        self._gone: OrderedDict[str, datetime] = OrderedDict()
+        self.workers.subscribe(self._note_gone)
+
+    async def synced(self) -> None:
+        """Wait until every cache has all objects."""
+        for cache in self.caches:
+            await cache.synced.wait()
+
+    async def run(self) -> None:
+        """Keep the caches true until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self.caches:
+                group.create_task(cache.run(), name=f"cache of {cache.resource.plural}")
+
+    def worker(self, uid: str) -> Worker | None:
+        """The Worker of that uid."""
+        return next(iter(self.workers.by("uid", uid)), None)
+
+    def action(self, uid: str) -> ServiceAction | None:
+        """The ServiceAction of that uid."""
+        return next(iter(self.actions.by("uid", uid)), None)
+
+    def service_of(self, worker_or_pool: Worker | WorkerPool) -> PublishedService | None:
+        """The service of a worker or pool."""
+        return self.services.get(worker_or_pool.metadata.namespace, worker_or_pool.spec.service_ref.name)
+
+    def pool_of(self, worker: Worker) -> WorkerPool | None:
+        """The pool that owns the worker."""
+        uid = pool_uid_of(worker)
+        return next(iter(self.pools.by("uid", uid)), None) if uid else None
+
+    def worker_gone(self, uid: str) -> datetime | None:
+        """Since when the Worker of that uid is known to be gone; None when it is not known to be."""
+        return self._gone.get(uid)
+
+    async def look_for_worker(self, namespace: str, name: str, uid: str) -> None:
+        """Ask the API server whether a Worker exists that the cache does not have; afterwards one of both knows."""
+        try:
+            raw = await self.client.get(names.WORKERS, name, namespace)
+        except NotFoundError:
+            self._gone_now(uid)
+            return
+        if raw["metadata"]["uid"] == uid:
+            self.workers.learn(raw)
+        else:
+            self._gone_now(uid)
+
+    def _note_gone(self, old: Worker | None, new: Worker | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._gone_now(old.metadata.uid)
+
+    def _gone_now(self, uid: str) -> None:
+        self._gone[uid] = now()
+        while len(self._gone) > _MOST_GONE:
+            self._gone.popitem(last=False)
+
+
+def _open_target(action: ServiceAction) -> list[str]:
+    target = action.spec.target
+    return [] if is_finished(action) else [target_key(target.kind, action.metadata.namespace, target.name)]
+
+
+def _open_worker(action: ServiceAction) -> list[str]:
+    return [action.status.worker_uid] if action.status.worker_uid and not is_finished(action) else []

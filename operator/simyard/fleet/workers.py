@@ -1,0 +1,160 @@
+"""Writes the status of every Worker: readiness at once, everything else coalesced and under a budget."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+from prometheus_client import Histogram
+from simyard_adapter.declarations import Json
+from simyard_sites.base import MachineState, Stage
+
+from simyard.api.base import from_seconds
+from simyard.api.worker import Worker
+from simyard.fleet.queue import KeyQueue, RateLimit
+from simyard.fleet.registry import Registry, now, queue_of
+from simyard.fleet.statuses import write_status
+from simyard.messaging.events import ReceivedEvent
+from simyard.plan.worker import Change, Observation, Registration, Values, is_ready, plan_worker
+
+STAGE_SECONDS = Histogram(
+    "simyard_worker_stage_seconds",
+    "Time from the request for a worker until it entered a stage.",
+    ["site", "stage"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
+)
+STAGES_DELAY_SECONDS = 1.0
+VALUES_DELAY_SECONDS = 2.0
+UNURGENT_PER_SECOND = 100.0
+WRITERS = 32
+Presence = Callable[[str], bool | None]
+
+
+class WorkerStatuses:
+    """Keeps what was observed of each Worker (by uid), and has its status written when that changes it."""
+
+    def __init__(self, registry: Registry, presence: Presence) -> None:
+        self._registry = registry
+        self._presence = presence
+        self._seen: dict[str, Observation] = {}
+        self._queue = KeyQueue("worker-status", self._write, concurrency=WRITERS)
+        self._budget = RateLimit(UNURGENT_PER_SECOND, asyncio.get_running_loop().time)
+        self._slots: dict[str, float] = {}
+        registry.workers.subscribe(self._changed)
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled."""
+        await self._queue.run()
+
+    def observe(self, uid: str, delay: float = 0.0, **changes: Any) -> None:
+        """Note something about a Worker (fields of :class:`Observation`); its status is due after ``delay`` seconds."""
+        self._seen[uid] = dataclasses.replace(self._seen.get(uid, Observation()), **changes)
+        self._queue.add(uid, delay)
+
+    def machine_changed(self, uid: str, machine: Any) -> None:
+        """Its site told something about its machine."""
+        urgent = machine.state in (MachineState.FAILED, MachineState.STOPPED, MachineState.SUSPENDED)
+        self.observe(uid, 0.0 if urgent else STAGES_DELAY_SECONDS, machine=machine, lost=False)
+
+    async def registered(self, events: Iterable[ReceivedEvent]) -> None:
+        """Adapters registered or are drained; returns when that is written."""
+        uids = []
+        for event in events:
+            if self._registry.worker(event.worker_uid) is None:
+                continue
+            time = from_seconds(event.received_at)
+            version = str(event.body.get("adapterVersion") or "")
+            self.observe(event.worker_uid, registration=Registration(time, version))
+            self._take_values(event, event.body.get("attributes"), replace=True)
+            uids.append(event.worker_uid)
+        await self._queue.settle(uids)
+
+    async def drained(self, uids: Iterable[str]) -> None:
+        """Adapters said that they are drained; returns when that is written."""
+        known = [uid for uid in uids if self._registry.worker(uid) is not None]
+        for uid in known:
+            self.observe(uid, drained=True)
+        await self._queue.settle(known)
+
+    def values_changed(self, event: ReceivedEvent) -> None:
+        """An adapter told new values of attributes."""
+        if self._registry.worker(event.worker_uid) is not None:
+            self._take_values(event, event.body.get("values"), replace=False)
+
+    def presence_changed(self, worker: Worker) -> None:
+        """The worker's queue may have got or lost its consumer."""
+        uid = worker.metadata.uid
+        seen = self._seen.get(uid, Observation())
+        present = self._presence(queue_of(worker))
+        if present == seen.consumer:
+            return
+        gone = None if present is not False else seen.consumer_gone or now()
+        self.observe(uid, consumer=present, consumer_gone=gone)
+
+    def _take_values(self, event: ReceivedEvent, values: Json, *, replace: bool) -> None:
+        if not isinstance(values, dict):
+            return
+        observed = event.body.get("observedAt")
+        time = from_seconds(observed if isinstance(observed, int | float) else event.received_at)
+        uid = event.worker_uid
+        known = self._seen.get(uid, Observation()).values
+        worker = self._registry.worker(uid)
+        before: Mapping[str, Json] = known.values if known else worker.status.attributes if worker else {}
+        merged = values if replace else {**before, **values}
+        self.observe(uid, VALUES_DELAY_SECONDS, values=Values(time, merged))
+
+    def _changed(self, old: Worker | None, new: Worker | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._seen.pop(old.metadata.uid, None)
+            self._slots.pop(old.metadata.uid, None)
+            self._queue.forget(old.metadata.uid)
+        if new is None:
+            return
+        if old is None or old.metadata.uid != new.metadata.uid:
+            self._queue.add(new.metadata.uid, STAGES_DELAY_SECONDS)
+            if new.status.stages.registered is not None:
+                self.presence_changed(new)
+        elif old.metadata.generation != new.metadata.generation:
+            self._queue.add(new.metadata.uid)
+
+    async def _write(self, uid: str) -> float | None:
+        worker = self._registry.worker(uid)
+        if worker is None or worker.metadata.deletion_timestamp is not None:
+            self._seen.pop(uid, None)
+            return None
+        plan = plan_worker(worker, self._seen.get(uid, Observation()), now())
+        if plan.change is Change.NONE:
+            return plan.wake_seconds
+        if plan.change is not Change.READINESS and (waits := self._wait_for_budget(uid)) > 0:
+            return waits
+        if not await write_status(
+            self._registry.client, self._registry.workers, worker.metadata, worker.status, plan.status
+        ):
+            return None
+        if plan.change is Change.READINESS and not is_ready(worker):
+            _measure(worker, self._registry.worker(uid))
+        return plan.wake_seconds
+
+    def _wait_for_budget(self, uid: str) -> float:
+        """Seconds until a write that is not urgent may be made; 0 once, when its turn has come."""
+        time = asyncio.get_running_loop().time()
+        if uid not in self._slots:
+            self._slots[uid] = time + self._budget.reserve()
+        waits = self._slots[uid] - time
+        if waits <= 0:
+            del self._slots[uid]
+        return waits
+
+
+def _measure(before: Worker, after: Worker | None) -> None:
+    """Take the timeline of a start into the metrics, once, when the worker became ready for the first time."""
+    if after is None or not is_ready(after) or before.status.stages.registered is not None:
+        return
+    stages = after.status.stages
+    for stage in Stage:
+        entered = getattr(stages, stage.value)
+        if stage is not Stage.START and entered is not None and stages.start is not None:
+            seconds = max(0.0, (entered - stages.start).total_seconds())
+            STAGE_SECONDS.labels(after.spec.site, stage.value).observe(seconds)

@@ -1,0 +1,176 @@
+"""Events from workers, and requests that no worker could finish, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NoReturn, TypeVar
+
+import orjson
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
+
+from simyard.messaging.access import BrokerAccess
+from simyard.messaging.connection import Link, stay_connected
+from simyard.messaging.metrics import CONNECTED, EVENTS, EVENTS_REFUSED
+from simyard.messaging.topology import ATTRIBUTE_QUEUES_PREFIX, DEAD_QUEUE, OPERATOR_QUEUE, UPDATES_QUEUE
+
+PREFETCH = 500
+ATTRIBUTES_BACKLOG = 100_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
+    """An event whose sender the broker vouches for; ``received_at`` in seconds since the epoch."""
+
+    kind: Event
+    user: str
+    worker_uid: str
+    body: Mapping[str, Json]
+    received_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A request that no worker finished: ``reason`` is ``delivery_limit``, ``expired``, ``maxlen`` or ``rejected``."""
+
+    queue: str
+    kind: str
+    message_id: str
+    reason: str
+
+
+BatchHandler = Callable[[Sequence[T]], Awaitable[None]]
+"""Called with one batch at a time, in the order of arrival; the batch is acknowledged when it returns. When it raises a
+:class:`~simyard.messaging.errors.MessagingError`, the batch is delivered again; any other error ends ``run``."""
+
+
+EventHandler = BatchHandler[ReceivedEvent]
+
+
+class _Consumer(Generic[T]):
+    """Reads queues in batches as large as what has arrived, at most ``PREFETCH`` of each queue."""
+
+    def __init__(self, access: BrokerAccess, name: str, handler: BatchHandler[T]) -> None:
+        self._access = access
+        self._name = name
+        self._handler = handler
+
+    async def run(self) -> NoReturn:
+        """Consume until cancelled; reconnects by itself."""
+        await stay_connected(self._access, self._name, self._serve)
+
+    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
+        """The queues to consume; made here if they are this connection's own."""
+        raise NotImplementedError
+
+    def _parse(self, message: DeliveredMessage) -> T | None:
+        """What the handler gets; None drops the message."""
+        raise NotImplementedError
+
+    async def _serve(self, link: Link) -> None:
+        arrived: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
+
+        async def receive(message: DeliveredMessage) -> None:
+            arrived.put_nowait(message)
+
+        await link.channel.basic_qos(prefetch_count=PREFETCH)
+        for queue in await self._queues(link.channel):
+            await link.channel.basic_consume(queue, receive)
+        link.lost.add_done_callback(lambda _: arrived.put_nowait(None))
+        CONNECTED.labels(self._name).set(1)
+        while batch := await _next_batch(arrived):
+            parsed = [item for message in batch if (item := self._parse(message)) is not None]
+            if parsed:
+                await self._handler(parsed)
+            last = batch[-1].delivery_tag
+            assert last is not None, "a delivery has a tag"
+            await link.channel.basic_ack(last, multiple=True)
+        await link.until_lost()
+
+
+class OperatorEvents(_Consumer[ReceivedEvent]):
+    """All events, through the operator's durable queues.
+
+    A ``progress`` or ``attributes`` event may overtake a lasting one of the same worker, or be overtaken.
+    """
+
+    def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
+        super().__init__(access, "simyard operator events", handler)
+
+    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
+        return OPERATOR_QUEUE, UPDATES_QUEUE
+
+    def _parse(self, message: DeliveredMessage) -> ReceivedEvent | None:
+        return parse_event(message, time.time())
+
+
+class AttributeEvents(_Consumer[ReceivedEvent]):
+    """Registrations and changes of attributes from now on, for a process that keeps the newest values.
+
+    What happens while it is not connected is missed.
+    """
+
+    def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
+        super().__init__(access, "simyard attributes", handler)
+
+    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
+        name = ATTRIBUTE_QUEUES_PREFIX + secrets.token_hex(8)
+        await channel.queue_declare(name, exclusive=True, arguments={"x-max-length": ATTRIBUTES_BACKLOG})
+        for kind in (Event.REGISTER, Event.ATTRIBUTES):
+            await channel.queue_bind(name, EVENTS_EXCHANGE, f"{kind.value}.#")
+        return (name,)
+
+    def _parse(self, message: DeliveredMessage) -> ReceivedEvent | None:
+        return parse_event(message, time.time())
+
+
+class DeadLetters(_Consumer[DeadLetter]):
+    """Requests that were dead-lettered (:func:`~simyard.messaging.topology.pool_queue_spec`), for the operator."""
+
+    def __init__(self, access: BrokerAccess, handler: BatchHandler[DeadLetter]) -> None:
+        super().__init__(access, "simyard dead letters", handler)
+
+    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
+        return (DEAD_QUEUE,)
+
+    def _parse(self, message: DeliveredMessage) -> DeadLetter | None:
+        properties = message.header.properties
+        headers = properties.headers or {}
+        return DeadLetter(
+            queue=str(headers.get("x-first-death-queue") or ""),
+            kind=properties.message_type or "",
+            message_id=properties.message_id or "",
+            reason=str(headers.get("x-first-death-reason") or ""),
+        )
+
+
+def parse_event(message: DeliveredMessage, received_at: float) -> ReceivedEvent | None:
+    """The event, or None (and counted) if it is malformed or its sender is not the user in its routing key."""
+    key = parse_event_key(message.routing_key or "")
+    try:
+        body = orjson.loads(message.body)
+    except orjson.JSONDecodeError:
+        body = None
+    if key is None or message.header.properties.user_id != key.user or not isinstance(body, dict):
+        EVENTS_REFUSED.inc()
+        return None
+    EVENTS.labels(key.kind.value).inc()
+    return ReceivedEvent(key.kind, key.user, key.worker_uid, body, received_at)
+
+
+async def _next_batch(arrived: asyncio.Queue[DeliveredMessage | None]) -> list[DeliveredMessage]:
+    """All that has arrived, at least one; nothing when the link is lost."""
+    batch: list[DeliveredMessage] = []
+    message = await arrived.get()
+    while message is not None:
+        batch.append(message)
+        if arrived.empty():
+            return batch
+        message = arrived.get_nowait()
+    return []

@@ -1,0 +1,138 @@
+"""Which site each new worker of a pool goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from simyard.api.base import find_condition
+from simyard.api.cloud_site import CloudSite
+from simyard.api.names import ConditionType, Reason
+from simyard.api.simulation_service import Resources
+from simyard.api.worker_pool import WorkerPool
+from simyard.build.quantities import cores_of
+
+
+@dataclass(frozen=True, slots=True)
+class SiteState:
+    """A site and what is known of it beside its object.
+
+    Attributes:
+        workers: how many Workers of all pools are there.
+        exhausted: it is full, or a quota is used up.
+        boot_seconds: the median T_boot seen there, None when unknown.
+    """
+
+    site: CloudSite
+    workers: int = 0
+    exhausted: bool = False
+    boot_seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The CloudSite's name."""
+        return self.site.metadata.name
+
+    @property
+    def room(self) -> int:
+        """How many more workers the limits permit there."""
+        return 0 if self.exhausted else max(0, self.site.spec.limits.max_workers - self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The sites that the pool may use now, in order of preference, and why others are out."""
+
+    permitted: tuple[SiteState, ...]
+    refused: Mapping[str, str]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> Reason:
+        """Why there is none."""
+        return Reason.SITE_NOT_FOUND if self.missing else Reason.NO_SITE_AVAILABLE
+
+    @property
+    def message(self) -> str:
+        """Every site that is out, with its reason."""
+        parts = [f"CloudSite {name} does not exist" for name in self.missing]
+        parts += [f"{name}: {why}" for name, why in self.refused.items()]
+        return "; ".join(parts) or "there is no CloudSite"
+
+
+def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources: Resources) -> Choice:
+    """Sites that exist, are Ready, not cordoned, open to the namespace, and consented to where they are External."""
+    placement = pool.spec.placement
+    names = placement.sites or sorted(sites)
+    permitted: list[SiteState] = []
+    refused: dict[str, str] = {}
+    missing: list[str] = []
+    for name in names:
+        state = sites.get(name)
+        if state is None:
+            missing.append(name)
+        elif why := _refusal(pool, state):
+            refused[name] = why
+        else:
+            permitted.append(state)
+    order = _ORDERS.get(placement.strategy)
+    if order is not None:
+        permitted.sort(key=lambda state: order(state, resources))
+    return Choice(tuple(permitted), refused, tuple(missing))
+
+
+def place(count: int, choice: Choice, *, spread: bool) -> list[str]:
+    """The site of each new worker, as many as there is room for.
+
+    Spread keeps the numbers of workers at the permitted sites even; every other strategy fills one after the other.
+    """
+    if not spread:
+        placed: list[str] = []
+        for state in choice.permitted:
+            placed += [state.name] * min(state.room, count - len(placed))
+        return placed
+    load = {state.name: state.workers for state in choice.permitted}
+    room = {state.name: state.room for state in choice.permitted}
+    rank = {name: index for index, name in enumerate(load)}
+    placed = []
+    while len(placed) < count:
+        free = [name for name in load if room[name] > 0]
+        if not free:
+            break
+        name = min(free, key=lambda item: (load[item], rank[item]))
+        load[name] += 1
+        room[name] -= 1
+        placed.append(name)
+    return placed
+
+
+def _refusal(pool: WorkerPool, state: SiteState) -> str:
+    spec = state.site.spec
+    ready = find_condition(state.site.status.conditions, ConditionType.READY)
+    if state.site.metadata.deletion_timestamp is not None:
+        return "is being deleted"
+    if spec.cordoned:
+        return "is cordoned"
+    if spec.allowed_namespaces.from_ == "Selected" and pool.metadata.namespace not in spec.allowed_namespaces.names:
+        return f"is not open to namespace {pool.metadata.namespace}"
+    if spec.trust == "External" and state.name not in pool.spec.placement.consent:
+        return "is External, and spec.placement.consent does not name it"
+    if ready is None or ready.status != "True":
+        return f"is not Ready ({ready.reason}: {ready.message})" if ready is not None else "is not Ready yet"
+    if state.exhausted:
+        return "is full"
+    if state.room == 0:
+        return f"has its maximum of {spec.limits.max_workers} workers"
+    return ""
+
+
+def _cheapest(state: SiteState, resources: Resources) -> float:
+    cost = state.site.spec.cost
+    return cost.worker_hour_millis + cost.core_hour_millis * cores_of(resources.cpu)
+
+
+def _fastest(state: SiteState, resources: Resources) -> float:
+    return state.boot_seconds if state.boot_seconds is not None else float("inf")
+
+
+_ORDERS: Mapping[str, Callable[[SiteState, Resources], float]] = {"Cheapest": _cheapest, "Fastest": _fastest}

@@ -1,0 +1,110 @@
+"""Whether a service's manifest makes sense beyond its schema, and the service's status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from simyard_adapter.commands import CommandSet
+from simyard_adapter.declarations import Interface, InvalidValueError, InvalidValuesError, Value, check_values
+
+from simyard.api.base import Condition, Json, Metadata, set_condition
+from simyard.api.names import ConditionType, Reason
+from simyard.api.simulation_service import SimulationService, SimulationServiceStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedService:
+    """A service with its interface in the form that checks values, and what is wrong with it (empty: nothing)."""
+
+    service: SimulationService
+    interface: Interface
+    problem: str
+
+    @property
+    def metadata(self) -> Metadata:
+        """The object's metadata."""
+        return self.service.metadata
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCounts:
+    """Pools and workers of a service."""
+
+    pools: int
+    workers: int
+    ready: int
+
+
+def read_service(raw: Json) -> PublishedService:
+    """A service from its object.
+
+    Raises:
+        ValueError: it does not fit the schema (``pydantic.ValidationError`` is one).
+    """
+    service = SimulationService.model_validate(raw)
+    interface = Interface.from_json(service.spec.interface.to_json())
+    return PublishedService(service, interface, "; ".join(_problems(service, interface)))
+
+
+def values_problem(service: PublishedService, values: Json) -> str:
+    """What is wrong with initial values of attributes; empty when nothing is."""
+    try:
+        check_values(values, service.interface.attributes, "spec.attributes", partial=True)
+    except InvalidValuesError as error:
+        return str(error)
+    return ""
+
+
+def plan_service(published: PublishedService, counts: ServiceCounts, now: datetime) -> SimulationServiceStatus:
+    """The service's status: Available when its manifest makes sense."""
+    service, problem = published.service, published.problem
+    condition = Condition(
+        type=ConditionType.AVAILABLE,
+        status="False" if problem else "True",
+        reason=Reason.INTERFACE_INVALID if problem else Reason.PUBLISHED,
+        message=problem[:32768],
+        last_transition_time=now,
+        observed_generation=service.metadata.generation,
+    )
+    return SimulationServiceStatus(
+        observed_generation=service.metadata.generation,
+        interface_digest="" if problem else published.interface.digest(),
+        pools=counts.pools,
+        workers=counts.workers,
+        ready_workers=counts.ready,
+        conditions=set_condition(service.status.conditions, condition),
+    )
+
+
+def _problems(service: SimulationService, interface: Interface) -> Iterator[str]:
+    yield from _value_problems(interface.attributes, "spec.interface.attributes")
+    for action in interface.actions:
+        path = f"spec.interface.actions[{action.name}]"
+        yield from _value_problems(action.parameters, f"{path}.parameters")
+        yield from _value_problems(action.result, f"{path}.result")
+    if service.spec.connector.commands is not None:
+        try:
+            CommandSet.from_json(service.spec.connector.commands.to_json(), interface)
+        except InvalidValuesError as error:
+            yield from (f"spec.connector.commands.{item}" for item in error.errors)
+
+
+def _value_problems(values: Iterable[Value], path: str) -> Iterator[str]:
+    """Regular expressions that do not compile, bounds that exclude everything, defaults that are out of bounds."""
+    for value in values:
+        place = f"{path}[{value.name}]"
+        if value.minimum is not None and value.maximum is not None and value.minimum > value.maximum:
+            yield f"{place}.minimum: is above the maximum"
+        try:
+            re.compile(value.pattern)
+        except re.error as error:
+            yield f"{place}.pattern: is not a regular expression: {error}"
+            continue
+        if value.default is not None:
+            try:
+                value.check(value.default, f"{place}.default")
+            except InvalidValueError as error:
+                yield str(error)

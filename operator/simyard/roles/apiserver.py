@@ -1,0 +1,82 @@
+"""``simyard apiserver``."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+import uvloop
+from simyard.api.names import SYSTEM_NAMESPACE
+from simyard.apiserver.server import serve
+from simyard.apiserver.settings import ApiServerSettings
+from simyard.messaging.access import BrokerAccess
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
+@click.option(
+    "--namespace",
+    default=SYSTEM_NAMESPACE,
+    envvar="SIMYARD_NAMESPACE",
+    show_default=True,
+    help="Where the platform lives.",
+)
+@click.option("--bind", default="0.0.0.0", show_default=True, help="Address to listen at.")  # noqa: S104
+@click.option("--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="For kube-apiserver.")
+@click.option("--tls-cert", type=_FILE, required=True, help="Serving certificate (PEM), read again when it changes.")
+@click.option("--tls-key", type=_FILE, required=True, help="Its private key (PEM).")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    help="For metrics and probes, plain HTTP.",
+)
+@click.option("--max-in-flight", type=click.IntRange(min=1), default=1000, show_default=True,
+              help="More requests at the same time are answered 429.")  # fmt: skip
+@click.option("--drain-seconds", type=click.FloatRange(min=0), default=3.0, show_default=True,
+              help="Go on serving so long after SIGTERM.")  # fmt: skip
+@click.option("--amqp-url", envvar="AMQP_URL", help="The broker; default: the Secret that the operator writes.")
+@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
+def apiserver(
+    kubeconfig: Path | None,
+    namespace: str,
+    bind: str,
+    port: int,
+    tls_cert: Path,
+    tls_key: Path,
+    metrics_port: int,
+    max_in_flight: int,
+    drain_seconds: float,
+    amqp_url: str | None,
+    amqp_ca_file: Path | None,
+) -> None:
+    """Run the aggregated apiserver: actions, attributes and logs as subresources."""
+    try:
+        broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    settings = ApiServerSettings(
+        certificate=tls_cert,
+        key=tls_key,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        broker=broker,
+        bind=bind,
+        port=port,
+        metrics_port=metrics_port,
+        max_in_flight=max_in_flight,
+        drain_seconds=drain_seconds,
+    )
+    uvloop.run(_run(settings))
+
+
+async def _run(settings: ApiServerSettings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve(settings, stop)
