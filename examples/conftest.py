@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
+
 from simyard_adapter.backend import Host
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface, Json, check_values
 from simyard_adapter.loading import make_backend, write_files
+from simyard_dev.packages import ensure_packages
 
 _NO_BROKER = BrokerAddress(host="", port=0, vhost="", username="", password="")
 
@@ -91,8 +93,14 @@ class ExampleWorker:
             self.progress.append(progress.percent)
 
 
+@pytest.fixture(scope="session")
+def solver() -> None:
+    """The program of the examples, installed if it is missing."""
+    ensure_packages(["calculix-ccx"])
+
+
 @pytest.fixture
-async def start_worker(tmp_path: Path) -> AsyncIterator[Callable[[Path], Awaitable[ExampleWorker]]]:
+async def start_worker(solver: None, tmp_path: Path) -> AsyncIterator[Callable[[Path], Awaitable[ExampleWorker]]]:
     """Starts a worker of the service in a manifest; it is stopped after the test."""
     started: list[ExampleWorker] = []
 

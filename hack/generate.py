@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
+
 from simyard.api.base import Json
 from simyard.build.crds import DEFINITIONS, custom_resource_definition
 from simyard.build.reference import api_reference

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import yaml
+
 from simyard.api.base import Json
 from simyard.api.names import Resource
 
@@ -111,6 +112,18 @@ class Api:
                 raise RuntimeError(f"{path_of(manifest)}: {answer.message}")
             if manifest["kind"] == "CustomResourceDefinition":
                 eventually(partial(self._is_served, manifest))
+
+    def bind(self, user: str, namespace: str, kind: str, role: str) -> None:
+        """Give a user a Role or ClusterRole in a namespace."""
+        group = "rbac.authorization.k8s.io"
+        binding: Json = {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": f"{role}-{user}", "namespace": namespace},
+            "roleRef": {"apiGroup": group, "kind": kind, "name": role},
+            "subjects": [{"kind": "User", "apiGroup": group, "name": user}],
+        }
+        self.install([binding])
 
     def may(self, user: str, verb: str, resource: Resource, subresource: str = "", **where: str) -> bool:
         """What ``kubectl auth can-i --as USER`` asks; ``where`` may say ``namespace`` and ``name``."""

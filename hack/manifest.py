@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from simyard_adapter.python_backend import load_class
 
 SOURCE = "service.in.yaml"
@@ -46,7 +47,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    # Kubernetes reads a plain N as false, as YAML 1.1 has it; PyYAML does not, and so would not quote newton's symbol.
+    style = "|" if "\n" in text else "'" if text in ("y", "Y", "n", "N") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text)

@@ -126,7 +126,6 @@ def _text(value: float) -> str:
     return f"{value:.12g}"
 
 
-_DECK_PATH = "parameters.deck"
 _OTHER_FILE = re.compile(rb"(?!\*\*)(?:\*INCLUDE|.*(?:INPUT|FILE|FILENAME)=|.*OUTPUT=(?![23]D))")
 
 
@@ -141,10 +140,10 @@ def check_deck(deck: bytes) -> None:
         elif _OTHER_FILE.match(card):
             problem = "refers to another file; *INCLUDE, INPUT=, FILE= and OUTPUT= are not accepted"
         if problem:
-            raise ParameterError(_DECK_PATH, f"line {number} {problem}")
+            raise ParameterError("parameters.deck", f"line {number} {problem}")
         steps = steps or card.startswith(b"*STEP")
     if not steps:
-        raise ParameterError(_DECK_PATH, "has no *STEP card, so there is nothing to solve")
+        raise ParameterError("parameters.deck", "has no *STEP card, so there is nothing to solve")
 
 
 def _von_mises(stress: Sequence[float]) -> float:
@@ -228,7 +227,7 @@ _EMPTY_LINE = re.compile(r"\n\s*\n")
 
 def messages(output: str, kind: str) -> str:
     """The messages of one kind (``ERROR`` or ``WARNING``) in ccx's output, each on one line, without repetitions."""
-    texts = (" ".join(_EMPTY_LINE.split(part)[0].split())[:400] for part in _MESSAGE.split(output))
+    texts = (" ".join(_EMPTY_LINE.split(part, maxsplit=1)[0].split())[:400] for part in _MESSAGE.split(output))
     found = list(dict.fromkeys(text for text in texts if text.startswith(f"*{kind}")))
     return "\n".join(found[:5] + ([f"and {len(found) - 5} more"] if len(found) > 5 else []))
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from simyard_dev.errors import SetupError
 from simyard_dev.files import write_whole
 
+# Not ".pid", the name of such files of other makers, which hold no start time.
+PID_SUFFIX = ".process"
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0
 LOG_TAIL_LINES = 20
@@ -69,11 +71,11 @@ class Identity:
 
 
 class Process:
-    """A named process of an environment: `NAME.pid` and `NAME.log` in one directory."""
+    """A named process of an environment: `NAME.process` and `NAME.log` in one directory."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self.name = name
-        self.pid_file = directory / f"{name}.pid"
+        self.pid_file = directory / f"{name}{PID_SUFFIX}"
         self.log_file = directory / f"{name}.log"
 
     @property
@@ -159,7 +161,7 @@ class Process:
 
 def kill_all(directory: Path) -> bool:
     """Kill every process that has its pid file in or below the directory; tell whether one ran."""
-    processes = [Process(file.parent, file.stem) for file in directory.rglob("*.pid")]
+    processes = [Process(file.parent, file.stem) for file in directory.rglob(f"*{PID_SUFFIX}")]
     alive = [process for process in processes if process.is_alive()]
     for process in alive:
         process.kill()

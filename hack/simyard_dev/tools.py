@@ -50,16 +50,16 @@ class GoModule:
         return found[1]
 
     @property
-    def linker_flags(self) -> str:
-        """What `go build -ldflags` gets."""
+    def build_flags(self) -> tuple[str, ...]:
+        """What `go build` gets, besides the environment: no debugging data, which takes a tenth of the time."""
         minor = KUBERNETES.version.split(".")[1]
-        values = (stamp.format(version=self.version, minor=minor) for stamp in self.stamps)
-        return " ".join(["-s -w", *(f"-X {value}" for value in values)])
+        stamps = (f"-X {stamp.format(version=self.version, minor=minor)}" for stamp in self.stamps)
+        return "-gcflags=all=-dwarf=false", f"-ldflags={' '.join(['-s -w', *stamps])}"
 
     @property
     def cache_directory(self) -> Path:
         """Where the built programs are kept: another pin or another build flag is another folder."""
-        digest = hashlib.sha256(self.linker_flags.encode())
+        digest = hashlib.sha256(" ".join(self.build_flags).encode())
         for name in ("go.mod", "go.sum"):
             digest.update((self.directory / name).read_bytes())
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -148,9 +148,7 @@ def _build(module: GoModule, names: list[str]) -> None:
         step(f"building {', '.join(names)} ({module.source} {module.version})"),
         tempfile.TemporaryDirectory(dir=target, prefix=".build-") as scratch,
     ):
-        # The linker strips debugging data (-s -w); not making any to begin with saves a tenth of the time.
-        flags = ["-gcflags=all=-dwarf=false", "-ldflags", module.linker_flags]
-        result = _go(module, "build", *flags, "-o", f"{scratch}/", *packages)
+        result = _go(module, "build", *module.build_flags, "-o", f"{scratch}/", *packages)
         if result.returncode:
             tail = "\n".join(result.stdout.splitlines()[-20:])
             raise SetupError(f"go build of {', '.join(names)} failed in {module.directory}:\n{tail}")

@@ -1,12 +1,16 @@
+import base64
+import json
 import re
 import ssl
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aio_pika
 import pytest
-from conftest import eventually
+
+from kube_api import eventually
 from simyard_dev.broker import Broker, LocalBroker, open_broker
 from simyard_dev.errors import SetupError
 from simyard_dev.ports import is_listening
@@ -20,21 +24,37 @@ def own_broker(simyard_directory: Path, request: pytest.FixtureRequest) -> Itera
     broker.stop(grace_seconds=0)
 
 
-async def publish_durably(broker: Broker, queue: str, body: bytes) -> None:
-    async with await aio_pika.connect(broker.url) as connection:
-        channel = await connection.channel()
-        await channel.declare_queue(queue, durable=True)
-        message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-        await channel.default_exchange.publish(message, queue)
+def ask_management(broker: Broker, method: str, path: str, body: object = None) -> Any:
+    """Send a request to the management API as administrator and give the decoded answer."""
+    credentials = base64.b64encode(f"{broker.user}:{broker.password}".encode()).decode()
+    request = urllib.request.Request(
+        f"{broker.management_url}/api/{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Basic {credentials}"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        content = answer.read()
+        return json.loads(content) if content else None
 
 
-async def take(broker: Broker, queue: str) -> bytes:
-    async with await aio_pika.connect(broker.url) as connection:
-        channel = await connection.channel()
-        message = await (await channel.get_queue(queue)).get(timeout=10)
-        assert message
-        await message.ack()
-        return message.body
+def publish_durably(broker: Broker, queue: str, payload: str) -> None:
+    """Publish and wait for the broker's confirmation."""
+    ask_management(broker, "PUT", f"queues/{broker.virtual_host}/{queue}", {"durable": True})
+    message = {
+        "routing_key": queue,
+        "payload": payload,
+        "payload_encoding": "string",
+        "properties": {"delivery_mode": 2},
+    }
+    answer = ask_management(broker, "POST", f"exchanges/{broker.virtual_host}/amq.default/publish", message)
+    assert answer == {"routed": True}
+
+
+def take(broker: Broker, queue: str) -> str:
+    wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    (message,) = ask_management(broker, "POST", f"queues/{broker.virtual_host}/{queue}/get", wanted)
+    return str(message["payload"])
 
 
 def session_members(sessions: set[int]) -> list[str]:
@@ -70,11 +90,13 @@ async def test_tls_needs_our_authority(broker: Broker) -> None:
         await aio_pika.connect(broker.tls_url, ssl=True, ssl_context=ssl.create_default_context())
 
 
-async def test_there_is_no_guest(own_broker: LocalBroker) -> None:
-    own_broker.start()
-    with pytest.raises(aio_pika.exceptions.AMQPConnectionError):
-        await aio_pika.connect(own_broker.url, login="guest", password="guest")
-    assert (own_broker.directory / "password").stat().st_mode & 0o777 == 0o600
+async def test_there_is_no_guest(broker: Broker) -> None:
+    if not isinstance(broker, LocalBroker):
+        pytest.skip("RABBITMQ_URL is set")
+    guest = broker.url.replace(f"{broker.user}:{broker.password}", "guest:guest")
+    with pytest.raises(aio_pika.exceptions.ProbableAuthenticationError):
+        await aio_pika.connect(guest)
+    assert (broker.directory / "password").stat().st_mode & 0o777 == 0o600
 
 
 async def test_events_are_published(broker: Broker) -> None:
@@ -86,24 +108,20 @@ async def test_events_are_published(broker: Broker) -> None:
 def test_the_management_api_knows_the_administrator(broker: Broker) -> None:
     if not broker.management_url:
         pytest.skip("RABBITMQ_MANAGEMENT_URL is not set")
-    passwords = urllib.request.HTTPPasswordMgrWithPriorAuth()
-    passwords.add_password(None, broker.management_url, broker.user, broker.password, is_authenticated=True)
-    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
-    with opener.open(f"{broker.management_url}/api/whoami", timeout=10) as answer:
-        assert b"administrator" in answer.read()
+    assert "administrator" in ask_management(broker, "GET", "whoami")["tags"]
 
 
 @pytest.mark.parametrize("grace_seconds", [0, 20], ids=["kill", "stop"])
-async def test_a_durable_message_survives(own_broker: LocalBroker, grace_seconds: float) -> None:
+def test_a_durable_message_survives(own_broker: LocalBroker, grace_seconds: float) -> None:
     own_broker.start()
-    await publish_durably(own_broker, "kept", b"still here")
+    publish_durably(own_broker, "kept", "still here")
     own_broker.stop(grace_seconds)
     assert not own_broker.is_running()
     own_broker.start()
-    assert await take(own_broker, "kept") == b"still here"
+    assert take(own_broker, "kept") == "still here"
 
 
-def test_a_stopped_broker_leaves_no_process_and_no_port(own_broker: LocalBroker) -> None:
+def test_a_stopped_broker_leaves_no_process_and_no_port(broker: Broker, own_broker: LocalBroker) -> None:
     own_broker.start()
     identities = [process.identity for process in own_broker.processes]
     sessions = {identity.pid for identity in identities if identity}
@@ -114,12 +132,7 @@ def test_a_stopped_broker_leaves_no_process_and_no_port(own_broker: LocalBroker)
     own_broker.stop()
     eventually(lambda: not session_members(sessions))
     assert not any(is_listening(port) for port in ports)
-
-
-def test_two_brokers_run_side_by_side(broker: Broker, own_broker: LocalBroker) -> None:
-    own_broker.start()
-    assert broker.is_running()
-    assert own_broker.url != broker.url
+    assert broker.is_running(), "another broker on the same machine is not touched"
 
 
 def test_a_second_start_adopts_what_runs(broker: Broker) -> None:

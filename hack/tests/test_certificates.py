@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from simyard_dev.certificates import CertificateAuthority
 
 
@@ -53,7 +54,7 @@ def test_a_client_trusts_a_serving_certificate_for_its_hosts(tmp_path: Path, hos
 
 def test_a_client_refuses_another_host(tmp_path: Path) -> None:
     authority = CertificateAuthority(tmp_path, "ca")
-    with pytest.raises(ssl.SSLCertVerificationError, match="example.org"):
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"example\.org"):
         handshake(server_context(authority), client_context(authority), "example.org")
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import eventually
+
+from kube_api import eventually
 from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.errors import SetupError
@@ -37,7 +38,8 @@ def own_control_plane(simyard_directory: Path, request: pytest.FixtureRequest) -
 
 
 def run_kubectl(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [tools.ensure(["kubectl"])["kubectl"], f"--kubeconfig={kubeconfig}", *arguments]
+    kubectl = str(tools.ensure(["kubectl"])["kubectl"])
+    command = [kubectl, f"--kubeconfig={kubeconfig}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -89,8 +91,10 @@ def test_an_aggregated_api_is_reached_by_an_external_name(control_plane: Control
     control_plane.kubectl("apply", "--filename=-", stdin=API_SERVICE)
     message = "--output=jsonpath={.status.conditions[?(@.type=='Available')].message}"
     eventually(
-        lambda: "localhost:1" in (said := control_plane.kubectl("get", "apiservice", "v1.aggregation.test", message))
-        and "connection refused" in said
+        lambda: (
+            "localhost:1" in (said := control_plane.kubectl("get", "apiservice", "v1.aggregation.test", message))
+            and "connection refused" in said
+        )
     )
     control_plane.kubectl("delete", "--filename=-", stdin=API_SERVICE)
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from simyard_dev import packages
 from simyard_dev.errors import SetupError
 

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from simyard_dev.errors import SetupError
 from simyard_dev.processes import Identity, Process, kill_all
 
@@ -79,7 +80,7 @@ def test_a_process_that_is_never_ready_shows_its_log(process: Process) -> None:
 
 
 def test_a_program_that_is_missing_is_named(process: Process) -> None:
-    with pytest.raises(SetupError, match="cannot start sleeper.*no-such-program"):
+    with pytest.raises(SetupError, match=r"cannot start sleeper.*no-such-program"):
         process.start(["no-such-program"])
 
 

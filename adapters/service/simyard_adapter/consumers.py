@@ -90,11 +90,11 @@ class Consumers:
         self, queue: str, prefetch: int, callback: Callable[[AbstractIncomingMessage], Awaitable[None]]
     ) -> str:
         # The prefetch counts for the consumers that are made after it (RabbitMQ's reading of basic.qos).
-        await guarded(self._session.channel.set_qos(prefetch_count=prefetch))
-        return await guarded((await self._queue(queue)).consume(callback))
+        await guarded(self._session.channel.set_qos(prefetch_count=prefetch), "setting the prefetch")
+        return await guarded((await self._queue(queue)).consume(callback), f"consuming {queue}")
 
     async def _cancel(self, queue: str, tag: str) -> None:
-        await guarded((await self._queue(queue)).cancel(tag))
+        await guarded((await self._queue(queue)).cancel(tag), f"ceasing to consume {queue}")
 
     # The library's tasks end with the channel: what comes is handed over at once.
     async def _on_worker(self, message: AbstractIncomingMessage) -> None:

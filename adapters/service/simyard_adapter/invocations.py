@@ -103,7 +103,7 @@ class ActionRequest:
         if action is None:
             names = ", ".join(item.name for item in interface.actions) or "none"
             raise RefusedError(Reason.UNKNOWN_ACTION, f"no action {body.get('action')!r}; there are: {names}", "action")
-        given = body.get("parameters") or {}
+        given = {} if body.get("parameters") is None else body["parameters"]
         if not isinstance(given, dict):
             raise RefusedError(Reason.INVALID_PARAMETERS, "must be an object", "parameters")
         try:

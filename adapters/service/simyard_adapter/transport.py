@@ -34,8 +34,8 @@ class UnroutableError(Exception):
     """No queue takes the message."""
 
 
-async def guarded(operation: Awaitable[T], timeout: float = TIMEOUT_SECONDS) -> T:
-    """Await an operation of aio-pika with a deadline; everything that means "the connection broke" is one error.
+async def guarded(operation: Awaitable[T], what: str) -> T:
+    """Await an operation of aio-pika with a deadline (``what`` is for the error); everything that means "the connection broke" is one error.
 
     aio-pika ends its futures with CancelledError when a connection closes: awaited directly, that could not be told
     from a cancellation of the caller.
@@ -46,21 +46,21 @@ async def guarded(operation: Awaitable[T], timeout: float = TIMEOUT_SECONDS) -> 
     """
     task = asyncio.ensure_future(operation)
     try:
-        await asyncio.wait({task}, timeout=timeout)
+        await asyncio.wait({task}, timeout=TIMEOUT_SECONDS)
     finally:
         if not task.done():
             task.cancel()
     if not task.done():
-        raise BrokerError(f"no answer within {timeout:g} s")
+        raise BrokerError(f"{what}: no answer within {TIMEOUT_SECONDS:g} s")
     if task.cancelled():
-        raise BrokerError("the connection closed")
+        raise BrokerError(f"{what}: the connection closed")
     error = task.exception()
     if error is None:
         return task.result()
     if isinstance(error, PublishError):
         raise UnroutableError("no queue takes the message")
     if isinstance(error, (*CONNECTION_EXCEPTIONS, asyncio.TimeoutError)):
-        raise BrokerError(f"{type(error).__name__}: {error}") from error
+        raise BrokerError(f"{what}: {type(error).__name__}: {error}") from error
     raise error
 
 
@@ -106,18 +106,18 @@ class Connections:
             line.channels += 1
         try:
             channel = line.connection.channel(publisher_confirms=True, on_return_raises=True)
-            await guarded(channel.initialize(timeout=TIMEOUT_SECONDS))
+            await guarded(channel.initialize(), "opening a channel")
             try:
                 yield channel
             finally:
                 with contextlib.suppress(BrokerError):
-                    await guarded(channel.close())
+                    await guarded(channel.close(), "closing the channel")
         finally:
             line.channels -= 1
             if line.channels == 0:
                 self._lines.remove(line)
                 with contextlib.suppress(BrokerError):
-                    await guarded(line.connection.close())
+                    await guarded(line.connection.close(), "closing the connection")
 
     async def _line(self) -> _Line:
         for line in self._lines:
@@ -135,7 +135,8 @@ class Connections:
                 ssl_context=_tls(broker.ca_certificate) if broker.ca_certificate is not None else None,
                 client_properties={"connection_name": self._name},
                 heartbeat=HEARTBEAT_SECONDS,
-            )
+            ),
+            "connecting",
         )
         line = _Line(connection)
         connection.close_callbacks.add(line.on_close)
@@ -191,7 +192,9 @@ class Session:
             correlation_id=correlation_id,
             delivery_mode=aio_pika.DeliveryMode.PERSISTENT if persistent else aio_pika.DeliveryMode.NOT_PERSISTENT,
         )
-        await guarded(self._exchanges[exchange].publish(message, routing_key, mandatory=mandatory))
+        await guarded(
+            self._exchanges[exchange].publish(message, routing_key, mandatory=mandatory), f"publishing to {exchange}"
+        )
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

@@ -165,9 +165,8 @@ class Work:
             self._admit(delivery, request)
             if await self._journal.accept(delivery.id, delivery.message.body):
                 self._enqueue(delivery.id, request)
-        elif entry.state is State.CONFIRMED and entry.id not in self._unsent:
-            self._unsent.add(entry.id)
-            self._tasks.spawn(self._send(entry.id, entry.result))
+        elif entry.result:
+            await self._link.publish_surely(*self._result_event(entry.result))
 
     def _admit(self, delivery: Delivery, request: ActionRequest) -> None:
         """Refuse what is not known yet and may not be run now."""
@@ -252,7 +251,7 @@ class Work:
         if invocation.synchronous:
             del self._live[invocation.id]
             if not invocation.runs_again:
-                reply = encode(outcome.to_json())
+                reply = encode({"worker": self._bootstrap.worker, **outcome.to_json()})
                 self._replies.remember(invocation.id, reply)
                 for delivery in invocation.deliveries:
                     self._tasks.spawn(self.answer(delivery, reply))
@@ -319,7 +318,7 @@ class Work:
         """Acknowledge a request, unless its session is gone: then it comes again, and is known."""
         if not delivery.session.closed.is_set():
             with contextlib.suppress(BrokerError):
-                await guarded(delivery.message.ack())
+                await guarded(delivery.message.ack(), "acknowledging")
 
     def cancel(self, invocation_id: str) -> bool:
         """Cancel an invocation that runs or waits; False if there is none."""

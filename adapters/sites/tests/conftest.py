@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from simyard_sites.base import (
     Changed,
     Gone,
@@ -43,6 +44,12 @@ def read(process_id: int, name: str) -> bytes:
         return b""
 
 
+def marked_processes(directory: Path) -> set[int]:
+    """The processes that run in machines below a directory."""
+    mark = f"{MARK}={directory}/".encode()
+    return {process for process in processes() if mark in read(process, "environ")}
+
+
 @dataclass
 class Clouds:
     """Makes sites whose clouds are below one directory of the test."""
@@ -68,15 +75,18 @@ class Clouds:
 
     def guests(self) -> set[int]:
         """The processes that run in the machines."""
-        mark = f"{MARK}={self.files().machines}/".encode()
-        return {process for process in processes() if mark in read(process, "environ")}
+        return marked_processes(self.files().machines)
+
+    async def until(self, wanted: Callable[[], bool]) -> None:
+        """Wait until it is so."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not wanted():  # noqa: ASYNC110 - /proc and files send no events
+                await asyncio.sleep(0.02)
 
     async def until_guests(self, wanted: Callable[[set[int]], bool]) -> set[int]:
         """Wait until the processes in all machines are as wanted."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not wanted(guests := self.guests()):  # noqa: ASYNC110 - /proc sends no events
-                await asyncio.sleep(0.02)
-        return guests
+        await self.until(lambda: wanted(self.guests()))
+        return self.guests()
 
 
 @dataclass
@@ -162,6 +172,12 @@ def outcomes() -> Callable[[AsyncIterator[Outcome]], Any]:
             return [outcome async for outcome in call]
 
     return collect
+
+
+@pytest.fixture
+def marked() -> Callable[[Path], set[int]]:
+    """Gives the processes that run in machines below a directory."""
+    return marked_processes
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from simyard_sites.base import ConflictError, Machine, MachineNotFoundError, MachineState, Owner, PowerAction, Stage
 from simyard_sites.emulated.cloud import Change, Cloud, GuestOrder
 from simyard_sites.emulated.settings import Settings
@@ -21,7 +22,7 @@ def seen(cloud: Cloud) -> list[Machine]:
 
 def test_without_jitter_each_stage_lasts_exactly_its_latency() -> None:
     cloud = Cloud(SLOW)
-    machine, _ = cloud.create("a", OWNER, 100.0)
+    machine = cloud.create("a", OWNER, 100.0)
     assert (machine.id, machine.state, cloud.next_change()) == ("0", MachineState.PENDING, 101.0)
     cloud.advance(500.0)
     [machine] = seen(cloud)
@@ -57,13 +58,13 @@ def test_a_machine_deleted_in_any_stage_terminates_and_is_gone_when_its_guest_ha
 
 def test_create_adopts_the_machine_of_the_same_name_and_a_later_one_gets_a_new_id() -> None:
     cloud = Cloud(Settings())
-    assert cloud.create("a", OWNER, 1.0)[1]
+    cloud.create("a", OWNER, 1.0)
     cloud.advance(2.0)
-    machine, is_new = cloud.create("a", OWNER, 3.0)
-    assert (machine.id, machine.state, is_new) == ("0", MachineState.RUNNING, False)
+    machine = cloud.create("a", OWNER, 3.0)
+    assert (machine.id, machine.state, len(cloud)) == ("0", MachineState.RUNNING, 1)
     cloud.delete("0")
     cloud.ended("0", 4.0)
-    assert cloud.create("a", OWNER, 5.0)[0].id == "1"
+    assert cloud.create("a", OWNER, 5.0).id == "1"
 
 
 def test_jitter_stays_within_its_percentage_and_depends_on_the_name_alone() -> None:
@@ -135,7 +136,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.now = 0.0
         self.cloud = Cloud(SLOW)
         self.guests: dict[str, GuestOrder] = {}
-        self.ids_seen: list[str] = []
+        self.created = 0
         self.entered: dict[str, dict[Stage, float]] = {}
 
     def look(self) -> None:
@@ -150,10 +151,9 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(name=st.sampled_from("abc"))
     def create(self, name: str) -> None:
         before = {machine.name: machine.id for machine in seen(self.cloud)}
-        machine, is_new = self.cloud.create(name, OWNER, self.now)
-        assert is_new == (name not in before)
-        assert machine.id == before.get(name, str(len(self.ids_seen)))
-        self.ids_seen += [machine.id] * is_new
+        machine = self.cloud.create(name, OWNER, self.now)
+        assert machine.id == before.get(name, str(self.created))
+        self.created += name not in before
         self.look()
 
     @rule(number=st.integers(0, 5))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from simyard_sites.base import (
     InvalidSpecError,
     MachineState,
@@ -141,19 +142,21 @@ async def test_a_lost_answer_to_a_create_leaves_one_machine(clouds: Any, request
 async def test_a_guest_that_ends_by_itself_is_started_again_while_its_machine_runs(
     clouds: Any, observe: Any, requests_for: Any, outcomes: Any
 ) -> None:
-    site = clouds.site(("sh", "-c", "test -e once && exec sleep 600; touch once; echo oh; exit 3", "guest"))
+    guest = "test -e once && touch twice && exec sleep 600; touch once; echo oh; exit 5"
+    site = clouds.site(("sh", "-c", guest, "guest"))
     observer = observe(site)
     await outcomes(site.create(requests_for("a")))
-    log = clouds.files().machines / "0" / "guest.log"
-    await clouds.until_guests(lambda guests: bool(guests) and "ended (3)" in log.read_text())
-    assert log.read_text().startswith("oh\n")
+    directory = clouds.files().machines / "0"
+    await clouds.until(lambda: (directory / "twice").exists())
+    log = (directory / "guest.log").read_text()
+    assert log == "oh\nemulated cloud: the guest ended by itself (exit code 5); next start in 1 s\n"
     assert observer.machines["a"].state is MachineState.RUNNING
 
 
 async def test_a_guest_that_can_never_work_fails_its_machine_with_its_last_words(
     clouds: Any, observe: Any, requests_for: Any, outcomes: Any
 ) -> None:
-    site = clouds.site(("sh", "-c", "echo starting; echo no module named beam >&2; exit 78", "guest"))
+    site = clouds.site(("sh", "-c", "echo starting; echo no module named beam >&2; exit 3", "guest"))
     observer = observe(site)
     await outcomes(site.create(requests_for("a")))
     machines = await observer.until_all(MachineState.FAILED, 1)
@@ -169,7 +172,7 @@ async def test_power_actions_reach_the_guest(clouds: Any, observe: Any, requests
 
     await outcomes(site.act(["0"], PowerAction.SUSPEND))
     await observer.until_all(MachineState.SUSPENDED, 1)
-    await clouds.until_guests(lambda _: process_state(first) == "T")
+    await clouds.until(lambda: process_state(first) == "T")
     await outcomes(site.act(["0"], PowerAction.START))
     await observer.until_all(MachineState.RUNNING, 1)
     await clouds.until_guests(lambda guests: guests == {first} and process_state(first) == "S")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from simyard_sites.base import Gone, MachineNotFoundError, MachineState, PowerAction, Site, Snapshot
 
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,10 +17,8 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from simyard.api.cloud_site import CloudSite
-from simyard.api.service_action import ServiceAction
-from simyard.api.simulation_service import SimulationService
-from simyard.api.worker_pool import WorkerPool
+
+from simyard_adapter.declarations import InvalidValuesError
 from simyard_adapter.errors import ActionCancelledError, ActionError, ParameterError
 from simyard_adapter.python_backend import load_class
 
@@ -65,6 +64,16 @@ async def test_slender_beam_is_within_one_percent_of_euler_bernoulli(worker: Any
     assert result["max_stress"] == pytest.approx(bending_stress, rel=0.02)
 
 
+@pytest.mark.parametrize("row", re.findall(r"^\| \d.*", (HERE / "README.md").read_text(), re.MULTILINE))
+async def test_table_of_the_readme_is_true(worker: Any, row: str) -> None:
+    length, width, height, load, material, elements, theory, displacement, error, _ = row.strip("| ").split(" | ")
+    measures = {"length": length, "width": width, "height": height, "load": load, "elements": elements}
+    result = await worker.call("solve", material=material, **{name: float(text) for name, text in measures.items()})
+    assert result["theory"] == pytest.approx(float(theory), rel=1e-5)
+    assert result["max_displacement"] == pytest.approx(float(displacement), rel=1e-5)
+    assert result["error_percent"] == pytest.approx(float(error), abs=2e-3)
+
+
 async def test_doubled_load_doubles_the_displacement(worker: Any) -> None:
     single = await worker.call("solve", **SOLVE)
     double = await worker.call("solve", **{**SOLVE, "load": 2 * SOLVE["load"]})
@@ -84,6 +93,14 @@ async def test_deck_agrees_with_lame(worker: Any) -> None:
     assert result["max_displacement"] == pytest.approx(math.hypot(radial, axial), rel=1e-3)
     assert result["max_stress"] == pytest.approx(700 / 3, rel=5e-3)
     assert "theory" not in result
+
+
+async def test_deck_of_one_mebibyte_is_solved_and_a_longer_one_refused(worker: Any) -> None:
+    deck = DECK + "** padding\n" * 100_000
+    result = await worker.call("solve", deck=deck[: 2**20])
+    assert result["nodes"] == 43
+    with pytest.raises(InvalidValuesError, match=r"^parameters\.deck: has 1048577 characters, at most 1048576"):
+        await worker.call("solve", deck=deck[: 2**20 + 1])
 
 
 async def test_attributes_follow_the_solutions(worker: Any) -> None:
@@ -252,17 +269,14 @@ def test_dat_reads_short_exponents_and_all_sets_of_the_last_time() -> None:
     assert beams.read_dat(lines) == {"max_displacement": 5}
 
 
-def test_manifests_fit_the_models_and_the_class() -> None:
-    def parsed(name: str) -> Any:
-        return yaml.safe_load((HERE / name).read_text())
-
-    service = SimulationService.model_validate(parsed("service.yaml"))
-    pool = WorkerPool.model_validate(parsed("pool.yaml"))
-    call = ServiceAction.model_validate(parsed("action.yaml"))
-    site = CloudSite.model_validate(parsed("site.yaml"))
-    assert pool.spec.service_ref.name == service.metadata.name
-    assert pool.spec.placement.sites == [site.metadata.name]
-    assert (call.spec.target.name, call.spec.action, call.spec.parameters) == (pool.metadata.name, "solve", SOLVE)
+def test_manifests_refer_to_each_other() -> None:
+    service, pool, call, site = (
+        yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in ("service", "pool", "action", "site")
+    )
+    assert pool["spec"]["serviceRef"]["name"] == service["metadata"]["name"]
+    assert pool["spec"]["placement"]["sites"] == [site["metadata"]["name"]]
+    assert call["spec"]["target"] == {"kind": "WorkerPool", "name": pool["metadata"]["name"]}
+    assert (call["spec"]["action"], call["spec"]["parameters"]) == ("solve", SOLVE)
 
 
 def test_service_yaml_is_made_from_the_class() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 Json = dict[str, Any]
@@ -56,8 +56,8 @@ Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-
 Term = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9_]*$")]
 """The name of an attribute, action, parameter or result: lower case, digits, underscores."""
 
-Time = Annotated[datetime, Field(strict=False)]
-"""A time in UTC."""
+Time = Annotated[AwareDatetime, Field(strict=False)]
+"""A time with its zone; in JSON, a string of RFC 3339."""
 
 Values = Annotated[Json, Field(max_length=1024, json_schema_extra=FREE_FORM)]
 """Values by name, of any JSON type: the service's interface says which."""

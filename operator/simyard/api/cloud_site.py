@@ -143,7 +143,7 @@ class AllowedNamespaces(ApiModel):
     )
     names: Annotated[
         list[Name],
-        Field(max_length=512, json_schema_extra=SET, description="The selected ones."),
+        Field(max_length=512, json_schema_extra=SET, description="Those namespaces, with `Selected`."),
     ] = []
 
 

@@ -25,7 +25,7 @@ from simyard.api.base import (
 RESERVED_ACTIONS = ("start", "stop", "restart", "suspend", "save", "start_workers")
 """Built in for every worker or service (OCCI infrastructure 1.2, and Cloud4E's ``start_workers``)."""
 
-Text = Annotated[str, Field(max_length=1024, description="For people.")]
+Text = Annotated[str, Field(max_length=1024, description="What it is, for people.")]
 Pattern = Annotated[str, Field(max_length=512)]
 Argument = Annotated[str, Field(max_length=4096)]
 _SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -52,7 +52,7 @@ class DeclaredValue(ApiModel):
 
     model_config = rules(*_VALUE_RULES)
 
-    name: Annotated[Term, Field(description="Lower case letters, digits and underscores.")]
+    name: Annotated[Term, Field(description="Its name: lower case letters, digits, underscores.")]
     type: Annotated[
         Literal["string", "integer", "number", "boolean", "array", "object"], Field(description="Its type in JSON.")
     ]
@@ -92,7 +92,7 @@ class DeclaredAction(ApiModel):
         ),
     )
 
-    name: Annotated[Term, Field(description="Lower case letters, digits and underscores.")]
+    name: Annotated[Term, Field(description="Its name: lower case letters, digits, underscores.")]
     description: Text = ""
     parameters: Annotated[
         list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"), description="What it takes.")

@@ -170,7 +170,7 @@ def from_wire(subject: Subject, error: WireError) -> StatusError:
             return invalid(subject, [Cause("FieldValueInvalid", error.message, error.field or "parameters")])
         case WireReason.UNKNOWN_ACTION | WireReason.UNKNOWN_ATTRIBUTE:
             reason = StatusReason.NOT_FOUND
-        case WireReason.DRAINING:
+        case WireReason.DRAINING | WireReason.BUSY:
             return unavailable(subject, error.message, [cause])
         case WireReason.TIMED_OUT:
             reason = StatusReason.TIMEOUT

@@ -73,7 +73,7 @@ def operator(namespace: str) -> list[Json]:
             _rule(names.GROUP, [names.SERVICE_ACTIONS.plural], [*_READ, "update", "patch", "delete"]),
             _rule(names.GROUP, [f"{plural}/status" for plural in _ALL], ["get", "update", "patch"]),
             _rule(names.GROUP, [f"{plural}/finalizers" for plural in _ALL], ["update"]),
-            _rule("", ["events"], ["create", "patch"]),
+            *(_rule(group, ["events"], ["create", "patch"]) for group in ("", "events.k8s.io")),
             _rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ),
         ],
         [

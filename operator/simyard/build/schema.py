@@ -42,6 +42,8 @@ class _Generator(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        if not all(isinstance(value, str) for value in schema["expected"]):
+            raise TypeError(f"no structural schema for the literals {schema['expected']}")
         return {"type": "string", "enum": schema["expected"]}
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
@@ -52,13 +54,14 @@ class _Generator(GenerateJsonSchema):
     def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
         """The only union is that of an integer and a string; the bounds of each apply to values of its type."""
         members = super().union_schema(schema)["anyOf"]
-        if sorted(member["type"] for member in members) != ["integer", "string"]:
+        if sorted(str(member.get("type")) for member in members) != ["integer", "string"]:
             raise TypeError(f"no structural schema for the union {members}")
         bounds = {key: value for member in members for key, value in member.items() if key not in ("type", "format")}
         return {**bounds, "x-kubernetes-int-or-string": True}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        return {key: value for key, value in super().dict_schema(schema).items() if key != "additionalProperties"}
+        """Values of any type are permitted by another keyword, which excludes this one."""
+        return {key: value for key, value in super().dict_schema(schema).items() if value is not True}
 
 
 def _inlined(node: Json, definitions: dict[str, Json]) -> Json:

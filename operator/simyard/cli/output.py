@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -16,6 +17,13 @@ Row = Sequence[object]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes y and n, which YAML 1.1, and so kubectl, reads as booleans where PyYAML does not."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+
+
 def output_option(*extra: str) -> Callable[[F], F]:
     """The option ``-o``: json and yaml, and what a command has besides."""
     return click.option("-o", "--output", type=click.Choice(["json", "yaml", *extra]), help="Output format.")
@@ -26,7 +34,7 @@ def print_object(value: Any, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(value, indent=4))
     else:
-        click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
+        click.echo(yaml.dump(value, Dumper=_Dumper, sort_keys=False), nl=False)
 
 
 def as_list(items: list[Any]) -> Any:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
 from typing import NoReturn
 
-from simyard_adapter.bootstrap import BrokerAddress
-from simyard_adapter.wire import pool_queue, pool_user, standalone_user
-
 from simyard.api.base import Json
-from simyard.api.names import Resource
+from simyard.api.names import APISERVER_BROKER_SECRET, Resource
 from simyard.api.worker import Worker
-from simyard.fleet.registry import Registry, broker_user_of, pool_uid_of, queue_of
+from simyard.fleet.registry import Registry, broker_user_of, gone, pool_uid_of, queue_of
 from simyard.kube.client import KubeClient
-from simyard.kube.errors import AlreadyExistsError, NotFoundError
+from simyard.kube.errors import AlreadyExistsError, ApiError, NotFoundError
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.credentials import derive_password, new_master_key
-from simyard.messaging.errors import MessagingError
+from simyard.messaging.errors import BrokerUnavailableError, MessagingError
 from simyard.messaging.topology import (
     APISERVER_USER,
     WORKER_QUEUES_PREFIX,
@@ -31,12 +28,13 @@ from simyard.messaging.topology import (
     standalone_user_spec,
     worker_queue_spec,
 )
+from simyard_adapter.bootstrap import BrokerAddress
+from simyard_adapter.wire import pool_queue, pool_user, standalone_user
 
 log = logging.getLogger(__name__)
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 MASTER_KEY_SECRET = "simyard-broker-master-key"  # noqa: S105 (a name)
-APISERVER_SECRET = "simyard-apiserver-broker"  # noqa: S105 (a name)
 SWEEP_SECONDS = 3600.0
 SWEEP_SETTLE_SECONDS = 5.0
 RETRY_SECONDS = 2.0
@@ -59,43 +57,38 @@ async def master_key(client: KubeClient, namespace: str) -> bytes:
 class Broker:
     """Makes and removes users and queues; remembers what it made, and puts right what differs after a reconnect.
 
-    ``address`` is where workers dial: it may differ from where the operator does.
+    A user is made after its queues and deleted before them, so that what a crash leaves behind is found by its queues.
+
+    Attributes:
+        prepared: set once the platform's own exchanges, queues and users are there.
+        reachable: whether the broker answered last time; ``changed`` is called when that changes.
     """
 
-    def __init__(self, access: BrokerAccess, worker_access: BrokerAccess, admin: BrokerAdmin, registry: Registry) -> None:
+    def __init__(
+        self,
+        access: BrokerAccess,
+        worker_access: BrokerAccess,
+        admin: BrokerAdmin,
+        registry: Registry,
+        *,
+        namespace: str,
+        changed: Callable[[], None],
+    ) -> None:
         self._access = access
         self._worker_access = worker_access
         self._admin = admin
         self._registry = registry
+        self._namespace = namespace
+        self._changed = changed
         self._key = b""
         self._users: set[str] = set()
         self._lock = asyncio.Lock()
         self._released: set[str] = set()
         self._wake = asyncio.Event()
         self._sweep_at = 0.0
+        self.prepared = asyncio.Event()
         self.reachable = False
         registry.workers.subscribe(self._worker_changed)
-
-    async def prepare(self, client: KubeClient, namespace: str) -> None:
-        """Once, before anything else: exchanges, the operator's queues, the apiserver's user and its Secret.
-
-        Raises:
-            ApiError, MessagingError: the API server or the broker did not do it.
-        """
-        self._key = await master_key(client, namespace)
-        await self._admin.ensure_platform()
-        password = derive_password(self._key, APISERVER_USER)
-        await self._admin.ensure_user(apiserver_user_spec(), password)
-        self.reachable = True
-        data = {name: text.encode() for name, text in self._access.as_user(APISERVER_USER, password).to_secret().items()}
-        body = _secret(APISERVER_SECRET, namespace, data)
-        try:
-            found = await client.get(SECRETS, APISERVER_SECRET, namespace)
-        except NotFoundError:
-            await client.create(SECRETS, body, namespace)
-            return
-        if found.get("data") != body["data"]:
-            await client.patch(SECRETS, APISERVER_SECRET, {"data": body["data"]}, namespace)
 
     async def ensure_workers(self, workers: Collection[Worker]) -> None:
         """Users and queues of these workers exist when this returns.
@@ -103,19 +96,19 @@ class Broker:
         Raises:
             MessagingError: the broker did not do it.
         """
+        if not self.prepared.is_set():
+            raise BrokerUnavailableError("the broker has not been reached yet")
+        specs = [worker_queue_spec(broker_user_of(item), item.metadata.uid) for item in workers]
         try:
+            await self._admin.ensure_queues(specs)
             for worker in {broker_user_of(item): item for item in workers}.values():
                 await self._ensure_user(worker)
-            await self._admin.ensure_queues(
-                [worker_queue_spec(broker_user_of(item), item.metadata.uid) for item in workers]
-            )
         except MessagingError:
-            self.reachable = False
+            self._set_reachable(False)
             raise
-        self.reachable = True
-        self._released |= {
-            queue_of(item) for item in workers if self._registry.worker_gone(item.metadata.uid) is not None
-        }
+        self._set_reachable(True)
+        if late := [worker for worker in workers if self._registry.worker_gone(worker.metadata.uid) is not None]:
+            self._release(late)
 
     def address_for(self, worker: Worker) -> BrokerAddress:
         """Where and as whom the worker's adapter connects."""
@@ -129,10 +122,10 @@ class Broker:
             MessagingError: the broker did not do it.
         """
         user = pool_user(pool_uid)
-        queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
-        await self._admin.delete_queues([*queues, pool_queue(user)])
         await self._admin.delete_user(user)
         self._users.discard(user)
+        queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
+        await self._admin.delete_queues([*queues, pool_queue(user)])
 
     def reconnected(self) -> None:
         """The broker is back, perhaps with less than it had: look soon."""
@@ -146,64 +139,101 @@ class Broker:
         while True:
             self._wake.clear()
             try:
+                if not self.prepared.is_set():
+                    await self._prepare()
                 await self._delete_released()
                 if loop.time() >= self._sweep_at:
-                    await self._sweep()
                     self._sweep_at = loop.time() + SWEEP_SECONDS
-                self.reachable = True
+                    await self._sweep()
+                self._set_reachable(True)
                 waits = SWEEP_SECONDS
-            except MessagingError as error:
-                self.reachable = False
+            except (MessagingError, ApiError) as error:
                 log.warning("broker: %s", error)
+                self._set_reachable(False)
+                self._sweep_at = 0.0
                 waits = RETRY_SECONDS
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(waits):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
+
+    async def _prepare(self) -> None:
+        """Exchanges, the operator's queues, the apiserver's user and the Secret with its password."""
+        client = self._registry.client
+        self._key = await master_key(client, self._namespace)
+        await self._admin.ensure_platform()
+        password = derive_password(self._key, APISERVER_USER)
+        await self._admin.ensure_user(apiserver_user_spec(), password)
+        texts = self._access.as_user(APISERVER_USER, password).to_secret()
+        body = _secret(APISERVER_BROKER_SECRET, self._namespace, {key: text.encode() for key, text in texts.items()})
+        try:
+            found = await client.get(SECRETS, APISERVER_BROKER_SECRET, self._namespace)
+        except NotFoundError:
+            await client.create(SECRETS, body, self._namespace)
+        else:
+            if found.get("data") != body["data"]:
+                path = f"/api/v1/namespaces/{self._namespace}/secrets/{APISERVER_BROKER_SECRET}"
+                await client.request("PUT", path, body=body, resource=SECRETS)
+        self.prepared.set()
+
+    def _set_reachable(self, value: bool) -> None:
+        if self.reachable != value:
+            self.reachable = value
+            self._changed()
 
     async def _ensure_user(self, worker: Worker) -> None:
         user, pool_uid = broker_user_of(worker), pool_uid_of(worker)
         async with self._lock:
             if user in self._users:
                 return
-            spec = pool_user_spec(pool_uid) if pool_uid else standalone_user_spec(worker.metadata.uid)
-            await self._admin.ensure_user(spec, derive_password(self._key, user))
             if pool_uid:
                 await self._admin.ensure_queues([pool_queue_spec(user)])
+            spec = pool_user_spec(pool_uid) if pool_uid else standalone_user_spec(worker.metadata.uid)
+            await self._admin.ensure_user(spec, derive_password(self._key, user))
             self._users.add(user)
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._released.add(queue_of(old))
-            self._wake.set()
+        if (left := gone(old, new)) is not None:
+            self._release([left])
+
+    def _release(self, workers: Iterable[Worker]) -> None:
+        self._released.update(map(queue_of, workers))
+        self._wake.set()
 
     async def _delete_released(self) -> None:
         while self._released:
-            names = frozenset(self._released)
-            await self._admin.delete_queues(names)
-            self._released -= names
+            queues = frozenset(self._released)
+            await self._delete(queues, {user for queue in queues if (user := _user_of(queue)).startswith(_ALONE)})
+            self._released -= queues
+
+    async def _delete(self, queues: Iterable[str], users: Iterable[str]) -> None:
+        for user in users:
+            await self._admin.delete_user(user)
+            self._users.discard(user)
+        await self._admin.delete_queues(queues)
 
     async def _sweep(self) -> None:
-        """Queues and users without a Worker or pool are removed when they are still so after a while."""
-        queues = frozenset(await self._admin.queues(WORKER_QUEUES_PREFIX))
-        users = frozenset(await self._admin.users())
+        """Remove queues without a Worker or pool, and their users, when they are still so after a while."""
+        found = {
+            name for prefix in (WORKER_QUEUES_PREFIX, _POOL_QUEUES_PREFIX) for name in await self._admin.queues(prefix)
+        }
         await asyncio.sleep(SWEEP_SETTLE_SECONDS)
-        wanted = {queue_of(worker): worker for worker in self._registry.workers}
-        await self._admin.delete_queues(queues - wanted.keys())
-        for user in _worker_users(users) - self._wanted_users(wanted.values()):
-            await self._admin.delete_user(user)
-        missing = [worker for queue, worker in wanted.items() if queue not in queues]
-        if missing:
+        workers = {queue_of(worker): worker for worker in self._registry.workers}
+        users = {pool_user(pool.metadata.uid) for pool in self._registry.pools}
+        users |= {broker_user_of(worker) for worker in workers.values()}
+        wanted = workers.keys() | {pool_queue(user) for user in users}
+        stale = [name for name in found if name not in wanted]
+        await self._delete(stale, {_user_of(name) for name in stale} - users)
+        if missing := [worker for queue, worker in workers.items() if queue not in found]:
             await self.ensure_workers(missing)
 
-    def _wanted_users(self, workers: Iterable[Worker]) -> set[str]:
-        pools = {pool_user(pool.metadata.uid) for pool in self._registry.pools}
-        return pools | {broker_user_of(worker) for worker in workers}
+
+_ALONE = standalone_user("")
+_POOL_QUEUES_PREFIX = pool_queue("")
 
 
-def _worker_users(users: Iterable[str]) -> set[str]:
-    return {user for user in users if user.startswith((pool_user(""), standalone_user("")))}
+def _user_of(queue: str) -> str:
+    """The broker user in the name of a worker's or pool's queue."""
+    return queue.split(".")[2]
 
 
 def _secret(name: str, namespace: str, data: dict[str, bytes]) -> Json:
@@ -215,8 +245,3 @@ def _secret(name: str, namespace: str, data: dict[str, bytes]) -> Json:
         "type": "Opaque",
         "data": encoded,
     }
-
-
-def worker_access(access: BrokerAccess, host: str, port: int) -> BrokerAccess:
-    """The same broker as workers reach it; empty host and port 0 keep the operator's own."""
-    return replace(access, host=host or access.host, port=port or access.port)

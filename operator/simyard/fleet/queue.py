@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, NoReturn, TypeVar
 
 from prometheus_client import Gauge, Histogram
-from simyard_sites.base import SiteError
 
 from simyard.kube.errors import ApiError
 from simyard.messaging.errors import MessagingError
+from simyard_sites.base import SiteError
 
 log = logging.getLogger(__name__)
 

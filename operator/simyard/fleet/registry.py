@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from datetime import UTC, datetime
-
-from simyard_adapter.wire import pool_user, standalone_user, worker_queue
+from typing import TypeVar
 
 from simyard.api import names
 from simyard.api.cloud_site import CloudSite
@@ -18,6 +17,7 @@ from simyard.kube.client import KubeClient
 from simyard.kube.errors import NotFoundError
 from simyard.plan.actions import is_finished
 from simyard.plan.service import PublishedService, read_service
+from simyard_adapter.wire import pool_user, standalone_user, worker_queue
 
 _MOST_GONE = 50_000
 
@@ -25,6 +25,14 @@ _MOST_GONE = 50_000
 def now() -> datetime:
     """The time, in UTC."""
     return datetime.now(UTC)
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+def gone(old: T | None, new: T | None) -> T | None:
+    """The object that a change removed: it was deleted, or another one took its name."""
+    return old if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else None
 
 
 def key_text(item: HasMetadata) -> str:
@@ -121,6 +129,14 @@ class Registry:
         uid = pool_uid_of(worker)
         return next(iter(self.pools.by("uid", uid)), None) if uid else None
 
+    def service_of_target(self, action: ServiceAction) -> PublishedService | None:
+        """The service of what an action is called on, as far as both exist."""
+        namespace, target = action.metadata.namespace, action.spec.target
+        if target.kind == names.SIMULATION_SERVICES.kind:
+            return self.services.get(namespace, target.name)
+        item = (self.workers if target.kind == names.WORKERS.kind else self.pools).get(namespace, target.name)
+        return self.service_of(item) if item is not None else None
+
     def worker_gone(self, uid: str) -> datetime | None:
         """Since when the Worker of that uid is known to be gone; None when it is not known to be."""
         return self._gone.get(uid)
@@ -138,8 +154,8 @@ class Registry:
             self._gone_now(uid)
 
     def _note_gone(self, old: Worker | None, new: Worker | None) -> None:
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._gone_now(old.metadata.uid)
+        if (left := gone(old, new)) is not None:
+            self._gone_now(left.metadata.uid)
 
     def _gone_now(self, uid: str) -> None:
         self._gone[uid] = now()

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from prometheus_client import Histogram
-from simyard_adapter.declarations import Json
-from simyard_sites.base import MachineState, Stage
 
 from simyard.api.base import from_seconds
-from simyard.api.worker import Worker
+from simyard.api.worker import Worker, WorkerStatus
 from simyard.fleet.queue import KeyQueue, RateLimit
-from simyard.fleet.registry import Registry, now, queue_of
+from simyard.fleet.registry import Registry, gone, now, queue_of
 from simyard.fleet.statuses import write_status
+from simyard.kube.errors import ApiError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.worker import Change, Observation, Registration, Values, is_ready, plan_worker
+from simyard_adapter import wire
+from simyard_adapter.declarations import Json
+from simyard_sites.base import Machine, MachineState, Stage
+
+log = logging.getLogger(__name__)
 
 STAGE_SECONDS = Histogram(
     "simyard_worker_stage_seconds",
@@ -53,35 +58,29 @@ class WorkerStatuses:
         self._seen[uid] = dataclasses.replace(self._seen.get(uid, Observation()), **changes)
         self._queue.add(uid, delay)
 
-    def machine_changed(self, uid: str, machine: Any) -> None:
+    def machine_changed(self, uid: str, machine: Machine) -> None:
         """Its site told something about its machine."""
         urgent = machine.state in (MachineState.FAILED, MachineState.STOPPED, MachineState.SUSPENDED)
         self.observe(uid, 0.0 if urgent else STAGES_DELAY_SECONDS, machine=machine, lost=False)
 
-    async def registered(self, events: Iterable[ReceivedEvent]) -> None:
-        """Adapters registered or are drained; returns when that is written."""
-        uids = []
+    async def take(self, events: Iterable[ReceivedEvent]) -> None:
+        """What adapters told, in order; returns when registrations and drains are written."""
+        urgent = []
         for event in events:
-            if self._registry.worker(event.worker_uid) is None:
+            uid, body = event.worker_uid, event.body
+            if self._registry.worker(uid) is None:
                 continue
-            time = from_seconds(event.received_at)
-            version = str(event.body.get("adapterVersion") or "")
-            self.observe(event.worker_uid, registration=Registration(time, version))
-            self._take_values(event, event.body.get("attributes"), replace=True)
-            uids.append(event.worker_uid)
-        await self._queue.settle(uids)
-
-    async def drained(self, uids: Iterable[str]) -> None:
-        """Adapters said that they are drained; returns when that is written."""
-        known = [uid for uid in uids if self._registry.worker(uid) is not None]
-        for uid in known:
-            self.observe(uid, drained=True)
-        await self._queue.settle(known)
-
-    def values_changed(self, event: ReceivedEvent) -> None:
-        """An adapter told new values of attributes."""
-        if self._registry.worker(event.worker_uid) is not None:
-            self._take_values(event, event.body.get("values"), replace=False)
+            if event.kind is wire.Event.REGISTER:
+                version = str(body.get("adapterVersion") or "")[:64]
+                self.observe(uid, registration=Registration(from_seconds(event.received_at), version))
+                self._take_values(event, body.get("attributes"), replace=True)
+                urgent.append(uid)
+            elif event.kind is wire.Event.DRAINED:
+                self.observe(uid, drained=True)
+                urgent.append(uid)
+            elif event.kind is wire.Event.ATTRIBUTES:
+                self._take_values(event, body.get("values"), replace=False)
+        await self._queue.settle(urgent)
 
     def presence_changed(self, worker: Worker) -> None:
         """The worker's queue may have got or lost its consumer."""
@@ -90,8 +89,9 @@ class WorkerStatuses:
         present = self._presence(queue_of(worker))
         if present == seen.consumer:
             return
-        gone = None if present is not False else seen.consumer_gone or now()
-        self.observe(uid, consumer=present, consumer_gone=gone)
+        since = None if present is not False else seen.consumer_gone or now()
+        delay = 0.0 if worker.status.stages.registered is not None else STAGES_DELAY_SECONDS
+        self.observe(uid, delay, consumer=present, consumer_gone=since)
 
     def _take_values(self, event: ReceivedEvent, values: Json, *, replace: bool) -> None:
         if not isinstance(values, dict):
@@ -106,10 +106,10 @@ class WorkerStatuses:
         self.observe(uid, VALUES_DELAY_SECONDS, values=Values(time, merged))
 
     def _changed(self, old: Worker | None, new: Worker | None) -> None:
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._seen.pop(old.metadata.uid, None)
-            self._slots.pop(old.metadata.uid, None)
-            self._queue.forget(old.metadata.uid)
+        if (left := gone(old, new)) is not None:
+            self._seen.pop(left.metadata.uid, None)
+            self._slots.pop(left.metadata.uid, None)
+            self._queue.forget(left.metadata.uid)
         if new is None:
             return
         if old is None or old.metadata.uid != new.metadata.uid:
@@ -129,13 +129,22 @@ class WorkerStatuses:
             return plan.wake_seconds
         if plan.change is not Change.READINESS and (waits := self._wait_for_budget(uid)) > 0:
             return waits
-        if not await write_status(
-            self._registry.client, self._registry.workers, worker.metadata, worker.status, plan.status
-        ):
-            return None
+        try:
+            if not await self._put(worker, plan.status):
+                return None
+        except ApiError as error:
+            if error.retryable or error.status in (401, 403) or self._seen[uid].values is None:
+                raise
+            log.error("worker %s: the API server refuses its attributes: %s", worker.metadata.name, error)
+            self.observe(uid, values=None)
+            return 0.0
         if plan.change is Change.READINESS and not is_ready(worker):
             _measure(worker, self._registry.worker(uid))
         return plan.wake_seconds
+
+    async def _put(self, worker: Worker, status: WorkerStatus) -> bool:
+        registry = self._registry
+        return await write_status(registry.client, registry.workers, worker.metadata, worker.status, status)
 
     def _wait_for_budget(self, uid: str) -> float:
         """Seconds until a write that is not urgent may be made; 0 once, when its turn has come."""

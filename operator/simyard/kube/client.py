@@ -75,6 +75,11 @@ class KubeClient:
         configuration.connection_pool_maxsize = max_connections
         return cls(configuration)
 
+    @property
+    def configuration(self) -> kubernetes.Configuration:
+        """The server's address and the credentials."""
+        return self._configuration
+
     async def __aenter__(self) -> Self:
         return self
 

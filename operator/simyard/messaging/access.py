@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from simyard_adapter.bootstrap import BrokerAddress
 from yarl import URL
+
+from simyard_adapter.bootstrap import BrokerAddress
 
 HEARTBEAT_SECONDS = 10
 """A connection that is silent for about three times as long counts as lost."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -27,7 +26,6 @@ REQUEST_SECONDS = 30.0
 BULK_SECONDS = 120.0
 HTTP_CONNECTIONS = 8
 CHANNELS = 16
-PAGE_SIZE = 500
 T = TypeVar("T")
 
 
@@ -102,18 +100,12 @@ class BrokerAdmin:
 
     async def queues(self, prefix: str) -> Mapping[str, QueueInfo]:
         """The queues whose name starts with ``prefix``."""
-        found: dict[str, QueueInfo] = {}
-        page, pages = 1, 1
-        while page <= pages:
-            answer = await self._call(
-                "GET",
-                f"queues/{self._vhost}?name={quote('^' + re.escape(prefix), safe='')}&use_regex=true"
-                f"&page={page}&page_size={PAGE_SIZE}&columns=name,consumers,messages",
-            )
-            for queue in answer["items"]:
-                found[str(queue["name"])] = QueueInfo(queue.get("consumers"), queue.get("messages"))
-            page, pages = page + 1, int(answer["page_count"])
-        return found
+        answer = await self._call("GET", f"queues/{self._vhost}?columns=name,consumers,messages")
+        return {
+            name: QueueInfo(queue.get("consumers"), queue.get("messages"))
+            for queue in answer
+            if (name := str(queue["name"])).startswith(prefix)
+        }
 
     async def consumer_tags(self, prefix: str) -> Mapping[str, frozenset[str]]:
         """The tags of the consumers of each queue whose name starts with ``prefix``, where there are any.

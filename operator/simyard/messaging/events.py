@@ -11,13 +11,13 @@ from typing import Generic, NoReturn, TypeVar
 
 import orjson
 from aiormq.abc import AbstractChannel, DeliveredMessage
-from simyard_adapter.declarations import Json
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import Link, stay_connected
 from simyard.messaging.metrics import CONNECTED, EVENTS, EVENTS_REFUSED
 from simyard.messaging.topology import ATTRIBUTE_QUEUES_PREFIX, DEAD_QUEUE, OPERATOR_QUEUE, UPDATES_QUEUE
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
 
 PREFETCH = 500
 ATTRIBUTES_BACKLOG = 100_000

@@ -18,6 +18,8 @@ from simyard.messaging.topology import WORKER_QUEUES_PREFIX
 BROKER_EVENTS_EXCHANGE = "amq.rabbitmq.event"
 CREATED = "consumer.created"
 DELETED = "consumer.deleted"
+SNAPSHOT_LAG_SECONDS = 6.0
+"""A consumer appears in the management API up to 5 s late (its statistics interval)."""
 CONNECTION_NAME = "simyard liveness"
 
 PresenceListener = Callable[[str | None], None]
@@ -30,12 +32,12 @@ class Liveness:
     """Keeps for every worker queue whether it has a consumer.
 
     The broker must have the plugin ``rabbitmq_event_exchange``, its exchange in the virtual host of ``access``.
-    ``grace_seconds`` is how long adapters have to come back after the broker was unreachable; a consumer appears in
-    the management API only after up to 5 s, so it is more than that.
+    ``grace_seconds`` is how long adapters have to come back after the broker was unreachable; at least
+    :data:`SNAPSHOT_LAG_SECONDS`, because their return may have been before the first event.
     """
 
     def __init__(
-        self, access: BrokerAccess, admin: BrokerAdmin, *, on_change: PresenceListener, grace_seconds: float = 10.0
+        self, access: BrokerAccess, admin: BrokerAdmin, *, on_change: PresenceListener, grace_seconds: float = 30.0
     ) -> None:
         self._access = access
         self._admin = admin
@@ -67,10 +69,7 @@ class Liveness:
             self._connected = True
             CONNECTED.labels(CONNECTION_NAME).set(1)
             self._on_change(None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._grace_seconds):
-                    await link.until_lost()
-            await self._take_snapshot()
+            await self._settle(link)
             self._recent = None
             self._on_change(None)
             await link.until_lost()
@@ -86,6 +85,18 @@ class Liveness:
         for key in (CREATED, DELETED):
             await link.channel.queue_bind(queue, BROKER_EVENTS_EXCHANGE, key)
         await link.channel.basic_consume(queue, self._on_event, no_ack=True)
+
+    async def _settle(self, link: Link) -> None:
+        """Wait until the grace has passed, and see the consumers that no event tells of as they appear."""
+        left = max(self._grace_seconds, SNAPSHOT_LAG_SECONDS)
+        while left > 0:
+            pause = min(left, SNAPSHOT_LAG_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await link.until_lost()
+            left -= pause
+            await self._take_snapshot()
+            self._on_change(None)
 
     async def _take_snapshot(self) -> None:
         """Learn the consumers that were there before their events could be seen."""

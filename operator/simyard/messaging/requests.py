@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import orjson
+from aiormq import spec
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import DeliveryError, PublishError
-from pamqp.commands import Basic
-from simyard_adapter.declarations import Json
-from simyard_adapter.wire import CONTENT_TYPE, REPLIES_EXCHANGE, Reason, Request, WireError, reply_key
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import Link, stay_connected, translated
@@ -29,8 +27,10 @@ from simyard.messaging.errors import (
 )
 from simyard.messaging.metrics import CONNECTED, REPLIES_REFUSED, REQUEST_SECONDS, REQUESTS
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import CONTENT_TYPE, REPLIES_EXCHANGE, Reason, Request, WireError, reply_key
 
-Properties = Basic.Properties
+Properties = spec.Basic.Properties
 CONFIRM_SECONDS = 10.0
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 

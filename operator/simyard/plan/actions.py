@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from simyard_adapter import wire
-from simyard_adapter.declarations import Action, InvalidValuesError, Json, check_values
-
 from simyard.api.base import Condition, find_condition, from_seconds, set_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.service_action import ActionFailure, ServiceAction, ServiceActionStatus
 from simyard.api.worker import Worker
 from simyard.plan.service import PublishedService
 from simyard.plan.times import after
+from simyard_adapter import wire
+from simyard_adapter.declarations import Action, InvalidValuesError, Json, check_values
 
 WORKER_LOST_GRACE_SECONDS = 5.0
 """So long after its worker is gone an action is not given up: its result may be on the way."""
@@ -43,11 +42,10 @@ class Need(enum.Enum):
 class Target:
     """On what an action is called, as far as it exists.
 
-    ``worker_there`` and ``worker_gone`` speak of the worker that the action was given to: whether it exists, and since
-    when it is known to be gone.
+    ``service`` is None when the target or its service does not exist. ``worker_there`` and ``worker_gone`` speak of the
+    worker that the action was given to: whether it exists, and since when it is known to be gone.
     """
 
-    exists: bool
     service: PublishedService | None
     worker_there: bool = False
     worker_gone: datetime | None = None
@@ -108,24 +106,21 @@ def plan_action(action: ServiceAction, target: Target, *, published: bool, now: 
         return _plan_lost(action, target, now)
     if not published:
         return ActionPlan(Need.PUBLISH)
-    if action.spec.cancel:
-        return ActionPlan(Need.CANCEL)
-    declared = declared_action(action, target.service)
-    if declared is None or action.status.started_time is None:
-        return ActionPlan(Need.NOTHING)
-    ends = after(action.status.started_time, timeout_seconds(action, declared) + OVERRUN_SECONDS)
-    if ends <= now:
-        message = f"no result within {timeout_seconds(action, declared)} s"
-        return ActionPlan(Need.WRITE, failed(action, wire.Reason.TIMED_OUT.value, message, now))
-    return ActionPlan(Need.NOTHING, look_again=ends)
+    declared, ends = declared_action(action, target.service), None
+    if declared is not None and action.status.started_time is not None:
+        ends = after(action.status.started_time, timeout_seconds(action, declared) + OVERRUN_SECONDS)
+        if ends <= now:
+            message = f"no result within {timeout_seconds(action, declared)} s"
+            return ActionPlan(Need.WRITE, failed(action, wire.Reason.TIMED_OUT.value, message, now))
+    return ActionPlan(Need.CANCEL if action.spec.cancel else Need.NOTHING, look_again=ends)
 
 
 def _plan_unassigned(action: ServiceAction, target: Target, now: datetime) -> ActionPlan:
     if action.spec.cancel:
         message = "it was cancelled before it began"
         return ActionPlan(Need.WRITE, failed(action, wire.Reason.CANCELLED.value, message, now))
-    if not target.exists or target.service is None:
-        message = f"{action.spec.target.kind} {action.spec.target.name} does not exist"
+    if target.service is None:
+        message = f"{action.spec.target.kind} {action.spec.target.name} or its service does not exist"
         return ActionPlan(Need.WRITE, failed(action, Reason.TARGET_NOT_FOUND, message, now))
     declared = declared_action(action, target.service)
     if declared is None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from simyard_sites.base import Machine, MachineState, PowerAction
-
 from simyard.api.worker import Worker
+from simyard_sites.base import Machine, MachineState, PowerAction
 
 _UID_DIGITS = 8
 
@@ -38,7 +37,7 @@ def plan_machine(worker: Worker | None, machine: Machine | None) -> Step:
     more is never made anew under the same Worker: the Worker is replaced, so that each uid means one machine.
     """
     if worker is None or worker.metadata.deletion_timestamp is not None:
-        return Step.DELETE if machine is not None and machine.state is not MachineState.TERMINATING else Step.NOTHING
+        return Step.DELETE if machine is not None else Step.NOTHING
     if machine is None:
         return Step.LOST if worker.status.machine_id else Step.CREATE
     return _power(worker.spec.power_state, machine.state)

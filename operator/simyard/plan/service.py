@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from simyard_adapter.commands import CommandSet
-from simyard_adapter.declarations import Interface, InvalidValueError, InvalidValuesError, Value, check_values
-
 from simyard.api.base import Condition, Json, Metadata, set_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.simulation_service import SimulationService, SimulationServiceStatus
+from simyard_adapter.commands import CommandSet
+from simyard_adapter.declarations import Interface, InvalidValueError, InvalidValuesError, Value, check_values
 
 
 @dataclass(frozen=True, slots=True)

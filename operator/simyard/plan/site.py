@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from simyard.api.base import Condition, set_condition
+from simyard.api.cloud_site import CloudSite, CloudSiteStatus, SiteWorkers
+from simyard.api.names import ConditionType, Reason
 from simyard_sites.base import (
     MachineState,
     PermissionDeniedError,
@@ -15,10 +18,6 @@ from simyard_sites.base import (
     SiteError,
     UnauthenticatedError,
 )
-
-from simyard.api.base import Condition, set_condition
-from simyard.api.cloud_site import CloudSite, CloudSiteStatus, SiteWorkers
-from simyard.api.names import ConditionType, Reason
 
 _Status = Literal["True", "False", "Unknown"]
 _Row = tuple[ConditionType, _Status, str, str]

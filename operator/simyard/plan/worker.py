@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from simyard_adapter.declarations import Json
-from simyard_sites.base import Machine, MachineState, Stage
-
 from simyard.api.base import Condition, find_condition, from_seconds, set_condition
 from simyard.api.names import ANNOTATION_REQUESTED, ConditionType, Reason
 from simyard.api.worker import Stages, Worker, WorkerStatus
 from simyard.plan.times import after, seconds_until
+from simyard_adapter.declarations import Json
+from simyard_sites.base import Machine, MachineState, Stage
 
 DISCONNECT_GRACE_SECONDS = 10.0
 """So long a ready worker may be without a consumer before it counts as disconnected (adapters reconnect)."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import uvloop
+
 from simyard.api.names import SYSTEM_NAMESPACE
 from simyard.apiserver.server import serve
 from simyard.apiserver.settings import ApiServerSettings

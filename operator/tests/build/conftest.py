@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+
 from kube_api import Api
 from simyard.build import install
 from simyard_dev.controlplane import ControlPlane

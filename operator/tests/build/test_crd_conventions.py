@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+
 from simyard.api.base import Json
 from simyard.api.names import ConditionType
 from simyard.build.crds import DEFINITIONS, Definition, custom_resource_definition

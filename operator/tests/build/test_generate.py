@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import generate
 import pytest
+
+import generate
 
 
 def test_the_files_in_the_repository_are_true() -> None:

@@ -106,21 +106,24 @@ class Cloud:
         """The ids of all machines, oldest first."""
         return list(self._by_id)
 
+    def has(self, name: str) -> bool:
+        """There is a machine of that name."""
+        return name in self._by_name
+
     def machine(self, machine_id: str) -> Machine | None:
         """The machine of that id, or None."""
         record = self._by_id.get(machine_id)
         return _seen(record) if record else None
 
-    def create(self, name: str, owner: Owner, now: float) -> tuple[Machine, bool]:
-        """Make a machine, or adopt the one that has this name; says also whether it was made."""
+    def create(self, name: str, owner: Owner, now: float) -> Machine:
+        """Make a machine with the id ``next_id``, or adopt the one that has this name."""
         record = self._by_name.get(name)
-        if record:
-            return _seen(record), False
-        record = _Record(str(self.next_id), name, owner, _draws(name))
-        self.next_id += 1
-        self._by_id[record.id] = self._by_name[name] = record
-        self._enter(record, MachineState.PENDING, now)
-        return _seen(record), True
+        if record is None:
+            record = _Record(str(self.next_id), name, owner, _draws(name))
+            self.next_id += 1
+            self._by_id[record.id] = self._by_name[name] = record
+            self._enter(record, MachineState.PENDING, now)
+        return _seen(record)
 
     def delete(self, machine_id: str) -> None:
         """End a machine, whatever its state; it is gone once its guest has ended. An absent one is no error."""

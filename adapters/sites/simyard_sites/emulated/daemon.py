@@ -57,7 +57,7 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
                 GuestKind.SHARED: SharedGuests(disks, tasks, listener),
             }
 
-        server = CloudServer(files, make_guests, stopping.set, stop_if_nobody_comes, IDLE_SECONDS)
+        server = CloudServer(files, tasks, make_guests, stopping.set, stop_if_nobody_comes, IDLE_SECONDS)
         with _listening_socket(files) as listener:
             clients = await asyncio.start_unix_server(server.serve, sock=listener, limit=protocol.LINE_BYTES)
             files.process_id.write_text(str(os.getpid()))
@@ -68,7 +68,8 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
             await stopping.wait()
             if not locks:  # nobody is to start the cloud anew before this process has ended
                 with contextlib.suppress(TimeoutError):
-                    locks.append(await asyncio.wait_for(files.lock_when_free(), _LOCK_SECONDS))
+                    async with asyncio.timeout(_LOCK_SECONDS):
+                        locks.append(await files.lock_when_free())
             clients.close()
         _LOG.info("it ends")
         await server.aclose()

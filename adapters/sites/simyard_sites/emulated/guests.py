@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from simyard_sites.emulated.child import BoundedLog, Child, end_leftovers
+from simyard_sites.emulated.service import UnusableError, keep_running
 
-EXIT_UNUSABLE = 78  # EX_CONFIG of sysexits.h: what the adapter was given can never work
 ADAPTER = (sys.executable, "-m", "simyard_adapter", "run")
-GRACE_SECONDS = 5.0
-_SHORTEST_DELAY_SECONDS = 1.0
-_LONGEST_DELAY_SECONDS = 30.0
-_STEADY_SECONDS = 60.0
+BOOTSTRAP_FILE = "bootstrap.json"
+EXIT_UNUSABLE = 3  # the adapter's EXIT_START: its bootstrap document or its connector is wrong
+GRACE_SECONDS = 20.0  # the adapter takes up to 15 s to end what runs
 
 
 class GuestListener(Protocol):
@@ -56,7 +54,10 @@ class Guests(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """The directories of the machines, each readable by us alone, with the document that its guest starts from."""
+    """The directories of the machines, each readable by us alone, with the document that its guest starts from.
+
+    Changes wait for the disk: call them from a thread.
+    """
 
     root: Path
 
@@ -64,16 +65,21 @@ class Disks:
         """The directory of a machine."""
         return self.root / machine_id
 
-    def bootstrap(self, machine_id: str) -> Path:
-        """The bootstrap document of a machine (mode 0600)."""
-        return self.root / machine_id / "bootstrap.json"
+    def make(self, bootstraps: Mapping[str, bytes]) -> None:
+        """Make the directories of new machines, all or none.
 
-    def make(self, machine_id: str, bootstrap: bytes) -> None:
-        """Make the directory of a new machine."""
-        self.path(machine_id).mkdir(mode=0o700)
-        document = self.bootstrap(machine_id)
-        document.touch(mode=0o600, exist_ok=False)
-        document.write_bytes(bootstrap)
+        Raises:
+            OSError: they cannot be made.
+        """
+        try:
+            for machine_id, bootstrap in bootstraps.items():
+                self.path(machine_id).mkdir(mode=0o700, exist_ok=True)
+                document = self.path(machine_id) / BOOTSTRAP_FILE
+                document.touch(mode=0o600)
+                document.write_bytes(bootstrap)
+        except OSError:
+            self.remove(bootstraps)
+            raise
 
     def remove(self, machine_ids: Iterable[str]) -> None:
         """Remove the directories of machines whose guests have ended."""
@@ -84,19 +90,6 @@ class Disks:
         """Start with no machines."""
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir(mode=0o700)
-
-
-class Backoff:
-    """How long a service manager waits before it starts something again: 1 s, up to 30 s while it is unsteady."""
-
-    def __init__(self) -> None:
-        self._seconds = _SHORTEST_DELAY_SECONDS
-
-    def after(self, ran_seconds: float) -> float:
-        """The delay in seconds after it ran that long."""
-        delay = _SHORTEST_DELAY_SECONDS if ran_seconds >= _STEADY_SECONDS else self._seconds
-        self._seconds = min(delay * 2, _LONGEST_DELAY_SECONDS)
-        return delay
 
 
 class ProcessGuests:
@@ -110,6 +103,7 @@ class ProcessGuests:
         self._listener = listener
         self._command = command
         self._guests: dict[str, _ProcessGuest] = {}
+        self._kept: set[asyncio.Task[None]] = set()
         self._closing = False
 
     def run(self, machine_id: str) -> None:
@@ -119,9 +113,11 @@ class ProcessGuests:
             guest.freeze(False)
         elif not self._closing:
             directory = self._disks.path(machine_id)
-            files = ("--bootstrap", str(self._disks.bootstrap(machine_id)), "--directory", str(directory))
+            files = ("--bootstrap", str(directory / BOOTSTRAP_FILE), "--directory", str(directory))
             guest = self._guests[machine_id] = _ProcessGuest((*self._command, *files), directory)
-            self._tasks.create_task(self._keep(machine_id, guest))
+            task = self._tasks.create_task(self._keep(machine_id, guest))
+            self._kept.add(task)
+            task.add_done_callback(self._kept.discard)
 
     def freeze(self, machine_id: str) -> None:
         """See :class:`Guests`: its processes are stopped (SIGSTOP) and keep their memory."""
@@ -138,18 +134,21 @@ class ProcessGuests:
     async def aclose(self) -> None:
         """See :class:`Guests`."""
         self._closing = True
-        guests = list(self._guests.values())
-        for guest in guests:
+        for guest in self._guests.values():
             guest.end()
-        for guest in guests:
-            await guest.ended.wait()
+        if self._kept:
+            await asyncio.wait(self._kept)
 
     async def _keep(self, machine_id: str, guest: _ProcessGuest) -> None:
-        failure = await guest.keep_running()
+        failure = None
+        try:
+            await keep_running(guest.run, guest.ending, guest.report)
+        except UnusableError as error:
+            failure = str(error)
         del self._guests[machine_id]
         if self._closing:
             return
-        if failure is None:
+        if failure is None or guest.ending.is_set():
             self._listener.guest_ended(machine_id)
         else:
             self._listener.guest_failed(machine_id, failure)
@@ -157,12 +156,11 @@ class ProcessGuests:
 
 class _ProcessGuest:
     def __init__(self, command: Sequence[str], directory: Path) -> None:
-        self.ended = asyncio.Event()
+        self.ending = asyncio.Event()
         self._command = command
         self._directory = directory
         self._log = BoundedLog(directory / "guest.log")
         self._child: Child | None = None
-        self._ending = asyncio.Event()
         self._frozen = False
 
     def freeze(self, frozen: bool) -> None:
@@ -171,40 +169,24 @@ class _ProcessGuest:
             self._child.signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def end(self) -> None:
-        self._ending.set()
+        self.ending.set()
         if self._child:
             self._child.terminate(GRACE_SECONDS)
 
-    async def keep_running(self) -> str | None:
-        """Start it again whenever it ends, until it was told to end (None) or says that it can never work (why)."""
-        loop = asyncio.get_running_loop()
-        backoff = Backoff()
-        try:
-            while not self._ending.is_set():
-                started = loop.time()
-                code = await self._run_once()
-                if self._ending.is_set():
-                    break
-                if code == EXIT_UNUSABLE:
-                    return self._log.last_line or f"the guest ended with exit code {code}"
-                delay = backoff.after(loop.time() - started)
-                self._log.write(f"emulated cloud: the guest ended ({code}); next start in {delay:.0f} s\n".encode())
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._ending.wait(), delay)
-            return None
-        finally:
-            self.ended.set()
-
-    async def _run_once(self) -> int | OSError:
-        """Its exit code, or why it could not be started."""
+    async def run(self) -> str:
         try:
             self._child = Child(self._command, self._directory, self._log)
         except OSError as error:
-            return error
+            return str(error)
         if self._frozen:
             self._child.signal(signal.SIGSTOP)
         code = await self._child.exited
         self._child = None
         if code:
             end_leftovers(self._directory)
-        return code
+        if code == EXIT_UNUSABLE:
+            raise UnusableError(self._log.last_line or f"exit code {code}")
+        return f"exit code {code}"
+
+    def report(self, line: str) -> None:
+        self._log.write(f"emulated cloud: the guest {line}\n".encode())

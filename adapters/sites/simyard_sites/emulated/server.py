@@ -15,6 +15,7 @@ from simyard_sites.base import (
     Machine,
     MachineNotFoundError,
     MachineRequest,
+    MachineState,
     Outcome,
     PowerAction,
     SiteError,
@@ -44,11 +45,13 @@ class CloudServer:
     def __init__(
         self,
         files: CloudFiles,
+        tasks: asyncio.TaskGroup,
         make_guests: MakeGuests,
         on_shut_down: Callable[[], None],
         on_idle: Callable[[], None],
         idle_seconds: float,
     ) -> None:
+        self._tasks = tasks
         self._next_id = files.next_id
         self._disks = Disks(files.machines)
         self._disks.clear()
@@ -58,6 +61,9 @@ class CloudServer:
         self._cloud = Cloud(Settings(), self._reserved_ids)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._creating = asyncio.Lock()
+        self._to_remove: list[str] = []
+        self._removing: asyncio.Task[None] | None = None
         self._watchers: set[_Watcher] = set()
         self._clients: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
         self._on_shut_down = on_shut_down
@@ -76,7 +82,7 @@ class CloudServer:
                 elif isinstance(call, protocol.ShutDown):
                     self._on_shut_down()
                 else:
-                    writer.write(protocol.encode(self._answer(call)))
+                    writer.write(protocol.encode(await self._answer(call)))
                     await writer.drain()
         except ConnectionError:
             pass  # it left in the middle
@@ -98,12 +104,14 @@ class CloudServer:
             self._timer.cancel()
         for guests in self._guests.values():
             await guests.aclose()
+        if self._removing:
+            await self._removing
         self._disks.clear()
         self._next_id.write_text(str(self._cloud.next_id))
 
     def guest_ended(self, machine_id: str) -> None:
         """See :class:`GuestListener`."""
-        self._cloud.ended(machine_id, time.time())
+        self._ended(machine_id)
         self._advance()
 
     def guest_failed(self, machine_id: str, message: str) -> None:
@@ -112,7 +120,7 @@ class CloudServer:
         self._cloud.fail(machine_id, "GuestUnusable", message)
         self._advance()
 
-    def _answer(
+    async def _answer(
         self, call: protocol.Configure | protocol.Create | protocol.Delete | protocol.Get | protocol.Act
     ) -> Welcome | Outcomes:
         match call:
@@ -120,7 +128,7 @@ class CloudServer:
                 self._cloud.settings = settings
                 return Welcome(protocol.VERSION)
             case protocol.Create(requests):
-                outcomes = self._create(requests)
+                outcomes = await self._create(requests)
             case protocol.Delete(ids):
                 outcomes = [self._delete(machine_id) for machine_id in ids]
             case protocol.Get(ids):
@@ -134,22 +142,24 @@ class CloudServer:
 
     async def _create(self, requests: Sequence[MachineRequest]) -> list[Outcome]:
         async with self._creating:
-            first_id = self._cloud.next_id
             new = {request.name: request for request in requests if not self._cloud.has(request.name)}
+            first_id = self._cloud.next_id
             bootstraps = {str(first_id + n): request.bootstrap for n, request in enumerate(new.values())}
             try:
-                await asyncio.to_thread(self._make_disks, bootstraps)
+                await asyncio.to_thread(self._prepare, bootstraps)
             except OSError as error:
-                no_disk = InternalError(f"the emulated cloud has no disk: {error}")
+                no_disk = InternalError(f"the emulated cloud cannot make disks: {error}")
                 return [Outcome(request.name, error=no_disk) for request in requests]
-            machines = [self._cloud.create(request.name, request.owner, time.time()) for request in requests]
-            for machine_id in bootstraps:
-                self._guests_of[machine_id] = self._guests[self._cloud.settings.guests]
-            return [Outcome(machine.name, machine) for machine in machines]
+            self._guests_of |= dict.fromkeys(bootstraps, self._guests[self._cloud.settings.guests])
+            created = [self._cloud.create(request.name, request.owner, time.time()) for request in requests]
+        return [Outcome(machine.name, machine) for machine in created]
 
-    def _make_disks(self, bootstraps: Mapping[str, bytes]) -> None:
-        """Runs in a thread."""
-        ...
+    def _prepare(self, bootstraps: Mapping[str, bytes]) -> None:
+        needed_ids = self._cloud.next_id + len(bootstraps)
+        if needed_ids > self._reserved_ids:
+            self._next_id.write_text(str(needed_ids + _IDS_AT_ONCE))
+            self._reserved_ids = needed_ids + _IDS_AT_ONCE
+        self._disks.make(bootstraps)
 
     def _delete(self, machine_id: str) -> Outcome:
         self._cloud.delete(machine_id)
@@ -184,14 +194,32 @@ class CloudServer:
         guests = self._guests_of[change.id]
         if change.gone:
             del self._guests_of[change.id]
-            self._disks.remove(change.id)
             self._restart_idle_clock()
         elif change.guest is GuestOrder.RUN:
             guests.run(change.id)
         elif change.guest is GuestOrder.FREEZE:
             guests.freeze(change.id)
         elif change.guest is GuestOrder.END and not guests.end(change.id):
-            self._cloud.ended(change.id, time.time())
+            self._ended(change.id)
+
+    def _ended(self, machine_id: str) -> None:
+        """Nothing runs in the machine any more. One that is to go has its directory removed first."""
+        machine = self._cloud.machine(machine_id)
+        if machine and machine.state is MachineState.TERMINATING:
+            self._to_remove.append(machine_id)
+            if self._removing is None:
+                self._removing = self._tasks.create_task(self._remove())
+        else:
+            self._cloud.ended(machine_id, time.time())
+
+    async def _remove(self) -> None:
+        while self._to_remove:
+            machine_ids, self._to_remove = self._to_remove, []
+            await asyncio.to_thread(self._disks.remove, machine_ids)
+            for machine_id in machine_ids:
+                self._cloud.ended(machine_id, time.time())
+            self._advance()
+        self._removing = None
 
     async def _serve_watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Send batches until the client leaves."""
@@ -253,7 +281,8 @@ class _Watcher:
     async def take(self, timeout_seconds: float) -> dict[str, Change]:
         """All of it; waits until there is something, but not longer than that."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                await self._changed.wait()
         self._changed.clear()
         changes, self._changes = self._changes, {}
         return changes

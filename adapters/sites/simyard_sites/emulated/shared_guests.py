@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import socket
 import sys
@@ -11,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from simyard_sites.emulated.child import BoundedLog, Child, end_leftovers
-from simyard_sites.emulated.guests import GRACE_SECONDS, Backoff, Disks, GuestListener
+from simyard_sites.emulated.guests import GRACE_SECONDS, Disks, GuestListener
+from simyard_sites.emulated.service import keep_running
 
 HOST = (sys.executable, "-m", "simyard_sites.emulated.guest_host")
 
@@ -36,11 +38,12 @@ class SharedGuests:
         self._unanswered: Counter[str] = Counter()
         self._host: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._closing = False
+        self._child: Child | None = None
+        self._closing = asyncio.Event()
 
     def run(self, machine_id: str) -> None:
         """See :class:`Guests`."""
-        if self._closing:
+        if self._closing.is_set():
             return
         self._wanted.add(machine_id)
         if self._writer:
@@ -63,32 +66,40 @@ class SharedGuests:
 
     async def aclose(self) -> None:
         """See :class:`Guests`."""
-        self._closing = True
+        self._closing.set()
+        if self._child:
+            self._child.terminate(GRACE_SECONDS)
         if self._host:
-            self._host.cancel()
             await asyncio.wait([self._host])
 
     async def _keep_host(self) -> None:
-        loop = asyncio.get_running_loop()
-        backoff = Backoff()
         self._directory.mkdir(mode=0o700)
         log = BoundedLog(self._directory / "guest.log")
-        while True:
-            started = loop.time()
-            ours, theirs = socket.socketpair()
-            try:
-                with theirs:
-                    child = Child(self._command, self._directory, log, stdin=theirs.fileno())
-            except OSError as error:
-                ours.close()
-                log.write(f"emulated cloud: the guest host cannot be started: {error}\n".encode())
-            else:
-                await self._talk(ours, child)
-            delay = backoff.after(loop.time() - started)
-            log.write(f"emulated cloud: the guest host ended; next start in {delay:.0f} s\n".encode())
-            await asyncio.sleep(delay)
 
-    async def _talk(self, connection: socket.socket, child: Child) -> None:
+        def report(line: str) -> None:
+            log.write(f"emulated cloud: the guest host {line}\n".encode())
+
+        await keep_running(functools.partial(self._run_host, log), self._closing, report)
+
+    async def _run_host(self, log: BoundedLog) -> str:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._child = Child(self._command, self._directory, log, stdin=theirs.fileno())
+        except OSError as error:
+            ours.close()
+            return str(error)
+        await self._talk(ours)
+        self._child.terminate(GRACE_SECONDS)
+        code = await self._child.exited
+        self._child = None
+        end_leftovers(self._directory)
+        unanswered, self._unanswered = self._unanswered, Counter()
+        self._tell_ended(unanswered)
+        return f"exit code {code}"
+
+    async def _talk(self, connection: socket.socket) -> None:
+        """Tell the host what to do and hear what it says, until it closes the connection."""
         reader, writer = await asyncio.open_connection(sock=connection)
         self._writer = writer
         try:
@@ -101,11 +112,6 @@ class SharedGuests:
         finally:
             self._writer = None
             writer.close()
-            child.terminate(GRACE_SECONDS)
-            await child.exited
-            end_leftovers(self._directory)
-            unanswered, self._unanswered = self._unanswered, Counter()
-            self._tell_ended(unanswered)
 
     def _tell(self, writer: asyncio.StreamWriter, what: str, machine_id: str) -> None:
         message = {what: str(self._disks.path(machine_id))}
@@ -126,5 +132,5 @@ class SharedGuests:
 
     def _tell_ended(self, machine_ids: Iterable[str]) -> None:
         for machine_id in machine_ids:
-            if machine_id not in self._wanted and not self._closing:
+            if machine_id not in self._wanted and not self._closing.is_set():
                 self._listener.guest_ended(machine_id)

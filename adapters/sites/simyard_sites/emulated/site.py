@@ -146,7 +146,8 @@ class EmulatedSite:
 
 
 async def _next_batch(connection: Connection) -> Batch:
-    reply = await asyncio.wait_for(connection.receive(), _SILENCE_SECONDS)
+    async with asyncio.timeout(_SILENCE_SECONDS):
+        reply = await connection.receive()
     if not isinstance(reply, Batch):
         raise ConnectionAbortedError(f"it said {type(reply).__name__}")
     return reply

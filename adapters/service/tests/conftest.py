@@ -1,0 +1,385 @@
+"""The control plane's side of the wire, played with a real broker and least privilege, and adapters as processes."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import signal
+import sys
+import textwrap
+import urllib.request
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aio_pika
+import pytest
+from simyard_adapter import wire
+from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
+from simyard_adapter.declarations import Interface
+from simyard_adapter.python_backend import load_class
+from simyard_dev.broker import Broker
+
+DEADLINE = 30.0
+
+CONNECTOR = textwrap.dedent(
+    '''
+    """The connector of the tests: each run of an action leaves a line in the file `runs`."""
+    import asyncio
+    import sys
+    import time
+    from pathlib import Path
+
+    from simyard_adapter import ActionError, Connector, Context, action, attribute, parameter
+
+    NUMBER = parameter("number", "integer", required=True)
+    RUNS = parameter("runs", "string", required=True, description="where a run leaves its line")
+    GATE = parameter("gate", "string", default="", description="it waits for this file")
+
+
+    class Tested(Connector):
+        state = attribute("string", default="idle", enum=("idle", "running"))
+        done = attribute("integer", default=0)
+        colour = attribute("string", mutable=True, enum=("red", "green", "blue"))
+
+        def start(self):
+            self.log.info("started with colour %s", self.colour)
+
+        def _run(self, context, runs, gate, number):
+            with Path(runs).open("a") as file:
+                file.write(context.invocation + "\\n")
+            self.state = "running"
+            while gate and not Path(gate).exists():
+                context.check_cancelled()
+                time.sleep(0.01)
+            self.state = "idle"
+            self.done += 1
+            return {"square": number * number}
+
+        @action(parameters=[NUMBER, RUNS, GATE], result=[parameter("square", "integer")], timeout_seconds=120,
+                idempotent=True)
+        def square(self, context: Context, *, number, runs, gate):
+            return self._run(context, runs, gate, number)
+
+        @action(parameters=[NUMBER, RUNS, GATE], result=[parameter("square", "integer")], timeout_seconds=120)
+        def once(self, context: Context, *, number, runs, gate):
+            return self._run(context, runs, gate, number)
+
+        @action(concurrent=True)
+        async def fail(self, context: Context):
+            raise ActionError("*ERROR: the deck is empty")
+
+        @action(concurrent=True)
+        def crash(self, context: Context):
+            self.state = "bogus"
+
+        @action(concurrent=True, result=[parameter("cancelled", "integer")])
+        def cancel(self, context: Context):
+            others = [item for item in self.invocations if item.action != "cancel"]
+            for other in others:
+                other.cancel()
+            return {"cancelled": len(others)}
+
+        @action(timeout_seconds=2, parameters=[parameter("pids", "string", required=True)])
+        def sleep(self, context: Context, *, pids):
+            context.run([sys.executable, "-c", PROGRAM, pids])
+
+        @action(timeout_seconds=60, concurrent=True)
+        async def wait(self, context: Context):
+            context.progress(10, "waiting")
+            await asyncio.sleep(3600)
+
+        @action(parameters=[parameter("steps", "integer", default=100)])
+        def report(self, context: Context, *, steps):
+            for step in range(steps):
+                context.progress(100 * step / steps, f"step {step}")
+                context.log(f"line {step}")
+                time.sleep(0.005)
+
+        def on_set(self, name, value):
+            if value == "blue":
+                raise ActionError("there is no blue")
+
+
+    PROGRAM = """
+    import os, subprocess, sys
+    child = subprocess.Popen(["sleep", "1000"])
+    with open(sys.argv[1] + ".new", "w") as file:
+        file.write(f"{os.getpid()} {child.pid}")
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    child.wait()
+    """
+    '''
+).lstrip()
+
+
+class Process:
+    """An adapter in a process of its own; ADAPTER_PYTHON may name another interpreter for it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await asyncio.wait_for(self._process.wait(), DEADLINE)
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    async def wait(self) -> int:
+        return await asyncio.wait_for(self._process.wait(), DEADLINE)
+
+    async def end(self) -> int:
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        return await self.wait()
+
+
+class Service:
+    """One pool in a virtual host of its own: its user, queues and permissions, its workers, and its requester."""
+
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self.broker = broker
+        self.directory = directory
+        self.vhost = f"test-{uuid.uuid4().hex[:12]}"
+        self.user = wire.pool_user(uuid.uuid4().hex)
+        self.password = uuid.uuid4().hex
+        self.requester = "apiserver-1"
+        self.events: list[tuple[wire.Event, dict[str, Any], aio_pika.abc.AbstractIncomingMessage]] = []
+        self._news = asyncio.Condition()
+        self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._connection: aio_pika.abc.AbstractConnection | None = None
+        self._processes: list[Process] = []
+
+    # The operator's part.
+
+    async def manage(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        token = base64.b64encode(f"{self.broker.user}:{self.broker.password}".encode()).decode()
+        request = urllib.request.Request(
+            f"{self.broker.management_url}/api/{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Basic {token}", "Content-Type": "application/json"},
+            method=method,
+        )
+
+        def call() -> Any:
+            with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+                return json.loads(answer.read() or b"null")
+
+        return await asyncio.to_thread(call)
+
+    async def install(self) -> None:
+        vhost, user = quote(self.vhost, safe=""), quote(self.user)
+        await self.manage("PUT", f"vhosts/{vhost}", {})
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        await self.manage("PUT", f"permissions/{vhost}/{quote(self.broker.user)}", everything)
+        for exchange in (wire.EVENTS_EXCHANGE, wire.REPLIES_EXCHANGE):
+            await self.manage("PUT", f"exchanges/{vhost}/{exchange}", {"type": "topic", "durable": True})
+        await self.manage("PUT", f"users/{user}", {"password": self.password, "tags": ""})
+        name = self.user.replace("-", r"\-")
+        await self.manage(
+            "PUT",
+            f"permissions/{vhost}/{user}",
+            {
+                "configure": "^$",
+                "write": r"^simyard\.(events|replies)$",
+                "read": rf"^simyard\.(worker\.{name}\..*|pool\.{name})$",
+            },
+        )
+        for exchange, pattern in (
+            (wire.EVENTS_EXCHANGE, rf"^[a-z]+\.{name}\..*"),
+            (wire.REPLIES_EXCHANGE, rf"^reply\.[^.]+\.{name}$"),
+        ):
+            topic = {"exchange": exchange, "write": pattern, "read": "^$"}
+            await self.manage("PUT", f"topic-permissions/{vhost}/{user}", topic)
+        quorum = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 5}}
+        await self.manage("PUT", f"queues/{vhost}/{quote(wire.pool_queue(self.user))}", quorum)
+        await self.connect()
+
+    async def add_worker(self, uid: str) -> None:
+        queue = quote(wire.worker_queue(self.user, uid))
+        await self.manage("PUT", f"queues/{quote(self.vhost, safe='')}/{queue}", {"durable": True})
+
+    async def uninstall(self) -> None:
+        await asyncio.gather(*(process.end() for process in self._processes))
+        if self._connection is not None:
+            await self._connection.close()
+        await self.manage("DELETE", f"vhosts/{quote(self.vhost, safe='')}")
+        await self.manage("DELETE", f"users/{quote(self.user)}")
+
+    # The requester's part.
+
+    async def connect(self) -> None:
+        """Listen to events and replies; once more after the broker was restarted."""
+        url = self.broker.url.rpartition("/")[0] + "/" + quote(self.vhost, safe="")
+        self._connection = await aio_pika.connect(url, timeout=DEADLINE)
+        self._channel = await self._connection.channel(on_return_raises=True)
+        events = await self._channel.declare_queue("control-plane", durable=True)
+        await events.bind(wire.EVENTS_EXCHANGE, "#")
+        await events.consume(self._on_event)
+        replies = await self._channel.declare_queue(exclusive=True)
+        await replies.bind(wire.REPLIES_EXCHANGE, wire.reply_key(self.requester, "*"))
+        await replies.consume(self._on_reply, no_ack=True)
+
+    async def _on_event(self, message: aio_pika.abc.AbstractIncomingMessage) -> None:
+        key = wire.parse_event_key(message.routing_key or "")
+        assert key is not None
+        assert (key.user, message.user_id, message.type) == (self.user, self.user, key.kind.value)
+        async with self._news:
+            self.events.append((key.kind, json.loads(message.body), message))
+            self._news.notify_all()
+        await message.ack()
+
+    async def _on_reply(self, message: aio_pika.abc.AbstractIncomingMessage) -> None:
+        assert message.user_id == self.user
+        future = self._replies.get(message.correlation_id or "")
+        if future is not None and not future.done():
+            future.set_result(json.loads(message.body))
+
+    async def event(
+        self, kind: wire.Event, match: Callable[[dict[str, Any]], bool] = lambda body: True, after: int = 0
+    ) -> dict[str, Any]:
+        """The first event that matches, now or later; ``after`` leaves out the first events."""
+
+        def found() -> list[dict[str, Any]]:
+            return [body for it, body, _ in self.events[after:] if it is kind and match(body)]
+
+        async with self._news:
+            await asyncio.wait_for(self._news.wait_for(lambda: bool(found())), DEADLINE)
+            return found()[0]
+
+    def all(self, kind: wire.Event) -> list[dict[str, Any]]:
+        return [body for it, body, _ in self.events if it is kind]
+
+    async def send(
+        self,
+        kind: wire.Request | str,
+        body: Mapping[str, Any] | bytes,
+        *,
+        worker: str | None = "w1",
+        invocation: str | None = None,
+        expiration: float | None = None,
+        reply: bool = True,
+    ) -> "asyncio.Future[dict[str, Any]]":
+        """Send a request to a worker, or (None) to the pool; the future gets the reply."""
+        correlation = uuid.uuid4().hex
+        self._replies[correlation] = asyncio.get_running_loop().create_future()
+        message = aio_pika.Message(
+            body if isinstance(body, bytes) else json.dumps(body).encode(),
+            type=kind.value if isinstance(kind, wire.Request) else kind,
+            message_id=invocation or uuid.uuid4().hex,
+            correlation_id=correlation,
+            reply_to=self.requester if reply else None,
+            expiration=expiration,
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        )
+        queue = wire.pool_queue(self.user) if worker is None else wire.worker_queue(self.user, worker)
+        await self._channel.default_exchange.publish(message, queue, mandatory=True, timeout=DEADLINE)
+        return self._replies[correlation]
+
+    async def ask(self, kind: wire.Request | str, body: Mapping[str, Any] | bytes, **options: Any) -> dict[str, Any]:
+        return await asyncio.wait_for(await self.send(kind, body, **options), DEADLINE)
+
+    async def act(self, action: str, parameters: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """Call an action, and wait for its reply."""
+        return await self.ask(wire.Request.ACTION, {"action": action, "parameters": parameters or {}}, **options)
+
+    async def begin(self, action: str, parameters: Mapping[str, Any], **options: Any) -> str:
+        """Ask for an Async invocation; returns its id."""
+        invocation = options.pop("invocation", None) or uuid.uuid4().hex
+        body = {"action": action, "parameters": parameters, "mode": "Async"}
+        await self.send(wire.Request.ACTION, body, invocation=invocation, reply=False, **options)
+        return invocation
+
+    async def result(self, invocation: str) -> dict[str, Any]:
+        return await self.event(wire.Event.RESULT, lambda body: body["invocation"] == invocation)
+
+    # The site's part.
+
+    def bootstrap(self, worker: str = "w1", **changes: Any) -> Bootstrap:
+        source = self.directory / "connector-source"
+        if not source.exists():
+            source.mkdir()
+            (source / "tested_connector.py").write_text(CONNECTOR)
+        address = self.broker.tls_url.rpartition("@")[2].partition("/")[0] if self.broker.tls_url else ""
+        assert self.broker.ca_file is not None
+        made = Bootstrap(
+            namespace="tests",
+            worker=worker,
+            worker_uid=worker,
+            service="tested",
+            pool="pool",
+            broker=BrokerAddress(
+                host=address.rpartition(":")[0],
+                port=int(address.rpartition(":")[2]),
+                vhost=self.vhost,
+                username=self.user,
+                password=self.password,
+                ca_certificate=self.broker.ca_file.read_text(),
+            ),
+            interface=tested_interface(source),
+            connector={"python": {"class": "tested_connector:Tested"}},
+            files={"tested_connector.py": CONNECTOR},
+        )
+        return replace(made, **changes)
+
+    async def start(self, worker: str = "w1", *, bootstrap: Bootstrap | None = None, ready: bool = True) -> Process:
+        """Start an adapter as a process, and wait until it has registered."""
+        seen = len(self.events)
+        await self.add_worker(worker)
+        home = self.directory / worker
+        home.mkdir(exist_ok=True)
+        document = home / "bootstrap.json"
+        document.touch(mode=0o600)
+        document.write_bytes((bootstrap or self.bootstrap(worker)).to_bytes())
+        log = home / "log"
+        interpreter = os.environ.get("ADAPTER_PYTHON", sys.executable)
+        arguments = ["-m", "simyard_adapter", "run", "--bootstrap", str(document), "--directory", str(home)]
+        with log.open("ab") as stderr:
+            process = Process(await asyncio.create_subprocess_exec(interpreter, *arguments, stderr=stderr), log)
+        self._processes.append(process)
+        if ready:
+            await self.event(wire.Event.REGISTER, lambda body: body["worker"] == worker, after=seen)
+        return process
+
+
+def tested_interface(source: Path) -> Interface:
+    return load_class("tested_connector:Tested", source).interface
+
+
+@contextlib.asynccontextmanager
+async def installed(broker: Broker, directory: Path) -> AsyncIterator[Service]:
+    made = Service(broker, directory)
+    await made.install()
+    try:
+        yield made
+    finally:
+        await made.uninstall()
+
+
+@pytest.fixture
+async def service(broker: Broker, tmp_path: Path) -> AsyncIterator[Service]:
+    """A pool without workers on the broker of the run."""
+    async with installed(broker, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def install() -> Callable[[Broker, Path], contextlib.AbstractAsyncContextManager[Service]]:
+    """Makes a pool without workers on a broker of the test's own."""
+    return installed
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Callable[[], list[str]]:
+    """The lines that runs of actions have left in the file `runs`."""
+    return lambda: (tmp_path / "runs").read_text().splitlines() if (tmp_path / "runs").exists() else []

@@ -1,0 +1,189 @@
+"""Adapters and brokers that die: no accepted action is lost, and none runs twice."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simyard_adapter.wire import Event, Request
+from simyard_dev.broker import LocalBroker
+
+Service = Any
+Lines = Any
+
+
+def work(tmp_path: Path, **more: Any) -> dict[str, Any]:
+    return {"number": 3, "runs": str(tmp_path / "runs"), "gate": str(tmp_path / "gate"), **more}
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def own_broker(simyard_directory: Path) -> Iterator[LocalBroker]:
+    """A broker that these tests may stop and kill."""
+    broker = LocalBroker(simyard_directory / "broker-of-adapter-crashes")
+    broker.start()
+    yield broker
+    broker.stop(grace_seconds=0)
+
+
+@pytest.fixture
+async def fragile(own_broker: LocalBroker, tmp_path: Path, install: Any) -> AsyncIterator[Service]:
+    async with install(own_broker, tmp_path) as made:
+        yield made
+
+
+async def test_a_sync_action_of_a_killed_worker_is_run_by_another_one_if_idempotent(
+    service: Service, tmp_path: Path, lines: Lines
+) -> None:
+    first = await service.start("w1")
+    reply = await service.send(
+        Request.ACTION, {"action": "square", "parameters": work(tmp_path)}, worker=None, invocation="sync"
+    )
+    await until(lines)
+    await service.start("w2")
+    await first.kill()
+    await until(lambda: len(lines()) == 2)
+    (tmp_path / "gate").touch()
+    assert (await reply)["result"] == {"square": 9}
+
+
+async def test_a_sync_action_of_a_killed_worker_is_interrupted_if_not_idempotent(
+    service: Service, tmp_path: Path, lines: Lines
+) -> None:
+    first = await service.start("w1")
+    reply = await service.send(Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, worker=None)
+    await until(lines)
+    await service.start("w2")
+    await first.kill()
+    assert (await asyncio.wait_for(reply, 30))["error"]["reason"] == "Interrupted"
+    assert len(lines()) == 1
+
+
+async def test_a_killed_adapter_continues_from_its_journal(service: Service, tmp_path: Path, lines: Lines) -> None:
+    adapter = await service.start()
+    gate = tmp_path / "gate"
+    await service.begin("once", work(tmp_path), invocation="running")
+    await until(lines)
+    for invocation, action in (("waits-once", "once"), ("waits-square", "square")):
+        await service.begin(action, work(tmp_path), invocation=invocation)
+    await service.ask(Request.GET_ATTRIBUTES, {})
+    await adapter.kill()
+    await service.start()
+    registration = service.all(Event.REGISTER)[-1]
+    assert "running" in registration["accepted"]
+    assert (await service.result("running"))["error"]["reason"] == "Interrupted"
+    gate.touch()
+    for invocation in ("waits-once", "waits-square"):
+        assert (await service.result(invocation))["result"] == {"square": 9}
+    assert lines() == ["running", "waits-once", "waits-square"]
+
+
+async def test_a_killed_adapter_runs_an_idempotent_action_again(service: Service, tmp_path: Path, lines: Lines) -> None:
+    adapter = await service.start()
+    await service.begin("square", work(tmp_path), invocation="again")
+    await until(lines)
+    await adapter.kill()
+    (tmp_path / "gate").touch()
+    await service.start()
+    assert (await service.result("again"))["result"] == {"square": 9}
+    assert lines() == ["again", "again"]
+    assert len([body for body in service.all(Event.RESULT) if body["invocation"] == "again"]) == 1
+
+
+async def test_programs_of_a_killed_adapter_are_ended_by_the_next_one(service: Service, tmp_path: Path) -> None:
+    adapter = await service.start()
+    pids = tmp_path / "pids"
+    await service.begin("sleep", {"pids": str(pids)})
+    await until(pids.exists)
+    leader, child = map(int, pids.read_text().split())
+    await adapter.kill()
+    assert alive(leader)
+    assert alive(child)
+    await service.start()
+    await until(lambda: not alive(leader) and not alive(child))
+
+
+async def test_an_adapter_that_is_told_to_end_leaves_nothing_open(
+    service: Service, tmp_path: Path, lines: Lines
+) -> None:
+    adapter = await service.start("w1")
+    await service.begin("once", work(tmp_path), invocation="interrupted")
+    await until(lines)
+    waiting = await service.send(Request.ACTION, {"action": "once", "parameters": work(tmp_path)})
+    await service.begin("once", work(tmp_path), invocation="later")
+    await service.ask(Request.GET_ATTRIBUTES, {})
+    adapter.send_signal(signal.SIGTERM)
+    assert await adapter.wait() == 0
+    assert (await service.result("interrupted"))["error"]["reason"] == "Interrupted"
+    assert (await asyncio.wait_for(waiting, 30))["error"]["reason"] == "Draining"
+    (tmp_path / "gate").touch()
+    await service.start("w1")
+    assert (await service.result("later"))["result"] == {"square": 9}
+    assert lines() == ["interrupted", "later"]
+
+
+async def test_an_idempotent_sync_action_of_an_ending_worker_moves_to_another_one(
+    service: Service, tmp_path: Path, lines: Lines
+) -> None:
+    adapter = await service.start("w1")
+    reply = await service.send(
+        Request.ACTION, {"action": "square", "parameters": work(tmp_path)}, worker=None, invocation="moved"
+    )
+    await until(lines)
+    await service.start("w2")
+    adapter.send_signal(signal.SIGTERM)
+    assert await adapter.wait() == 0
+    (tmp_path / "gate").touch()
+    assert (await asyncio.wait_for(reply, 30))["result"] == {"square": 9}
+    assert lines() == ["moved", "moved"]
+
+
+@pytest.mark.parametrize("grace_seconds", [20.0, 0.0], ids=["stopped", "killed"])
+async def test_a_broker_that_goes_and_comes_back_loses_and_repeats_nothing(
+    fragile: Service, own_broker: LocalBroker, tmp_path: Path, lines: Lines, grace_seconds: float
+) -> None:
+    await fragile.start("w1")
+    await fragile.start("w2")
+    await fragile.begin("once", work(tmp_path), invocation="runs")
+    await until(lines)
+    await fragile.begin("once", work(tmp_path), invocation="waits")
+    reply = await fragile.send(
+        Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, invocation="sync", worker="w2"
+    )
+    await until(lambda: len(lines()) == 2)
+    seen = len(fragile.events)
+    await asyncio.to_thread(own_broker.stop, grace_seconds)
+    (tmp_path / "gate").touch()
+    await until(lambda: len(lines()) == 3)
+    await asyncio.to_thread(own_broker.start)
+    await fragile.connect()
+    for worker in ("w1", "w2"):
+        again = await fragile.event(Event.REGISTER, lambda body, it=worker: body["worker"] == it, after=seen)
+        before = next(body for body in fragile.all(Event.REGISTER) if body["worker"] == worker)
+        assert again["bootId"] == before["bootId"]
+    for invocation in ("runs", "waits"):
+        assert (await fragile.result(invocation))["result"] == {"square": 9}
+    assert (await asyncio.wait_for(reply, 30))["result"] == {"square": 9}
+    assert sorted(lines()) == ["runs", "sync", "waits"]
+    assert (await fragile.act("fail", worker="w1"))["error"]["reason"] == "ActionFailed"
+
+
+async def test_a_worker_whose_queue_was_deleted_comes_back_when_it_exists_again(service: Service) -> None:
+    await service.start()
+    seen = len(service.events)
+    await service.manage("DELETE", f"queues/{service.vhost}/simyard.worker.{service.user}.w1")
+    await service.add_worker("w1")
+    await service.event(Event.REGISTER, after=seen)
+    assert (await service.act("fail"))["error"]["reason"] == "ActionFailed"

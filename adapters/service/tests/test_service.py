@@ -1,0 +1,296 @@
+"""An adapter and the control plane, over a real broker with TLS and least privilege."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simyard_adapter.wire import Event, Request
+
+Service = Any
+
+
+def work(tmp_path: Path, number: int = 3, **more: Any) -> dict[str, Any]:
+    return {"number": number, "runs": str(tmp_path / "runs"), **more}
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_worker_registers_once_with_its_attributes(service: Service) -> None:
+    await service.start(bootstrap=service.bootstrap(attributes={"colour": "red"}))
+    await service.act("square", {"number": 2, "runs": os.devnull})
+    (registration,) = service.all(Event.REGISTER)
+    assert registration["attributes"] == {"state": "idle", "done": 0, "colour": "red"}
+    assert registration["interfaceDigest"] == service.bootstrap().interface.digest()
+    assert registration["accepted"] == []
+
+
+async def test_a_sync_action_answers_with_its_result(service: Service, tmp_path: Path) -> None:
+    await service.start()
+    reply = await service.act("square", work(tmp_path, 7))
+    assert reply["result"] == {"square": 49}
+    assert 0 <= reply["seconds"] < 30
+
+
+async def test_an_async_action_tells_that_it_started_and_its_result(service: Service, tmp_path: Path) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    invocation = await service.begin("square", work(tmp_path, 5, gate=str(gate)))
+    assert await service.event(Event.PROGRESS) == {"worker": "w1", "invocation": invocation}
+    gate.touch()
+    result = await service.result(invocation)
+    assert result["result"] == {"square": 25}
+    assert result["worker"] == "w1"
+    assert result["startedAt"] > 1e9
+    kinds = [kind for kind, body, _ in service.events if body.get("invocation") == invocation]
+    assert kinds == [Event.PROGRESS, Event.RESULT]
+
+
+async def test_changed_attributes_are_pushed_in_order(service: Service, tmp_path: Path) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    running = await service.send(Request.ACTION, {"action": "square", "parameters": work(tmp_path, gate=str(gate))})
+    await service.event(Event.ATTRIBUTES, lambda body: body["values"].get("state") == "running")
+    gate.touch()
+    await running
+    await service.event(Event.ATTRIBUTES, lambda body: body["values"] == {"state": "idle", "done": 1})
+    sequences = [body["sequence"] for body in service.all(Event.ATTRIBUTES)]
+    assert sequences == list(range(1, len(sequences) + 1))
+
+
+async def test_other_requests_are_answered_while_an_action_runs(service: Service, tmp_path: Path) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    running = await service.send(
+        Request.ACTION, {"action": "square", "parameters": work(tmp_path, gate=str(gate))}, invocation="first"
+    )
+    await service.event(Event.ATTRIBUTES, lambda body: body["values"].get("state") == "running")
+    fresh = await service.ask(Request.GET_ATTRIBUTES, {"names": ["state"]})
+    assert fresh["values"] == {"state": "running"}
+    assert (await service.act("fail"))["error"]["reason"] == "ActionFailed"
+    assert not running.done()
+    gate.touch()
+    assert (await running)["result"] == {"square": 9}
+
+
+async def test_actions_that_are_not_concurrent_take_turns_across_both_queues(
+    service: Service, tmp_path: Path, lines: Any
+) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    parameters = work(tmp_path, gate=str(gate))
+    asked = [
+        await service.send(Request.ACTION, {"action": "once", "parameters": parameters}, worker=worker)
+        for worker in ("w1", None, "w1", None)
+    ]
+    await until(lines)
+    await service.ask(Request.GET_ATTRIBUTES, {})
+    assert len(lines()) == 1
+    gate.touch()
+    await asyncio.gather(*asked)
+    assert len(lines()) == 4
+
+
+async def test_the_pool_queue_goes_to_the_worker_that_is_free(service: Service, tmp_path: Path) -> None:
+    await service.start("w1")
+    await service.start("w2")
+    gate = tmp_path / "gate"
+    busy = await service.begin("square", work(tmp_path, gate=str(gate)), worker="w1")
+    await service.event(Event.PROGRESS, lambda body: body["invocation"] == busy)
+    for _ in range(3):
+        invocation = await service.begin("square", work(tmp_path), worker=None)
+        assert (await service.result(invocation))["worker"] == "w2"
+    gate.touch()
+    await service.result(busy)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason", "field"),
+    [
+        ({"action": "melt"}, "UnknownAction", "action"),
+        ({"action": "square", "parameters": {"number": 1.5, "runs": "x"}}, "InvalidParameters", "parameters.number"),
+        ({"action": "square", "parameters": {"number": 1}}, "InvalidParameters", "parameters.runs"),
+        ({"action": "square", "parameters": []}, "InvalidParameters", "parameters"),
+        ({"action": "fail", "timeoutSeconds": -1}, "InvalidRequest", None),
+        ({"action": "fail", "mode": "Later"}, "InvalidRequest", None),
+        (b"[]", "InvalidRequest", None),
+        (b"\xff", "InvalidRequest", None),
+    ],
+)
+async def test_a_bad_request_for_an_action_is_refused(
+    service: Service, request_: Any, reason: str, field: str | None
+) -> None:
+    await service.start()
+    error = (await service.ask(Request.ACTION, request_))["error"]
+    assert (error["reason"], error.get("field")) == (reason, field)
+
+
+async def test_a_bad_async_request_has_a_result_that_says_so(service: Service) -> None:
+    await service.start()
+    invocation = await service.begin("square", {"number": "many"})
+    assert (await service.result(invocation))["error"]["reason"] == "InvalidParameters"
+
+
+async def test_a_failing_and_a_crashing_connector_are_told_apart_and_survived(service: Service) -> None:
+    await service.start()
+    assert (await service.act("fail"))["error"] == {"reason": "ActionFailed", "message": "*ERROR: the deck is empty"}
+    crash = (await service.act("crash"))["error"]
+    assert crash["reason"] == "ConnectorCrashed"
+    assert crash["message"].startswith("InvalidValueError: attributes.state")
+    assert (await service.act("fail"))["error"]["reason"] == "ActionFailed"
+
+
+async def test_a_duplicate_gets_the_first_answer_and_does_not_run(service: Service, tmp_path: Path, lines: Any) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    body = {"action": "once", "parameters": work(tmp_path, gate=str(gate))}
+    first = await service.send(Request.ACTION, body, invocation="same")
+    await until(lines)
+    second = await service.send(Request.ACTION, body, invocation="same")
+    gate.touch()
+    third = await service.ask(Request.ACTION, body, invocation="same")
+    assert await first == await second == third
+    assert lines() == ["same"]
+
+
+async def test_a_duplicate_of_a_finished_async_invocation_gets_its_result_again(
+    service: Service, tmp_path: Path, lines: Any
+) -> None:
+    await service.start()
+    first = await service.result(await service.begin("once", work(tmp_path), invocation="same"))
+    seen = len(service.events)
+    await service.begin("once", work(tmp_path), invocation="same")
+    again = await service.event(Event.RESULT, lambda body: body["invocation"] == "same", after=seen)
+    assert again == first
+    assert lines() == ["same"]
+
+
+async def test_an_expired_request_is_not_run(service: Service, tmp_path: Path, lines: Any) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    running = await service.send(
+        Request.ACTION, {"action": "once", "parameters": work(tmp_path, gate=str(gate))}, invocation="first"
+    )
+    await until(lines)
+    late = await service.send(
+        Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, invocation="late", expiration=0.2
+    )
+    last = await service.send(Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, invocation="last")
+    await asyncio.wait({late}, timeout=0.5)
+    gate.touch()
+    await asyncio.gather(running, last)
+    assert lines() == ["first", "last"]
+    assert not late.done()
+
+
+async def test_a_request_cancels_what_runs_and_what_waits(service: Service, tmp_path: Path, lines: Any) -> None:
+    await service.start()
+    gate = str(tmp_path / "gate")
+    for invocation in ("runs", "waits"):
+        await service.begin("once", work(tmp_path, gate=gate), invocation=invocation)
+    await until(lines)
+    for invocation in ("waits", "runs"):
+        assert await service.ask(Request.CANCEL, {"invocation": invocation}) == {"cancelled": True}
+        assert (await service.result(invocation))["error"]["reason"] == "Cancelled"
+    assert await service.ask(Request.CANCEL, {"invocation": "unheard of"}) == {"cancelled": False}
+    assert lines() == ["runs"]
+
+
+async def test_a_concurrent_action_can_cancel_the_others(service: Service, tmp_path: Path, lines: Any) -> None:
+    await service.start()
+    running = await service.send(
+        Request.ACTION, {"action": "once", "parameters": work(tmp_path, gate=str(tmp_path / "gate"))}
+    )
+    waiting = await service.send(Request.ACTION, {"action": "wait"})
+    await until(lines)
+    await service.event(Event.PROGRESS, lambda body: body.get("message") == "waiting")
+    assert (await service.act("cancel"))["result"] == {"cancelled": 2}
+    assert (await running)["error"]["reason"] == (await waiting)["error"]["reason"] == "Cancelled"
+
+
+async def test_a_time_out_ends_the_program_and_all_that_it_started(service: Service, tmp_path: Path) -> None:
+    await service.start()
+    pids = tmp_path / "pids"
+    reply = await service.act("sleep", {"pids": str(pids)})
+    assert reply["error"] == {"reason": "TimedOut", "message": "it did not end within 2 s"}
+    leader, child = map(int, pids.read_text().split())
+    await until(lambda: not alive(leader) and not alive(child))
+
+
+async def test_progress_is_thinned_out_and_the_newest_is_kept(service: Service) -> None:
+    await service.start()
+    reply = await service.act("report", {"steps": 200}, invocation="reported")
+    steps = [body for body in service.all(Event.PROGRESS) if body["invocation"] == "reported"]
+    assert 2 <= len(steps) <= 4 * reply["seconds"] + 2
+    percents = [body["percent"] for body in steps]
+    assert percents == sorted(percents)
+
+
+async def test_the_log_has_the_last_lines_of_the_worker_or_of_one_invocation(service: Service) -> None:
+    await service.start()
+    await service.act("report", {"steps": 20}, invocation="reported")
+    log = (await service.ask(Request.LOG, {"invocation": "reported", "tailLines": 2}))["log"].splitlines()
+    assert [line.partition(" ")[2][:7] for line in log] == ["line 19", "report:"]
+    assert "started with colour" in (await service.ask(Request.LOG, {}))["log"]
+    assert (await service.ask(Request.LOG, {"tailLines": 0})) == {"log": ""}
+
+
+async def test_only_mutable_attributes_can_be_set_and_the_connector_may_refuse(service: Service) -> None:
+    await service.start()
+    done = await service.ask(Request.SET_ATTRIBUTES, {"values": {"colour": "green"}})
+    assert done["values"] == {"colour": "green"}
+    await service.event(Event.ATTRIBUTES, lambda body: body["values"] == {"colour": "green"})
+    refusals = [
+        ({"state": "running"}, "InvalidParameters", "values.state"),
+        ({"weight": 1}, "UnknownAttribute", "values.weight"),
+        ({"colour": "pink"}, "InvalidParameters", "values.colour"),
+        ({"colour": "blue"}, "ActionFailed", "values.colour"),
+    ]
+    for values, reason, field in refusals:
+        error = (await service.ask(Request.SET_ATTRIBUTES, {"values": values}))["error"]
+        assert (error["reason"], error["field"]) == (reason, field)
+    assert (await service.ask(Request.GET_ATTRIBUTES, {}))["values"]["colour"] == "green"
+    error = (await service.ask(Request.GET_ATTRIBUTES, {"names": ["weight"]}))["error"]
+    assert error["reason"] == "UnknownAttribute"
+
+
+async def test_a_draining_worker_finishes_refuses_and_says_so(service: Service, tmp_path: Path, lines: Any) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    await service.begin("once", work(tmp_path, gate=str(gate)), invocation="last")
+    await until(lines)
+    assert await service.ask(Request.DRAIN, {}) == {}
+    refused = (await service.act("once", work(tmp_path)))["error"]
+    assert refused["reason"] == "Draining"
+    assert service.all(Event.DRAINED) == []
+    gate.touch()
+    await service.event(Event.DRAINED)
+    kinds = [kind for kind, _, _ in service.events if kind in (Event.RESULT, Event.DRAINED)]
+    assert kinds == [Event.RESULT, Event.DRAINED]
+    queues = await service.manage("GET", f"queues/{service.vhost}")
+    (pool,) = [queue for queue in queues if ".pool." in queue["name"]]
+    consumers = await service.manage("GET", f"consumers/{service.vhost}")
+    assert pool["name"] not in [consumer["queue"]["name"] for consumer in consumers]
+
+
+async def test_too_many_waiting_requests_are_refused_and_control_still_works(
+    service: Service, tmp_path: Path, lines: Any
+) -> None:
+    await service.start()
+    body = {"action": "once", "parameters": work(tmp_path, gate=str(tmp_path / "gate"))}
+    asked = [await service.send(Request.ACTION, body, invocation=f"call-{i}") for i in range(12)]
+    refused = [await asyncio.wait_for(reply, 30) for reply in asked[9:]]
+    assert [reply["error"]["reason"] for reply in refused] == ["Busy"] * 3
+    for i in range(9):
+        assert await service.ask(Request.CANCEL, {"invocation": f"call-{8 - i}"}) == {"cancelled": True}
+    assert {(await reply)["error"]["reason"] for reply in asked[:9]} == {"Cancelled"}

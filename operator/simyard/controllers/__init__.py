@@ -1,0 +1,1 @@
+"""Thin kopf glue: finalizers, and the deletion of what they hold."""

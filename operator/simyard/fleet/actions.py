@@ -1,0 +1,199 @@
+"""Dispatches ServiceActions: the objects are the queue, and each step is written before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from prometheus_client import Counter
+
+from simyard.api import names
+from simyard.api.service_action import ServiceAction, ServiceActionStatus
+from simyard.api.worker import Worker
+from simyard.fleet.assignment import Assignment
+from simyard.fleet.queue import KeyQueue
+from simyard.fleet.registry import Registry, gone, now, queue_of
+from simyard.fleet.statuses import write_status
+from simyard.kube.errors import ApiError, ConflictError, NotFoundError
+from simyard.messaging.events import ReceivedEvent
+from simyard.messaging.requests import Requester
+from simyard.plan.actions import (
+    Need,
+    Target,
+    declared_action,
+    failed,
+    invocation_id,
+    is_finished,
+    plan_action,
+    progressed,
+    resulted,
+    timeout_seconds,
+    uid_of_invocation,
+)
+from simyard.plan.times import seconds_until
+from simyard_adapter import wire
+from simyard_adapter.declarations import ActionMode, Json
+
+FINISHED = Counter("simyard_service_actions_finished_total", "ServiceActions that ended, by how.", ["reason"])
+PROGRESS_SPACING_SECONDS = 1.0
+
+
+class Actions:
+    """Sees each ServiceAction through: assigned, published, its result written, deleted when its time has come."""
+
+    def __init__(self, registry: Registry, requester: Requester) -> None:
+        self._registry = registry
+        self._requester = requester
+        self._since = now()
+        self._queue = KeyQueue("action", self._reconcile, concurrency=16)
+        self._assignment = Assignment(registry, self._queue.add)
+        self._published: set[str] = set()
+        self._cancelled: set[str] = set()
+        self._progress: dict[str, ReceivedEvent] = {}
+        self._results: dict[str, ReceivedEvent] = {}
+        registry.actions.subscribe(self._action_changed)
+        registry.workers.subscribe(self._worker_changed)
+
+    async def run(self) -> NoReturn:
+        """Dispatch until cancelled."""
+        await self._queue.run()
+
+    async def assign(self) -> NoReturn:
+        """Assign until cancelled."""
+        await self._assignment.run()
+
+    def reconnected(self) -> None:
+        """The broker is back: what was published may be lost, and publishing it again does no harm."""
+        self._published.clear()
+        self._cancelled.clear()
+        for action in self._registry.actions:
+            if not is_finished(action):
+                self._queue.add(action.metadata.uid)
+
+    async def take(self, events: Sequence[ReceivedEvent]) -> None:
+        """Results and progress from workers; returns when the results are written."""
+        results = []
+        for event in events:
+            if event.kind not in (wire.Event.RESULT, wire.Event.PROGRESS):
+                continue
+            invocation = str(event.body.get("invocation") or "")
+            uid = uid_of_invocation(invocation)
+            action = self._registry.action(uid)
+            if action is None or is_finished(action) or action.status.worker_uid != event.worker_uid:
+                continue
+            if invocation != invocation_id(action):
+                continue
+            if event.kind is wire.Event.RESULT:
+                self._results[uid] = event
+                results.append(uid)
+            else:
+                first = action.status.started_time is None
+                self._progress[uid] = event
+                self._queue.add(uid, 0.0 if first else PROGRESS_SPACING_SECONDS)
+        await self._queue.settle(results)
+
+    def _action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._forget(left.metadata.uid)
+        if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
+            self._queue.add(new.metadata.uid)
+
+    def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        if (left := gone(old, new)) is not None:
+            for action in self._registry.actions.by("worker", left.metadata.uid):
+                self._queue.add(action.metadata.uid)
+        if new is not None:
+            self._assignment.worker_changed(old, new)
+
+    def _forget(self, uid: str) -> None:
+        self._published.discard(uid)
+        self._cancelled.discard(uid)
+        self._progress.pop(uid, None)
+        self._results.pop(uid, None)
+        self._queue.forget(uid)
+
+    async def _reconcile(self, uid: str) -> float | None:
+        action = self._registry.action(uid)
+        if action is None:
+            self._forget(uid)
+            return None
+        if (event := self._results.get(uid)) is not None and not is_finished(action):
+            await self._finish(action, event)
+            return 0.0
+        if (event := self._progress.pop(uid, None)) is not None:
+            await self._write(action, progressed(action, event.body, now()))
+            return 0.0
+        plan = plan_action(action, self._target(action), published=uid in self._published, now=now())
+        if plan.need is Need.ASSIGN:
+            self._assignment.wanted(action)
+        elif plan.need is Need.WRITE and plan.status is not None:
+            await self._write(action, plan.status)
+            return 0.0
+        elif plan.need is Need.PUBLISH:
+            await self._publish(action)
+            return 0.0
+        elif plan.need is Need.CANCEL:
+            await self._cancel(action)
+        elif plan.need is Need.DELETE:
+            await self._delete(action)
+        return seconds_until(now(), [plan.look_again])
+
+    def _target(self, action: ServiceAction) -> Target:
+        uid = action.status.worker_uid
+        there = bool(uid) and self._registry.worker(uid) is not None
+        since = self._registry.worker_gone(uid) or self._since if self._requester.connected else now()
+        return Target(self._registry.service_of_target(action), there, None if there else since)
+
+    async def _publish(self, action: ServiceAction) -> None:
+        worker = self._registry.worker(action.status.worker_uid)
+        declared = declared_action(action, self._registry.service_of_target(action))
+        if worker is None or declared is None:
+            return
+        body: dict[str, Json] = {
+            "action": action.spec.action,
+            "parameters": action.spec.parameters,
+            "mode": ActionMode.ASYNC.value,
+            "timeoutSeconds": timeout_seconds(action, declared),
+        }
+        await self._requester.publish_durable(queue_of(worker), wire.Request.ACTION, body, invocation_id(action))
+        self._published.add(action.metadata.uid)
+
+    async def _cancel(self, action: ServiceAction) -> None:
+        uid, worker = action.metadata.uid, self._registry.worker(action.status.worker_uid)
+        if worker is None or uid in self._cancelled:
+            return
+        invocation = invocation_id(action)
+        body = {"invocation": invocation}
+        await self._requester.publish_durable(queue_of(worker), wire.Request.CANCEL, body, f"{invocation}-cancel")
+        self._cancelled.add(uid)
+
+    async def _finish(self, action: ServiceAction, event: ReceivedEvent) -> None:
+        try:
+            await self._write(action, resulted(action, event.body, now()))
+        except ApiError as error:
+            if error.retryable or error.status in (401, 403):
+                raise
+            message = f"the API server refuses the result: {error}"
+            await self._write(action, failed(action, wire.Reason.ACTION_FAILED.value, message, now()))
+        self._results.pop(action.metadata.uid, None)
+
+    async def _write(self, action: ServiceAction, status: ServiceActionStatus) -> None:
+        registry = self._registry
+        written = await write_status(registry.client, registry.actions, action.metadata, action.status, status)
+        current = registry.action(action.metadata.uid)
+        if written and current is not None and is_finished(current) and not is_finished(action):
+            FINISHED.labels(status.failure.reason if status.failure else "Succeeded").inc()
+            self._assignment.finished(action)
+
+    async def _delete(self, action: ServiceAction) -> None:
+        metadata = action.metadata
+        try:
+            left = await self._registry.client.delete(
+                names.SERVICE_ACTIONS, metadata.name, metadata.namespace, uid=metadata.uid
+            )
+        except (NotFoundError, ConflictError):
+            left = None
+        if left is None:
+            self._registry.actions.forget(action)
+        else:
+            self._registry.actions.learn(left)

@@ -1,0 +1,116 @@
+"""Gives waiting ServiceActions to free workers: one pass over a target assigns as many as there are free workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from simyard.api import names
+from simyard.api.service_action import ServiceAction
+from simyard.api.worker import Worker
+from simyard.fleet.queue import KeyQueue
+from simyard.fleet.registry import Registry, now, service_key, target_key
+from simyard.fleet.statuses import write_status
+from simyard.plan.actions import assigned, declared_action, waiting
+from simyard.plan.assignment import match
+from simyard.plan.worker import is_ready
+
+PASS_SPACING_SECONDS = 0.02
+
+
+class Assignment:
+    """Passes over targets that actions wait for; ``added`` is called with the uid of an action that was assigned."""
+
+    def __init__(self, registry: Registry, added: Callable[[str], None]) -> None:
+        self._registry = registry
+        self._added = added
+        self._held: set[str] = set()
+        self._queue = KeyQueue("assignment", self._assign, concurrency=4, spacing_seconds=PASS_SPACING_SECONDS)
+
+    async def run(self) -> NoReturn:
+        """Assign until cancelled."""
+        await self._queue.run()
+
+    def wanted(self, action: ServiceAction) -> None:
+        """An action waits for a worker."""
+        target = action.spec.target
+        self._queue.add(target_key(target.kind, action.metadata.namespace, target.name))
+
+    def finished(self, action: ServiceAction) -> None:
+        """An action is over, so its worker may be free."""
+        worker = self._registry.worker(action.status.worker_uid)
+        if worker is not None:
+            self._worker_free(worker)
+
+    def worker_changed(self, old: Worker | None, new: Worker) -> None:
+        """A worker may have become ready."""
+        if is_ready(new) and (old is None or not is_ready(old)):
+            self._worker_free(new)
+
+    def _worker_free(self, worker: Worker) -> None:
+        for key in _targets_of(worker):
+            if self._registry.actions.count("target", key):
+                self._queue.add(key)
+
+    async def _assign(self, key: str) -> None:
+        actions = [action for action in self._registry.actions.by("target", key) if not action.status.worker_uid]
+        workers = [worker for worker in self._workers(key) if is_ready(worker)]
+        if not actions:
+            self._queue.forget(key)
+            return
+        busy = frozenset(worker.metadata.uid for worker in workers if self._busy(worker)) | self._held
+        concurrent = frozenset(action.metadata.uid for action in actions if self._concurrent(action))
+        matched = match(actions, workers, busy, concurrent)
+        taken = {worker.metadata.uid for worker in matched.values()} - self._held
+        self._held |= taken
+        try:
+            for action in actions:
+                worker = matched.get(action.metadata.uid)
+                if action.spec.cancel or action.metadata.deletion_timestamp is not None:
+                    continue
+                await self._write(action, worker, len(workers))
+        finally:
+            self._held -= taken
+
+    async def _write(self, action: ServiceAction, worker: Worker | None, ready: int) -> None:
+        """Guarded, so that of two operators that give it to two workers only one succeeds."""
+        if worker is None:
+            message = f"none of {ready} ready workers is free" if ready else "no worker is ready"
+            status = waiting(action, message, now())
+        else:
+            status = assigned(action, worker, now())
+        registry = self._registry
+        written = await write_status(
+            registry.client, registry.actions, action.metadata, action.status, status, guarded=True
+        )
+        if not written or worker is not None:
+            self._added(action.metadata.uid)
+
+    def _workers(self, key: str) -> list[Worker]:
+        kind, namespace, name = key.split("/")
+        if kind == names.WORKERS.kind:
+            worker = self._registry.workers.get(namespace, name)
+            return [worker] if worker is not None else []
+        if kind == names.SIMULATION_SERVICES.kind:
+            return self._registry.workers.by("service", f"{namespace}/{name}")
+        pool = self._registry.pools.get(namespace, name)
+        return self._registry.workers.by("pool", pool.metadata.uid) if pool is not None else []
+
+    def _busy(self, worker: Worker) -> bool:
+        return any(not self._concurrent(action) for action in self._registry.actions.by("worker", worker.metadata.uid))
+
+    def _concurrent(self, action: ServiceAction) -> bool:
+        declared = declared_action(action, self._registry.service_of_target(action))
+        return declared is not None and declared.concurrent
+
+
+def _targets_of(worker: Worker) -> list[str]:
+    """The keys of all targets that the worker is part of."""
+    namespace, owner = worker.metadata.namespace, worker.metadata.controller
+    keys = [
+        target_key(names.WORKERS.kind, namespace, worker.metadata.name),
+        f"{names.SIMULATION_SERVICES.kind}/{service_key(worker)}",
+    ]
+    if owner is not None:
+        keys.append(target_key(owner.kind, namespace, owner.name))
+    return keys

@@ -1,0 +1,125 @@
+"""Everything that the leading operator runs, wired together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from simyard.fleet.actions import Actions
+from simyard.fleet.broker import Broker
+from simyard.fleet.drains import Drains
+from simyard.fleet.pools import Pools
+from simyard.fleet.recorder import Recorder
+from simyard.fleet.registry import Registry
+from simyard.fleet.services import Services
+from simyard.fleet.sites import Sites
+from simyard.fleet.workers import WorkerStatuses
+from simyard.kube.client import KubeClient
+from simyard.messaging.access import BrokerAccess
+from simyard.messaging.admin import BrokerAdmin
+from simyard.messaging.events import OperatorEvents, ReceivedEvent
+from simyard.messaging.liveness import Liveness
+from simyard.messaging.requests import Requester
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """Where things are.
+
+    Attributes:
+        broker: the operator's own access, as an administrator.
+        worker_broker: the same broker as workers reach it (its user and password are not used).
+        namespace: the platform's own namespace.
+        installation: tells our machines at a site from those of other installations.
+        identity: which operator process this is.
+    """
+
+    broker: BrokerAccess
+    worker_broker: BrokerAccess
+    namespace: str
+    installation: str
+    identity: str
+
+
+class Fleet:
+    """Sites, pools, workers, services and actions, kept as they should be. Made inside of a running event loop."""
+
+    def __init__(self, client: KubeClient, settings: FleetSettings) -> None:
+        self.registry = registry = Registry(client)
+        self._admin = BrokerAdmin(settings.broker)
+        self.requester = Requester(settings.broker, "operator")
+        self.liveness = Liveness(settings.broker, self._admin, on_change=self._presence_changed)
+        self.broker = Broker(
+            settings.broker,
+            settings.worker_broker,
+            self._admin,
+            registry,
+            namespace=settings.namespace,
+            changed=self._broker_changed,
+        )
+        self._events = OperatorEvents(settings.broker, self._take)
+        self.recorder = Recorder(client, settings.namespace, settings.identity)
+        self.statuses = WorkerStatuses(registry, self.liveness.present)
+        self.sites = Sites(
+            registry,
+            self.statuses,
+            self.broker,
+            self.recorder,
+            namespace=settings.namespace,
+            installation=settings.installation,
+        )
+        self.pools = Pools(registry, self.sites, self.broker, self.recorder)
+        self._services = Services(registry)
+        self._drains = Drains(registry, self.requester)
+        self._actions = Actions(registry, self.requester)
+
+    async def run(self) -> NoReturn:
+        """Run until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.registry.run(), name="caches")
+                await self.registry.synced()
+                for name, task in (
+                    ("broker", self.broker.run()),
+                    ("requests", self.requester.run()),
+                    ("liveness", self.liveness.run()),
+                    ("events from workers", self._consume()),
+                    ("events", self.recorder.run()),
+                    ("worker statuses", self.statuses.run()),
+                    ("sites", self.sites.run()),
+                    ("pools", self.pools.run()),
+                    ("services", self._services.run()),
+                    ("drains", self._drains.run()),
+                    ("actions", self._actions.run()),
+                    ("assignment", self._actions.assign()),
+                ):
+                    group.create_task(task, name=name)
+        finally:
+            await self._admin.aclose()
+        raise AssertionError("the tasks do not end")
+
+    async def _consume(self) -> NoReturn:
+        await self.broker.prepared.wait()
+        await self._events.run()
+
+    async def _take(self, batch: Sequence[ReceivedEvent]) -> None:
+        """Events from workers: handled when what they say is written."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.statuses.take(batch))
+            group.create_task(self._actions.take(batch))
+
+    def _presence_changed(self, queue: str | None) -> None:
+        if queue is not None:
+            worker = self.registry.worker(queue.rpartition(".")[2])
+            if worker is not None:
+                self.statuses.presence_changed(worker)
+            return
+        self.broker.reconnected()
+        self._actions.reconnected()
+        for worker in self.registry.workers:
+            self.statuses.presence_changed(worker)
+
+    def _broker_changed(self) -> None:
+        self.pools.wake_all()

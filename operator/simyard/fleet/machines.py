@@ -1,0 +1,72 @@
+"""The machines of one site as its events tell them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from simyard_sites.base import Machine, MachineState
+
+
+class MachineTable:
+    """Machines by id and by worker, with the counts that nobody should have to scan for."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, Machine] = {}
+        self._of_worker: dict[str, dict[str, Machine]] = {}
+        self._of_pool: Counter[tuple[str, str]] = Counter()
+        self._states: Counter[MachineState] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._machines)
+
+    def __iter__(self) -> Iterator[Machine]:
+        return iter(list(self._machines.values()))
+
+    @property
+    def states(self) -> Mapping[MachineState, int]:
+        """How many machines do what."""
+        return self._states
+
+    def of_worker(self, uid: str) -> list[Machine]:
+        """The machines of a worker, the one to keep first: there is one, except where a name was used twice."""
+        machines = self._of_worker.get(uid, {}).values()
+        return sorted(machines, key=lambda item: (item.state is MachineState.FAILED, item.id))
+
+    def count_of_pool(self, namespace: str, pool: str) -> int:
+        """How many machines a pool has there."""
+        return self._of_pool[namespace, pool]
+
+    def get(self, machine_id: str) -> Machine | None:
+        """The machine of that id."""
+        return self._machines.get(machine_id)
+
+    def put(self, machine: Machine) -> Machine | None:
+        """Add or replace a machine; returns what was known of it before."""
+        old = self.remove(machine.id)
+        self._machines[machine.id] = machine
+        self._of_worker.setdefault(machine.owner.worker_uid, {})[machine.id] = machine
+        self._of_pool[machine.owner.namespace, machine.owner.pool] += 1
+        self._states[machine.state] += 1
+        return old
+
+    def remove(self, machine_id: str) -> Machine | None:
+        """Forget a machine; returns what was known of it."""
+        old = self._machines.pop(machine_id, None)
+        if old is None:
+            return None
+        of_worker = self._of_worker[old.owner.worker_uid]
+        del of_worker[machine_id]
+        if not of_worker:
+            del self._of_worker[old.owner.worker_uid]
+        pool = (old.owner.namespace, old.owner.pool)
+        self._of_pool[pool] -= 1
+        if not self._of_pool[pool]:
+            del self._of_pool[pool]
+        self._states[old.state] -= 1
+        return old
+
+    def absent(self, machines: Iterable[Machine]) -> list[Machine]:
+        """The machines of the table that are not among these."""
+        there = {machine.id for machine in machines}
+        return [machine for machine in self._machines.values() if machine.id not in there]

@@ -1,0 +1,107 @@
+"""Kubernetes Events (events.k8s.io/v1) about pools and sites: aggregated, and never one per worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NoReturn
+
+from simyard.api import names
+from simyard.api.base import Json, Metadata
+from simyard.fleet.queue import KeyQueue
+from simyard.fleet.registry import now
+from simyard.kube.client import KubeClient
+from simyard.kube.errors import NotFoundError
+
+EVENTS = names.Resource("events.k8s.io", "v1", "events", "Event")
+SERIES_SECONDS = 300.0
+SPACING_SECONDS = 5.0
+_MOST_SERIES = 2_000
+_MOST_NOTE = 1024
+Key = tuple[str, str]
+"""The uid of what the event is about, and its reason."""
+
+
+@dataclass(slots=True)
+class _Series:
+    """An event, and how often it happened since; ``written`` is its name once it is there."""
+
+    resource: names.Resource
+    regarding: Metadata
+    note: str
+    warning: bool
+    count: int = 0
+    began: float = 0.0
+    written: str = ""
+
+
+class Recorder:
+    """Writes events in the background: the same reason for the same object within 5 minutes is one Event."""
+
+    def __init__(self, client: KubeClient, namespace: str, instance: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._instance = instance
+        self._series: OrderedDict[Key, _Series] = OrderedDict()
+        self._queue = KeyQueue("events", self._write, concurrency=2, spacing_seconds=SPACING_SECONDS)
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled."""
+        await self._queue.run()
+
+    def emit(
+        self, resource: names.Resource, regarding: Metadata, reason: str, note: str, *, warning: bool = False
+    ) -> None:
+        """Record that something happened."""
+        key = (regarding.uid, reason)
+        time = asyncio.get_running_loop().time()
+        series = self._series.pop(key, None)
+        if series is None or time - series.began > SERIES_SECONDS:
+            series = _Series(resource, regarding, note, warning, began=time)
+        series.note, series.count = note[:_MOST_NOTE], series.count + 1
+        self._series[key] = series
+        while len(self._series) > _MOST_SERIES:
+            dropped, _ = self._series.popitem(last=False)
+            self._queue.forget(dropped)
+        self._queue.add(key)
+
+    async def _write(self, key: Key) -> None:
+        series = self._series.get(key)
+        if series is None:
+            return
+        namespace = series.regarding.namespace or self._namespace
+        if series.written:
+            change: Json = {
+                "note": series.note,
+                "series": {"count": series.count, "lastObservedTime": now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
+            }
+            try:
+                await self._client.patch(EVENTS, series.written, change, namespace)
+                return
+            except NotFoundError:
+                series.written = ""
+        raw = await self._client.create(EVENTS, self._event(series, key[1], namespace), namespace)
+        series.written = str(raw["metadata"]["name"])
+
+    def _event(self, series: _Series, reason: str, namespace: str) -> Json:
+        name, uid = series.regarding.name, series.regarding.uid
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"generateName": f"{name}.", "namespace": namespace},
+            "eventTime": now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": f"{names.GROUP}/operator",
+            "reportingInstance": self._instance[:128],
+            "action": reason,
+            "reason": reason,
+            "type": "Warning" if series.warning else "Normal",
+            "note": series.note,
+            "regarding": {
+                "apiVersion": series.resource.api_version,
+                "kind": series.resource.kind,
+                "name": name,
+                "namespace": series.regarding.namespace,
+                "uid": uid,
+            },
+        }

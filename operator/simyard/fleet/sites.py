@@ -1,0 +1,267 @@
+"""All sites: a runner for each CloudSite whose provider is installed, and the CloudSite's status."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, NoReturn
+
+from prometheus_client import Gauge
+
+from simyard.api.cloud_site import CloudSite, SiteWorkers
+from simyard.api.names import WORKER_POOLS, Reason
+from simyard.api.worker import Worker
+from simyard.fleet.broker import SECRETS, Broker
+from simyard.fleet.queue import KeyQueue
+from simyard.fleet.recorder import Recorder
+from simyard.fleet.registry import Registry, now
+from simyard.fleet.site import SiteRunner
+from simyard.fleet.site_health import pause_after
+from simyard.fleet.statuses import write_status
+from simyard.fleet.workers import WorkerStatuses
+from simyard.kube.errors import NotFoundError
+from simyard.plan.placement import SiteState
+from simyard.plan.site import SiteObservation, plan_site
+from simyard_sites.base import Machine, Site, SiteConfig, SiteError
+
+log = logging.getLogger(__name__)
+
+MACHINES = Gauge("simyard_machines", "Machines at a site, by state.", ["site", "state"])
+ENTRY_POINTS = "simyard.sites"
+STATUS_SPACING_SECONDS = 1.0
+SECRET_CHECK_SECONDS = 60.0
+
+
+class SetupError(Exception):
+    """A provider cannot be made; ``reason`` is that of the condition."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Running:
+    """A runner with what it was made from."""
+
+    runner: SiteRunner
+    config: SiteConfig
+    task: asyncio.Task[None]
+
+
+class Sites:
+    """Keeps a runner per CloudSite; ``installation`` tells our machines from those of other installations."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        statuses: WorkerStatuses,
+        broker: Broker,
+        recorder: Recorder,
+        *,
+        namespace: str,
+        installation: str,
+    ) -> None:
+        self._registry = registry
+        self._statuses = statuses
+        self._broker = broker
+        self._recorder = recorder
+        self._namespace = namespace
+        self._installation = installation
+        self._running: dict[str, _Running] = {}
+        self._problems: dict[str, SetupError] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._queue = KeyQueue("site", self._reconcile, spacing_seconds=STATUS_SPACING_SECONDS)
+        self._changed = asyncio.Event()
+        registry.sites.subscribe(self._site_changed)
+        registry.workers.subscribe(self._worker_changed)
+
+    async def run(self) -> NoReturn:
+        """Run all sites until cancelled."""
+        async with asyncio.TaskGroup() as self._group:
+            await self._queue.run()
+        raise AssertionError("the queue does not end")
+
+    def states(self) -> dict[str, SiteState]:
+        """Every CloudSite as placement sees it."""
+        return {site.metadata.name: self._state(site) for site in self._registry.sites}
+
+    def machines_of_pool(self, namespace: str, pool: str) -> dict[str, int | None]:
+        """Machines of a pool by site, where there are any or (None) where that cannot be said now.
+
+        A site that was never reached holds none of ours.
+        """
+        counts: dict[str, int | None] = {}
+        for site in self._registry.sites:
+            name = site.metadata.name
+            running = self._running.get(name)
+            if running is not None and running.runner.complete:
+                if count := running.runner.machines.count_of_pool(namespace, pool):
+                    counts[name] = count
+            elif site.status.version:
+                counts[name] = None
+        return counts
+
+    async def emptied(self, name: str) -> None:
+        """Wait until no Worker and no machine is left at a CloudSite."""
+        while (site := self._registry.sites.get("", name)) is not None and self._left_at(site):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _left_at(self, site: CloudSite) -> bool:
+        """Whether Workers or machines may be left at a site."""
+        running = self._running.get(site.metadata.name)
+        known = running is not None and running.runner.complete
+        machines = len(running.runner.machines) if running is not None else 0
+        never_reached = not site.status.version
+        return (
+            self._registry.workers.count("site", site.metadata.name) > 0 or machines > 0 or not (known or never_reached)
+        )
+
+    def _state(self, site: CloudSite) -> SiteState:
+        name = site.metadata.name
+        running = self._running.get(name)
+        return SiteState(
+            site=site,
+            workers=self._registry.workers.count("site", name),
+            exhausted=running is not None and running.runner.health.exhausted,
+            boot_seconds=running.runner.health.boot_seconds if running is not None else None,
+        )
+
+    def _site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
+        item = new or old
+        if item is not None and (
+            old is None
+            or new is None
+            or old.metadata.generation != new.metadata.generation
+            or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        ):
+            self._queue.add(item.metadata.name)
+
+    def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        worker = new or old
+        if worker is None:
+            return
+        running = self._running.get(worker.spec.site)
+        if running is not None:
+            running.runner.worker_changed(old, new)
+        if old is None or new is None:
+            self._queue.add(worker.spec.site, STATUS_SPACING_SECONDS)
+
+    async def _reconcile(self, name: str) -> float | None:
+        self._changed.set()
+        site = self._registry.sites.get("", name)
+        if site is None:
+            await self._stop(name)
+            self._queue.forget(name)
+            return None
+        try:
+            await self._keep_running(site)
+            self._problems.pop(name, None)
+        except SetupError as error:
+            await self._stop(name)
+            self._problems[name] = error
+        await self._write(site)
+        return SECRET_CHECK_SECONDS if _secret_name(site) or name in self._problems else None
+
+    async def _keep_running(self, site: CloudSite) -> None:
+        """Have a runner that is made from what the CloudSite and its Secret say now."""
+        name = site.metadata.name
+        config = await self._config(site)
+        running = self._running.get(name)
+        if running is not None and running.config == config:
+            running.runner.bulk.set_limits(site.spec.limits)
+            return
+        await self._stop(name)
+        runner = SiteRunner(
+            site,
+            _make(site, config),
+            self._registry,
+            self._statuses,
+            self._broker,
+            changed=lambda: self._queue.add(name),
+            orphan_removed=self._orphan_removed,
+        )
+        if self._group is None:
+            raise AssertionError("sites are reconciled by run() only")
+        self._running[name] = _Running(runner, config, self._group.create_task(_guard(runner), name=f"site {name}"))
+
+    async def _stop(self, name: str) -> None:
+        running = self._running.pop(name, None)
+        if running is not None:
+            running.task.cancel()
+            await asyncio.wait([running.task])
+
+    async def _write(self, site: CloudSite) -> None:
+        name = site.metadata.name
+        running, problem = self._running.get(name), self._problems.get(name)
+        if problem is not None or running is None:
+            desired = self._registry.workers.count("site", name)
+            setup = (problem.reason, str(problem)) if problem is not None else None
+            seen = SiteObservation(SiteWorkers(), desired, setup_problem=setup)
+        else:
+            seen = running.runner.observation()
+            for state, count in running.runner.machines.states.items():
+                MACHINES.labels(name, state.value).set(count)
+        status = plan_site(site, seen, now())
+        await write_status(self._registry.client, self._registry.sites, site.metadata, site.status, status)
+
+    async def _config(self, site: CloudSite) -> SiteConfig:
+        _, member = site.spec.provider.member()
+        secret = _secret_name(site)
+        credentials: Mapping[str, str] = {}
+        if secret:
+            try:
+                raw = await self._registry.client.get(SECRETS, secret, self._namespace)
+            except NotFoundError:
+                message = f"Secret {self._namespace}/{secret} does not exist"
+                raise SetupError(Reason.CREDENTIALS_NOT_FOUND, message) from None
+            credentials = {key: base64.b64decode(value).decode() for key, value in (raw.get("data") or {}).items()}
+        return SiteConfig(site.metadata.name, member.to_json(), credentials, self._installation)
+
+    def _orphan_removed(self, machine: Machine) -> None:
+        log.warning("machine %s (%s) has no Worker and is removed", machine.id, machine.name)
+        pool = self._registry.pools.get(machine.owner.namespace, machine.owner.pool)
+        if pool is not None:
+            note = f"machine {machine.name} had no Worker and was removed"
+            self._recorder.emit(WORKER_POOLS, pool.metadata, Reason.ORPHAN_REMOVED, note, warning=True)
+
+
+async def _guard(runner: SiteRunner) -> None:
+    """A defect in one site must not end the others."""
+    failures = 0
+    while True:
+        try:
+            await runner.run()
+        except Exception:
+            log.exception("site %s: this is a defect", runner.name)
+        failures += 1
+        await asyncio.sleep(pause_after(failures))
+
+
+def _make(site: CloudSite, config: SiteConfig) -> Site:
+    kind, _ = site.spec.provider.member()
+    found = [entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == kind]
+    if not found:
+        raise SetupError(Reason.PROVIDER_NOT_INSTALLED, f"no installed package offers the provider {kind}")
+    try:
+        provider: Site = found[0].load()(config)
+    except ImportError as error:
+        raise SetupError(Reason.PROVIDER_NOT_INSTALLED, f"the provider {kind} cannot be loaded: {error}") from error
+    except SiteError as error:
+        raise SetupError(error.reason, str(error)) from error
+    return provider
+
+
+def _secret_name(site: CloudSite) -> str:
+    """The Secret that the provider's member refers to, if it does."""
+    _, member = site.spec.provider.member()
+    references: dict[str, Any] = member.to_json()
+    for key in ("credentialsSecretRef", "kubeconfigSecretRef"):
+        if isinstance(reference := references.get(key), dict):
+            return str(reference["name"])
+    return ""

@@ -1,0 +1,182 @@
+"""``simyard operator``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import uvloop
+from prometheus_client import Gauge
+
+from simyard.api.names import OPERATOR, SYSTEM_NAMESPACE
+from simyard.controllers.embedded import run_kopf
+from simyard.fleet.fleet import Fleet, FleetSettings
+from simyard.kube.client import KubeClient
+from simyard.kube.lease import Lease
+from simyard.messaging.access import BrokerAccess
+from simyard.roles.health import Check, serving
+from simyard.roles.logs import configure_logs
+
+log = logging.getLogger(__name__)
+
+LEASE_AGE = Gauge("simyard_lease_age_seconds", "How long ago the Lease was last renewed; 0 while another one leads.")
+WATCH_AGE = Gauge("simyard_watch_age_seconds", "How long ago the watch was last known to work.", ["resource"])
+MOST_WATCH_AGE_SECONDS = 60.0
+END_SECONDS = 10.0
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """Attributes:
+    fleet: where broker, namespace and machines are.
+    kubeconfig: for the Kubernetes API; ``$KUBECONFIG`` or the cluster that this process runs in when it is None.
+    bind: address of metrics and probes.
+    metrics_port: their port.
+    lease_seconds: after so long without renewal another operator takes over.
+    """
+
+    fleet: FleetSettings
+    kubeconfig: Path | None
+    bind: str
+    metrics_port: int
+    lease_seconds: int
+
+
+@click.command()
+@click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
+@click.option("--namespace", default=SYSTEM_NAMESPACE, envvar="SIMYARD_NAMESPACE", show_default=True,
+              help="Where the platform lives.")  # fmt: skip
+@click.option("--installation", default="default", envvar="SIMYARD_INSTALLATION", show_default=True,
+              help="Tells our machines from those of other installations at the same site.")  # fmt: skip
+@click.option("--amqp-url", envvar="AMQP_URL", required=True, help="The broker, as an administrator.")
+@click.option("--amqp-management-url", envvar="AMQP_MANAGEMENT_URL", required=True, help="Its management API.")
+@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
+@click.option("--amqp-worker-host", envvar="AMQP_WORKER_HOST", help="The broker for workers; default: the same.")
+@click.option("--amqp-worker-port", envvar="AMQP_WORKER_PORT", type=click.IntRange(1, 65535),
+              help="Its port for workers; default: the same.")  # fmt: skip
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address of metrics and probes.")
+@click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
+              help="For metrics and probes, plain HTTP.")  # fmt: skip
+@click.option("--lease-seconds", type=click.IntRange(2, 300), default=15, show_default=True,
+              help="After so long without renewal another operator takes over.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True)  # fmt: skip
+def operator(
+    kubeconfig: Path | None,
+    namespace: str,
+    installation: str,
+    amqp_url: str,
+    amqp_management_url: str,
+    amqp_ca_file: Path | None,
+    amqp_worker_host: str | None,
+    amqp_worker_port: int | None,
+    bind: str,
+    metrics_port: int,
+    lease_seconds: int,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Run the operator: keeps sites, services, pools and workers as they should be."""
+    configure_logs(log_format, log_level)
+    try:
+        broker = BrokerAccess.from_url(amqp_url, amqp_management_url, amqp_ca_file)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
+    identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(3)}"
+    fleet = FleetSettings(broker, workers, namespace, installation, identity)
+    settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds)
+    uvloop.run(run(settings))
+
+
+async def run(settings: OperatorSettings) -> None:
+    """Wait for the Lease, then lead until SIGTERM.
+
+    Raises:
+        LeaseLostError: in an exception group; the process must end at once.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with await KubeClient.connect(settings.kubeconfig) as client:
+        lease = Lease(
+            client,
+            namespace=settings.fleet.namespace,
+            name=OPERATOR,
+            identity=settings.fleet.identity,
+            duration_seconds=settings.lease_seconds,
+            renew_seconds=settings.lease_seconds / 5,
+        )
+        fleet = Fleet(client, settings.fleet)
+        role = _Role(lease, fleet, settings)
+        async with serving(settings.bind, settings.metrics_port, role.checks):
+            await _until(stop, role.lead(stop))
+            if role.leads:
+                await lease.release()
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Run until ``stop`` is set, or the work fails."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, stopping):
+        task.cancel()
+    _, pending = await asyncio.wait({working, stopping}, timeout=END_SECONDS)
+    if pending:
+        log.critical("tasks did not end within %.0f s", END_SECONDS)
+        os._exit(1)
+    if not working.cancelled():
+        working.result()
+
+
+class _Role:
+    """What this process is at the moment: waiting for the Lease, or leading."""
+
+    def __init__(self, lease: Lease, fleet: Fleet, settings: OperatorSettings) -> None:
+        self._lease = lease
+        self._fleet = fleet
+        self._settings = settings
+        self.leads = False
+
+    async def lead(self, stop: asyncio.Event) -> None:
+        """Wait for the Lease, then work as long as it is held."""
+        await self._lease.acquire()
+        self.leads = True
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._lease.hold(), name="lease")
+            group.create_task(self._fleet.run(), name="fleet")
+            group.create_task(self._kopf(stop), name="kopf")
+
+    async def _kopf(self, stop: asyncio.Event) -> None:
+        """kopf takes over SIGTERM, and tells us by returning."""
+        await self._fleet.registry.synced()
+        await run_kopf(self._fleet)
+        stop.set()
+
+    def checks(self) -> list[Check]:
+        """What makes it ready: while another one leads, nothing more is needed."""
+        if not self.leads:
+            LEASE_AGE.set(0)
+            return [Check("lease", True, "another operator leads")]
+        age = self._lease.age_seconds
+        LEASE_AGE.set(age)
+        checks = [Check("lease", age < self._settings.lease_seconds, f"renewed {age:.1f} s ago")]
+        for cache in self._fleet.registry.caches:
+            plural, watch_age = cache.resource.plural, cache.age_seconds()
+            WATCH_AGE.labels(plural).set(watch_age)
+            good = cache.synced.is_set() and watch_age < MOST_WATCH_AGE_SECONDS
+            detail = f"watched until {watch_age:.1f} s ago" if cache.synced.is_set() else "not listed yet"
+            checks.append(Check(plural, good, detail))
+        connected = self._fleet.requester.connected and self._fleet.broker.prepared.is_set()
+        checks.append(Check("broker", connected, "connected" if connected else "not connected"))
+        return checks

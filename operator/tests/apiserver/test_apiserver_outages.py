@@ -1,0 +1,233 @@
+"""What changes or breaks while the apiserver runs: the broker, credentials, certificates, its own end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import aiohttp
+import pytest
+from apiserver_stack import Answer, Client, Running, Stack, client_of, path_of
+
+from simyard.apiserver.server import serve
+from simyard.apiserver.settings import ApiServerSettings
+from simyard_dev.certificates import CertificateAuthority, KeyPair
+from simyard_dev.ports import LOOPBACK, Ports
+
+pytestmark = pytest.mark.xdist_group("apiserver")
+PATIENCE_SECONDS = 30
+
+
+async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await check():  # noqa: ASYNC110 - what is waited for is in other processes
+            await asyncio.sleep(0.02)
+
+
+class Line:
+    """A line to the broker that can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._open: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def mend(self) -> None:
+        self._server = await asyncio.start_server(self._forward, LOOPBACK, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(LOOPBACK, self._port)
+        self._open |= {writer, far_writer}
+        with contextlib.suppress(ConnectionError, ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, far_writer))
+                group.create_task(self._pump(far_reader, writer))
+        self._open -= {writer, far_writer}
+
+    @staticmethod
+    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+class Own:
+    """An apiserver of the test's own, in this process."""
+
+    def __init__(self, client: Client, stop: asyncio.Event, task: asyncio.Task[None], files: KeyPair) -> None:
+        self.client = client
+        self.stop = stop
+        self.task = task
+        self.files = files
+
+
+@contextlib.asynccontextmanager
+async def own_apiserver(stack: Stack, *, broker_port: int = 0, max_in_flight: int = 100) -> AsyncIterator[Own]:
+    ports = Ports(stack.directory / "own")
+    files = stack.authority.issue_server("own-serving", ["localhost"])
+    settings = ApiServerSettings(
+        certificate=files.certificate,
+        key=files.key,
+        kubeconfig=stack.directory / "apiserver.kubeconfig",
+        broker=replace(stack.access, port=broker_port or stack.access.port),
+        bind=LOOPBACK,
+        port=ports.reserve("apiserver"),
+        metrics_port=ports.reserve("metrics"),
+        max_in_flight=max_in_flight,
+        drain_seconds=0,
+    )
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve(settings, stop))
+
+    async def connected() -> bool:
+        assert not task.done(), task.exception()
+        with contextlib.suppress(aiohttp.ClientError):
+            text = (await client.request("GET", "/readyz")).text
+            return "passed" in text and "[+]broker" in text
+        return False
+
+    try:
+        async with client_of(settings.port, stack.authority.files.certificate, stack.front_proxy) as client:
+            await eventually(connected)
+            yield Own(client, stop, task, files)
+    finally:
+        stop.set()
+        await task
+
+
+def code(answer: Answer) -> tuple[int, str]:
+    return answer.status, answer.json.get("reason", "")
+
+
+async def begin_overrun(own: Own, running: Running) -> asyncio.Task[Answer]:
+    """Call the action that takes too long, and return when the worker runs it."""
+    call = asyncio.create_task(own.client.post(path_of(running.namespace, "workers", "pool-0", "actions/overrun")))
+
+    async def begun() -> bool:
+        answer = await own.client.get(path_of(running.namespace, "workers", "pool-0", "attributes/state?fresh=true"))
+        return bool(answer.json["values"]["state"]["value"] == "overrunning")
+
+    await eventually(begun)
+    return call
+
+
+async def test_a_broker_that_is_down_is_told_at_once_and_forgotten_when_it_is_back(
+    stack: Stack, running: Running
+) -> None:
+    line = Line(stack.access.port)
+    await line.mend()
+    async with own_apiserver(stack, broker_port=line.port) as own:
+        solve = path_of(running.namespace, "workers", "pool-0", "actions/solve")
+        attributes = path_of(running.namespace, "workers", "pool-0", "attributes?fresh=true")
+        assert (await own.client.post(solve)).status == 200
+        assert (await own.client.get(attributes)).json["values"]["state"]["fresh"]
+
+        line.cut()
+
+        async def refused() -> bool:
+            return (await own.client.post(solve)).status == 503
+
+        await eventually(refused)
+        answer = await own.client.post(solve)
+        assert "message broker cannot be reached now; nothing was sent" in answer.json["message"]
+        last_known = (await own.client.get(attributes)).json["values"]["state"]
+        assert (last_known["value"], last_known["fresh"]) == ("idle", False)
+        ready = await own.client.request("GET", "/readyz")
+        assert ready.status == 200, "callers are told what is down instead of that the whole API is gone"
+
+        await line.mend()
+
+        async def answered() -> bool:
+            return (await own.client.post(solve)).status == 200
+
+        await eventually(answered)
+        line.cut()
+
+
+async def test_a_call_whose_connection_breaks_says_that_it_may_have_run(stack: Stack, running: Running) -> None:
+    line = Line(stack.access.port)
+    await line.mend()
+    async with own_apiserver(stack, broker_port=line.port) as own:
+        call = await begin_overrun(own, running)
+        line.cut()
+        answer = await call
+        assert code(answer) == (503, "ServiceUnavailable")
+        assert "may have been carried out" in answer.json["message"]
+        assert "Retry-After" not in answer.headers, "a client that repeats it by itself would run it twice"
+
+
+async def test_the_broker_credentials_are_taken_over_when_the_secret_changes(stack: Stack, running: Running) -> None:
+    stack.replace_broker_user()
+    path = path_of(running.namespace, "workers", "pool-0", "actions/solve")
+
+    async def answered() -> bool:
+        return stack.try_kubectl("create", "--raw", path, "-f", "-", stdin="{}").returncode == 0
+
+    await eventually(answered)
+
+
+async def test_a_new_serving_certificate_is_served_without_a_restart(stack: Stack) -> None:
+    async with own_apiserver(stack) as own:
+        port = int(own.client.base.rpartition(":")[2])
+        before = await asyncio.to_thread(ssl.get_server_certificate, (LOOPBACK, port))
+        own.files.key.write_text("half a key")  # as a reader sees it that comes between two writes
+        assert (await own.client.request("GET", "/livez")).status == 200
+        stack.authority.issue_server("own-serving", ["localhost"])
+
+        async def replaced() -> bool:
+            return await asyncio.to_thread(ssl.get_server_certificate, (LOOPBACK, port)) != before
+
+        await eventually(replaced)
+
+
+async def test_a_new_front_proxy_authority_and_name_count_as_soon_as_they_are_configured(
+    stack: Stack, running: Running
+) -> None:
+    authority = CertificateAuthority(stack.keys, "next-front-proxy-ca")
+    certificate = authority.issue_client("next", "next-front-proxy")
+    config_map = json.loads(
+        stack.kubectl("get", "configmap", "extension-apiserver-authentication", "-n=kube-system", "-o=json")
+    )
+    config_map["data"]["requestheader-client-ca-file"] += authority.files.certificate.read_text()
+    config_map["data"]["requestheader-allowed-names"] = '["front-proxy-client", "next-front-proxy"]'
+    stack.kubectl("replace", "-f", "-", stdin=json.dumps(config_map))
+
+    async def believed() -> bool:
+        with contextlib.suppress(aiohttp.ClientError):
+            serving = stack.authority.files.certificate
+            async with client_of(stack.ports["apiserver"], serving, certificate) as client:
+                answer = await client.get(path_of(running.namespace, "workers", "pool-0", "attributes"))
+                return answer.status == 200
+        return False
+
+    await eventually(believed)
+
+
+async def test_more_requests_than_it_can_hold_are_asked_to_come_again(stack: Stack, running: Running) -> None:
+    async with own_apiserver(stack, max_in_flight=1) as own:
+        overrun = path_of(running.namespace, "workers", "pool-0", "actions/overrun")
+        answers = await asyncio.gather(own.client.post(overrun), own.client.post(overrun))
+        assert sorted(map(code, answers)) == [(429, "TooManyRequests"), (504, "Timeout")]
+        [refused] = [answer for answer in answers if answer.status == 429]
+        assert refused.headers["Retry-After"] == "1"
+
+
+async def test_it_finishes_what_is_under_way_before_it_ends(stack: Stack, running: Running) -> None:
+    async with own_apiserver(stack) as own:
+        call = await begin_overrun(own, running)
+        own.stop.set()
+        assert code(await call) == (504, "Timeout")
+        await own.task

@@ -1,0 +1,146 @@
+"""The roles give what they say, and no more: asked of a real kube-apiserver as ``kubectl auth can-i`` does."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from kube_api import Api, eventually
+from simyard.api import names
+from simyard.build import rbac
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "update", "patch", "delete", "deletecollection")
+KINDS = (names.SIMULATION_SERVICES, names.WORKER_POOLS, names.WORKERS, names.SERVICE_ACTIONS)
+
+
+def called(resource: names.Resource) -> names.Resource:
+    """The same resource in the aggregated group."""
+    return names.Resource(names.SUBRESOURCES_GROUP, names.VERSION, resource.plural, resource.kind)
+
+
+def core(plural: str, group: str = "") -> names.Resource:
+    return names.Resource(group, "v1", plural, "")
+
+
+May = Callable[..., bool]
+
+
+@pytest.fixture
+def bind(api: Api, namespace: str) -> Callable[[str], May]:
+    """Gives a new user a ClusterRole in the namespace; the answer asks what that user may do there."""
+
+    def bind_role(role: str) -> May:
+        user = f"{role}-{uuid.uuid4().hex[:8]}"
+        api.bind(user, namespace, "ClusterRole", role)
+
+        def may(verb: str, resource: names.Resource, subresource: str = "", in_namespace: str = namespace) -> bool:
+            return api.may(user, verb, resource, subresource, namespace=in_namespace)
+
+        eventually(lambda: may("get", names.WORKER_POOLS))
+        return may
+
+    return bind_role
+
+
+@pytest.mark.parametrize("role", ["simyard-view", "simyard-edit", "simyard-vendor", "view", "edit", "admin"])
+def test_every_role_reads_everything_in_its_namespace(bind: Callable[[str], May], role: str) -> None:
+    may = bind(role)
+    assert all(may(verb, kind) for kind in KINDS for verb in READ)
+    assert may("get", called(names.WORKERS), "attributes")
+    assert may("get", called(names.WORKERS), "log")
+    assert not may("get", names.WORKER_POOLS, in_namespace="kube-public")
+
+
+@pytest.mark.parametrize("role", ["simyard-view", "view"])
+def test_view_changes_and_calls_nothing(bind: Callable[[str], May], role: str) -> None:
+    may = bind(role)
+    assert not any(may(verb, kind) for kind in KINDS for verb in WRITE)
+    assert not any(may(verb, called(kind), "actions/solve") for kind in KINDS for verb in ("create", "update"))
+
+
+@pytest.mark.parametrize("role", ["simyard-edit", "edit"])
+def test_edit_runs_pools_and_calls_actions_but_publishes_nothing(bind: Callable[[str], May], role: str) -> None:
+    may = bind(role)
+    assert all(may(verb, kind) for kind in (names.WORKER_POOLS, names.SERVICE_ACTIONS) for verb in WRITE)
+    assert may("patch", names.WORKER_POOLS, "scale")
+    assert may("delete", names.WORKERS)
+    assert not may("create", names.WORKERS)
+    assert not any(may(verb, names.SIMULATION_SERVICES) for verb in WRITE)
+    assert not may("update", names.WORKER_POOLS, "status")
+    for kind in (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES):
+        assert all(
+            may(verb, called(kind), sub) for verb in ("create", "update") for sub in ("actions", "actions/solve")
+        )
+
+
+@pytest.mark.parametrize("role", ["simyard-vendor", "admin"])
+def test_vendors_publish_services(bind: Callable[[str], May], role: str) -> None:
+    assert all(bind(role)(verb, names.SIMULATION_SERVICES) for verb in WRITE)
+
+
+def test_vendors_need_not_be_users(bind: Callable[[str], May]) -> None:
+    may = bind("simyard-vendor")
+    assert not may("create", names.WORKER_POOLS)
+    assert not may("create", called(names.WORKERS), "actions/solve")
+
+
+def test_a_role_can_permit_one_action(api: Api, namespace: str) -> None:
+    role = rbac.action_role(namespace, names.WORKER_POOLS, "solve", only=["beam"])
+    user = f"user-of-{namespace}"
+    api.install([role])
+    api.bind(user, namespace, "Role", role["metadata"]["name"])
+
+    def may(subresource: str, kind: names.Resource = names.WORKER_POOLS, name: str = "beam") -> bool:
+        return api.may(user, "create", called(kind), subresource, namespace=namespace, name=name)
+
+    eventually(lambda: may("actions/solve"))
+    assert may("actions")
+    assert not may("actions/mesh")
+    assert not may("actions/solve", name="bridge")
+    assert not may("actions/solve", kind=names.WORKERS)
+
+
+def account_of(name: str) -> str:
+    return f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{name}"
+
+
+def test_the_operator_may_do_its_work_and_read_no_foreign_secret(api: Api) -> None:
+    def may(verb: str, resource: names.Resource, subresource: str = "", namespace: str = "default") -> bool:
+        return api.may(account_of(names.OPERATOR), verb, resource, subresource, namespace=namespace)
+
+    eventually(lambda: may("get", core("secrets"), namespace=names.SYSTEM_NAMESPACE))
+    everything = (names.CLOUD_SITES, *KINDS)
+    assert all(may(verb, kind) for kind in everything for verb in (*READ, "patch", "update"))
+    assert all(may(verb, kind, "status") for kind in everything for verb in ("patch", "update"))
+    assert all(may("update", kind, "finalizers") for kind in everything)
+    assert all(may(verb, names.WORKERS) for verb in WRITE)
+    assert all(may(verb, core("events", group)) for verb in ("create", "patch") for group in ("", "events.k8s.io"))
+    assert may("update", core("leases", "coordination.k8s.io"), namespace=names.SYSTEM_NAMESPACE)
+    assert not may("update", core("leases", "coordination.k8s.io"))
+    assert not may("get", core("secrets"))
+    assert not may("create", names.WORKER_POOLS)
+    assert not may("delete", names.CLOUD_SITES)
+    assert not may("create", called(names.WORKERS), "actions/solve")
+
+
+def test_the_apiserver_may_do_its_work_and_nothing_else(api: Api) -> None:
+    def may(
+        verb: str, resource: names.Resource, subresource: str = "", namespace: str = "default", **where: str
+    ) -> bool:
+        return api.may(account_of(names.APISERVER), verb, resource, subresource, namespace=namespace, **where)
+
+    eventually(lambda: may("create", names.SERVICE_ACTIONS))
+    targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
+    assert all(may(verb, kind) for kind in targets for verb in READ)
+    assert may("get", names.SERVICE_ACTIONS)
+    assert may("create", core("subjectaccessreviews", "authorization.k8s.io"))
+    own = {"namespace": names.SYSTEM_NAMESPACE}
+    assert may("watch", core("secrets"), name=names.APISERVER_BROKER_SECRET, **own)
+    assert not may("get", core("secrets"), name="another", **own)
+    authentication = {"namespace": "kube-system", "name": "extension-apiserver-authentication"}
+    assert may("watch", core("configmaps"), **authentication)
+    assert not any(may(verb, kind) for kind in targets for verb in WRITE)
+    assert not may("patch", names.SERVICE_ACTIONS)

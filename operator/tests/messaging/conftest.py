@@ -1,0 +1,65 @@
+"""A virtual host of its own for each test, with the platform in it."""
+
+import contextlib
+import secrets
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from simyard.messaging.access import BrokerAccess
+from simyard.messaging.admin import BrokerAdmin
+from simyard_dev.broker import Broker, LocalBroker
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from messaging_workers import MakeWorker, worker_maker
+
+
+def access_to(broker: Broker) -> BrokerAccess:
+    if broker.management_url is None:
+        pytest.skip("RABBITMQ_MANAGEMENT_URL is not set")
+    return BrokerAccess.from_url(broker.url, broker.management_url, broker.ca_file if "amqps:" in broker.url else None)
+
+
+@pytest.fixture
+async def access(broker: Broker) -> AsyncIterator[BrokerAccess]:
+    """The administrator's access to a virtual host with the platform in it."""
+    access = replace(access_to(broker), vhost=f"test/{secrets.token_hex(8)}")
+    vhost = access.vhost.replace("/", "%2F")
+    authorization = {"Authorization": aiohttp.encode_basic_auth(access.username, access.password)}
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    async with aiohttp.ClientSession(access.management_url, headers=authorization, raise_for_status=True) as session:
+        await session.put(f"/api/vhosts/{vhost}")
+        await session.put(f"/api/permissions/{vhost}/{access.username}", json=everything)
+        try:
+            yield access
+        finally:
+            await session.delete(f"/api/vhosts/{vhost}")
+
+
+@pytest.fixture
+async def admin(access: BrokerAccess) -> AsyncIterator[BrokerAdmin]:
+    """An administrator, who has made the platform."""
+    async with contextlib.aclosing(BrokerAdmin(access)) as admin:
+        await admin.ensure_platform()
+        yield admin
+
+
+@pytest.fixture
+async def make_worker(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterator[MakeWorker]:
+    """Makes a worker in a pool of its own, by the pool's uid."""
+    async with worker_maker(access, admin) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def mortal_broker(simyard_directory: Path) -> Iterator[LocalBroker]:
+    """A broker that the module's tests may kill; its event exchange is in the virtual host."""
+    broker = LocalBroker(simyard_directory / f"mortal-{secrets.token_hex(4)}")
+    broker.start()
+    yield broker
+    broker.stop(grace_seconds=0)

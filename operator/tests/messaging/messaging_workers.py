@@ -1,0 +1,106 @@
+"""Workers as the broker sees them, for tests: users, queues, replies and events, without an adapter."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from aiormq import spec
+from aiormq.abc import DeliveredMessage
+
+from simyard.messaging.access import BrokerAccess
+from simyard.messaging.admin import BrokerAdmin
+from simyard.messaging.connection import Link, open_link
+from simyard.messaging.topology import pool_queue_spec, pool_user_spec, worker_queue_spec
+from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, event_key, pool_user, reply_key, worker_queue
+
+PASSWORD = "a password of the test's"
+WORKER_UID = "w1"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker of a pool of its own."""
+
+    access: BrokerAccess
+    user: str
+    queue: str
+
+    def connect(self, *, confirms: bool = True) -> contextlib.AbstractAsyncContextManager[Link]:
+        return open_link(self.access, "test worker", confirms=confirms)
+
+    @contextlib.asynccontextmanager
+    async def answering(self, *replies: bytes) -> AsyncIterator[asyncio.Queue[DeliveredMessage]]:
+        """Answer each request with these replies; the requests are put into the queue."""
+        requests: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        async with self.connect() as link:
+
+            async def answer(request: DeliveredMessage) -> None:
+                requests.put_nowait(request)
+                for body in replies:
+                    await self.reply(link, request, body)
+
+            await link.channel.basic_consume(self.queue, answer, no_ack=True)
+            yield requests
+
+    async def reply(self, link: Link, request: DeliveredMessage, body: bytes) -> None:
+        asked = request.header.properties
+        await link.channel.basic_publish(
+            body,
+            exchange=REPLIES_EXCHANGE,
+            routing_key=reply_key(asked.reply_to or "", self.user),
+            properties=spec.Basic.Properties(user_id=self.user, correlation_id=asked.correlation_id),
+            mandatory=True,
+        )
+
+    async def say(self, link: Link, kind: Event, body: bytes, *, user_id: str | None = None) -> None:
+        await link.channel.basic_publish(
+            body,
+            exchange=EVENTS_EXCHANGE,
+            routing_key=event_key(kind, self.user, WORKER_UID),
+            properties=spec.Basic.Properties(
+                user_id=self.user if user_id is None else user_id or None, delivery_mode=2
+            ),
+        )
+
+
+MakeWorker = Callable[[str], Awaitable[Worker]]
+
+
+class Runs(Protocol):
+    """What runs until it is cancelled."""
+
+    async def run(self) -> NoReturn: ...
+
+
+@contextlib.asynccontextmanager
+async def running(service: Runs) -> AsyncIterator[None]:
+    """Run it beside the block."""
+    task = asyncio.create_task(service.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def worker_maker(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterator[MakeWorker]:
+    users: list[str] = []
+
+    async def make(name: str) -> Worker:
+        uid = f"{name}-{secrets.token_hex(4)}"
+        user = pool_user(uid)
+        users.append(user)
+        await admin.ensure_user(pool_user_spec(uid), PASSWORD)
+        await admin.ensure_queues([worker_queue_spec(user, WORKER_UID), pool_queue_spec(user)])
+        return Worker(access.as_user(user, PASSWORD), user, worker_queue(user, WORKER_UID))
+
+    try:
+        yield make
+    finally:
+        for user in users:
+            await admin.delete_user(user)
