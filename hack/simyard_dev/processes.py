@@ -116,7 +116,7 @@ class Process:
         _children[child.pid] = child
         identity = Identity.of(child.pid)
         if identity:
-            write_whole(self.pid_file, str(identity))
+            write_whole(self.pid_file, f"{identity}\n")
 
     def wait_ready(self, is_ready: Callable[[], bool], deadline_seconds: float) -> None:
         """Wait until `is_ready`.

@@ -52,6 +52,8 @@ def test_the_pinned_versions_are_stamped() -> None:
     }
     for module in tools.GO_MODULES:
         for name in module.packages:
+            if programs[name].parent != module.cache_directory:
+                continue  # it is one of KUBEBUILDER_ASSETS, which may have any version
             output = subprocess.run([programs[name], *version[name]], capture_output=True, text=True, check=True)
             assert module.version.removeprefix("v") in output.stdout, name
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 import uuid
 from pathlib import Path
@@ -15,7 +14,7 @@ from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 from simyard_adapter import __version__
 from simyard_adapter.backend import Backend, Host
 from simyard_adapter.bootstrap import Bootstrap
-from simyard_adapter.consumers import Consumers
+from simyard_adapter.consumers import BACKOFF_LAST_SECONDS, WORKER_PREFETCH, Consumer, PoolConsumer, backoff_seconds
 from simyard_adapter.declarations import InvalidValuesError, Json, check_values
 from simyard_adapter.errors import MachineError, StartError
 from simyard_adapter.invocations import Delivery, RefusedError
@@ -28,12 +27,9 @@ from simyard_adapter.transport import BrokerError, Connections, Session, Unrouta
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, pool_queue, worker_queue
 from simyard_adapter.work import Work
 
-BACKOFF_FIRST_SECONDS = 0.2
-BACKOFF_LAST_SECONDS = 15.0
 STOP_SECONDS = 15.0
 HOOK_SECONDS = 5.0
 REFRESH_SECONDS = 12.0
-_WATCH_SECONDS = 5.0
 
 
 class Adapter:
@@ -44,7 +40,6 @@ class Adapter:
         self._bootstrap = bootstrap
         self._directory = directory
         self._connections = connections or Connections(bootstrap.broker, f"{bootstrap.namespace}/{bootstrap.worker}")
-        self._boot_id = uuid.uuid4().hex
         self._log = WorkerLog(f"{bootstrap.namespace}/{bootstrap.worker}")
         self._stop = asyncio.Event()
 
@@ -68,9 +63,8 @@ class Adapter:
         backend = make_backend(self._bootstrap, files)
         tasks = Tasks()
         try:
-            await _Running(self._bootstrap, self._directory, self._boot_id, self._log, backend, tasks).run(
-                self._connections, self._stop
-            )
+            running = _Running(self._bootstrap, self._directory, self._log, backend, self._connections, tasks)
+            await running.run(self._stop)
         finally:
             await tasks.close()
 
@@ -79,12 +73,19 @@ class _Running:
     """An adapter whose connector was loaded."""
 
     def __init__(
-        self, bootstrap: Bootstrap, directory: Path, boot_id: str, log: WorkerLog, backend: Backend, tasks: Tasks
+        self,
+        bootstrap: Bootstrap,
+        directory: Path,
+        log: WorkerLog,
+        backend: Backend,
+        connections: Connections,
+        tasks: Tasks,
     ) -> None:
         self._bootstrap = bootstrap
-        self._boot_id = boot_id
+        self._boot_id = uuid.uuid4().hex
         self._log = log
         self._backend = backend
+        self._connections = connections
         self._tasks = tasks
         self._user = bootstrap.broker.username
         self._link = Link()
@@ -93,13 +94,21 @@ class _Running:
             bootstrap, backend, directory, self._link, tasks, self._news, log, on_change=self._adjust_soon
         )
         self._host = Host(directory / "connector", log, self._work.running, bootstrap.attributes)
-        self._consumers: Optional[Consumers] = None
+        self._consumer: Optional[Consumer] = None
+        self._pool = PoolConsumer(
+            connections,
+            pool_queue(self._user),
+            lambda session, message: self._take(session, message, from_pool=True),
+            lambda session, consuming: self._work.may_take_from_pool(session, consuming=consuming),
+            self._work.session_lost,
+            log,
+        )
         self._drained: Optional[asyncio.Task[None]] = None
 
     def _key(self, kind: Event) -> str:
         return event_key(kind, self._user, self._bootstrap.worker_uid)
 
-    async def run(self, connections: Connections, stop: asyncio.Event) -> None:
+    async def run(self, stop: asyncio.Event) -> None:
         try:
             await self._backend.start(self._host)
         except Exception as error:
@@ -107,7 +116,7 @@ class _Running:
         try:
             await self._work.recover()
             self._tasks.spawn(self._news.run())
-            sessions = self._tasks.spawn(self._sessions(connections))
+            sessions = self._tasks.spawn(self._sessions())
             stopping = self._tasks.spawn(stop.wait())
             await asyncio.wait({stopping, self._tasks.failed}, return_when=asyncio.FIRST_COMPLETED)
             if self._tasks.failed.done():
@@ -122,51 +131,48 @@ class _Running:
 
     async def _end(self) -> None:
         self._log.info("ending")
-        if self._consumers is not None:
-            await self._consumers.stop()
+        if self._consumer is not None:
+            with contextlib.suppress(BrokerError):
+                await self._consumer.adjust(lambda: False)
         await self._work.stop(STOP_SECONDS)
         if self._link.session is not None:
             with contextlib.suppress(BrokerError):
                 await self._news.tell(self._link.session)
 
-    async def _sessions(self, connections: Connections) -> None:
+    async def _sessions(self) -> None:
         """One session after the other, with growing and random pauses while none comes about."""
         failures = 0
         while True:
             began = time.monotonic()
             try:
-                async with connections.channel() as channel:
+                async with self._connections.channel() as channel:
                     await self._session(channel)
                 reason = "the session ended"
             except BrokerError as error:
                 reason = str(error)
             failures = 0 if time.monotonic() - began > BACKOFF_LAST_SECONDS else failures + 1
-            pause = random.uniform(0.5, 1.0) * min(BACKOFF_LAST_SECONDS, BACKOFF_FIRST_SECONDS * 2**failures)  # noqa: S311
+            pause = backoff_seconds(failures, BACKOFF_LAST_SECONDS)
             self._log.warning("no broker (%s); trying again in %.1f s", reason, pause)
             await asyncio.sleep(pause)
 
     async def _session(self, channel: AbstractChannel) -> None:
         session = Session(channel, self._user)
-        await session.open()
-        consumers = Consumers(
-            session,
-            worker_queue(self._user, self._bootstrap.worker_uid),
-            pool_queue(self._user) if self._bootstrap.pool else "",
-            lambda message, from_pool: self._take(session, message, from_pool),
-            lambda consuming: self._work.may_take_from_pool(session, consuming=consuming),
-        )
+        consumer = Consumer(session, worker_queue(self._user, self._bootstrap.worker_uid), WORKER_PREFETCH, self._take)
+        pool: Optional[asyncio.Task[None]] = None
         try:
-            self._consumers = consumers
-            await consumers.start()
+            await consumer.adjust(lambda: True)
+            self._consumer = consumer
+            if self._bootstrap.pool:
+                pool = self._tasks.spawn(self._pool.run())
             await self._register(session)
             self._link.attach(session)
-            while not session.closed.is_set() and await consumers.intact():
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(session.closed.wait(), _WATCH_SECONDS)
+            await consumer.watch()
         finally:
             self._link.detach()
-            self._consumers = None
-            self._work.session_lost(session)
+            self._consumer = None
+            if pool is not None:
+                pool.cancel()
+                await asyncio.wait({pool})
 
     async def _register(self, session: Session) -> None:
         """Say that the worker is there, until somebody takes the message."""
@@ -193,20 +199,15 @@ class _Running:
                     raise BrokerError("the session ended") from None
 
     def _adjust_soon(self) -> None:
-        if self._consumers is not None:
-            self._tasks.spawn(self._consumers.adjust())
+        self._tasks.spawn(self._pool.adjust())
 
-    async def _adjust(self) -> None:
-        if self._consumers is not None:
-            await self._consumers.adjust()
-
-    def _take(self, session: Session, message: AbstractIncomingMessage, from_pool: bool) -> None:
+    def _take(self, session: Session, message: AbstractIncomingMessage, *, from_pool: bool = False) -> None:
         delivery = Delivery(message, session, from_pool, asyncio.get_running_loop().time())
         self._tasks.spawn(self._handle(delivery))
 
     async def _handle(self, delivery: Delivery) -> None:
         if delivery.message.type == Request.ACTION.value:
-            await self._work.request(delivery, self._adjust)
+            await self._work.request(delivery, self._pool.adjust)
             return
         try:
             reply: Mapping[str, Any] = await self._reply(delivery)

@@ -1,104 +1,137 @@
-"""The two consumers of a session: the worker's own queue always, the pool's queue only while the worker is free."""
+"""The two consumers of an adapter: the worker's own queue always, the pool's queue only while the worker is free.
+
+Each has a channel of its own: RabbitMQ stops working on a channel whose quorum queue has no leader, and the worker's
+own queue must not suffer from that.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Awaitable, Callable, Optional
+import random
+from typing import Any, Callable, Optional
 
-from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractIncomingMessage
 
-from simyard_adapter.transport import BrokerError, Session, guarded
+from simyard_adapter.logs import WorkerLog
+from simyard_adapter.transport import BrokerError, Connections, Session, guarded
 
 WORKER_PREFETCH = 16
 POOL_PREFETCH = 1
+BACKOFF_FIRST_SECONDS = 0.2
+BACKOFF_LAST_SECONDS = 15.0
+POOL_BACKOFF_LAST_SECONDS = 60.0
+_WATCH_SECONDS = 5.0
 
-Handler = Callable[[AbstractIncomingMessage, bool], None]
+Take = Callable[[Session, AbstractIncomingMessage], None]
 
 
-class Consumers:
-    """``take`` gets each message, and whether it came from the pool's queue.
+def backoff_seconds(failures: int, last: float) -> float:
+    """How long to wait after so many failures in a row: doubling, up to ``last``, and never the same for two."""
+    return random.uniform(0.5, 1.0) * min(last, BACKOFF_FIRST_SECONDS * 2.0 ** min(failures, 16))  # noqa: S311
 
-    ``may_take_from_pool`` says whether the pool's consumer should be there, given whether it is.
-    """
+
+class Consumer:
+    """Consumes one queue of a session, once or now and then."""
+
+    def __init__(self, session: Session, queue: str, prefetch: int, take: Take) -> None:
+        self._session = session
+        self._name = queue
+        self._prefetch = prefetch
+        self._take = take
+        self._tag: Optional[str] = None
+        self._changing = asyncio.Lock()
+
+    @property
+    def active(self) -> bool:
+        """It consumes."""
+        return self._tag is not None
+
+    async def adjust(self, wanted: Callable[[], bool]) -> None:
+        """Start or stop, until it is as ``wanted`` says.
+
+        Raises:
+            BrokerError: the session broke; the reason may be that the queue does not exist.
+        """
+        if self.active == wanted():
+            return
+        async with self._changing:
+            queue = await self._session.channel.get_queue(self._name, ensure=False)
+            while self.active != wanted():
+                if self._tag is None:
+                    await guarded(self._session.channel.set_qos(prefetch_count=self._prefetch), "setting the prefetch")
+                    self._tag = await guarded(queue.consume(self._on_message), f"consuming {self._name}")
+                else:
+                    await guarded(queue.cancel(self._tag), f"ceasing to consume {self._name}")
+                    self._tag = None
+
+    async def watch(self) -> None:
+        """Return when the session has closed, or the broker has cancelled the consumer.
+
+        It does that when the queue is deleted or its node goes; not every aio-pika tells.
+        """
+        while not self._session.closed.is_set():
+            async with self._changing:
+                underlay: Any = await self._session.channel.get_underlay_channel()
+                if self._tag is not None and self._tag not in underlay.consumers:
+                    return
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._session.closed.wait(), _WATCH_SECONDS)
+
+    async def _on_message(self, message: AbstractIncomingMessage) -> None:
+        # The library's tasks end with the channel: what comes is handed over at once.
+        self._take(self._session, message)
+
+
+class PoolConsumer:
+    """Consumes the pool's queue while the worker may take from it, and tries again if it cannot."""
 
     def __init__(
         self,
-        session: Session,
-        worker_queue: str,
-        pool_queue: str,
-        take: Handler,
-        may_take_from_pool: Callable[[bool], bool],
+        connections: Connections,
+        queue: str,
+        take: Take,
+        may_take: Callable[[Session, bool], bool],
+        on_lost: Callable[[Session], None],
+        log: WorkerLog,
     ) -> None:
-        """``pool_queue`` is empty for a worker that stands alone."""
-        self._session = session
-        self._worker_queue = worker_queue
-        self._pool_queue = pool_queue
+        """``may_take`` is asked with the session, and whether it consumes now."""
+        self._connections = connections
+        self._queue = queue
         self._take = take
-        self._may_take_from_pool = may_take_from_pool
-        self._worker_tag: Optional[str] = None
-        self._pool_tag: Optional[str] = None
-        self._stopped = False
-        self._changing = asyncio.Lock()
+        self._may_take = may_take
+        self._on_lost = on_lost
+        self._log = log
+        self._session: Optional[Session] = None
+        self._consumer: Optional[Consumer] = None
 
-    async def start(self) -> None:
-        """Consume.
-
-        Raises:
-            BrokerError: the session broke; the reason may be that a queue does not exist.
-        """
-        async with self._changing:
-            self._worker_tag = await self._consume(self._worker_queue, WORKER_PREFETCH, self._on_worker)
-        await self.adjust()
+    async def run(self) -> None:
+        """Consume, for ever."""
+        failures = 0
+        while True:
+            try:
+                async with self._connections.channel() as channel:
+                    self._session = session = Session(channel)
+                    self._consumer = Consumer(session, self._queue, POOL_PREFETCH, self._take)
+                    try:
+                        await self.adjust()
+                        failures = 0 if self._consumer.active else failures
+                        await self._consumer.watch()
+                    finally:
+                        self._consumer = self._session = None
+                        self._on_lost(session)
+            except BrokerError as error:
+                self._log.warning("the pool's queue: %s", error)
+            failures += 1
+            await asyncio.sleep(backoff_seconds(failures, POOL_BACKOFF_LAST_SECONDS))
 
     async def adjust(self) -> None:
-        """Start or stop the pool's consumer, as the present state asks for; does nothing if the session broke."""
-        if not self._wrong() or self._session.closed.is_set():
+        """Start or stop consuming, as the present state asks for."""
+        session, consumer = self._session, self._consumer
+        if session is None or consumer is None or session.closed.is_set():
             return
-        with contextlib.suppress(BrokerError):
-            async with self._changing:
-                while self._wrong():
-                    if self._pool_tag is None:
-                        self._pool_tag = await self._consume(self._pool_queue, POOL_PREFETCH, self._on_pool)
-                    else:
-                        await self._cancel(self._pool_queue, self._pool_tag)
-                        self._pool_tag = None
-
-    def _wrong(self) -> bool:
-        consuming = self._pool_tag is not None
-        wanted = bool(self._pool_queue) and not self._stopped and self._may_take_from_pool(consuming)
-        return consuming != wanted
-
-    async def stop(self) -> None:
-        """Take nothing any more."""
-        self._stopped = True
-        await self.adjust()
-        if self._worker_tag is not None:
-            with contextlib.suppress(BrokerError):
-                await self._cancel(self._worker_queue, self._worker_tag)
-
-    async def intact(self) -> bool:
-        """The broker has not cancelled a consumer (it does when its queue is deleted or its node goes)."""
-        async with self._changing:
-            underlay: Any = await self._session.channel.get_underlay_channel()
-            return all(tag in underlay.consumers for tag in (self._worker_tag, self._pool_tag) if tag is not None)
-
-    async def _queue(self, name: str) -> AbstractQueue:
-        return await self._session.channel.get_queue(name, ensure=False)
-
-    async def _consume(
-        self, queue: str, prefetch: int, callback: Callable[[AbstractIncomingMessage], Awaitable[None]]
-    ) -> str:
-        # The prefetch counts for the consumers that are made after it (RabbitMQ's reading of basic.qos).
-        await guarded(self._session.channel.set_qos(prefetch_count=prefetch), "setting the prefetch")
-        return await guarded((await self._queue(queue)).consume(callback), f"consuming {queue}")
-
-    async def _cancel(self, queue: str, tag: str) -> None:
-        await guarded((await self._queue(queue)).cancel(tag), f"ceasing to consume {queue}")
-
-    # The library's tasks end with the channel: what comes is handed over at once.
-    async def _on_worker(self, message: AbstractIncomingMessage) -> None:
-        self._take(message, False)
-
-    async def _on_pool(self, message: AbstractIncomingMessage) -> None:
-        self._take(message, True)
+        try:
+            await consumer.adjust(lambda: self._may_take(session, consumer.active))
+        except BrokerError as error:
+            self._log.warning("the pool's queue: %s", error)
+            session.closed.set()

@@ -38,8 +38,8 @@ class Tasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if not self.failed.done():
-            self.failed.cancel()
+        if not self.failed.cancel() and not self.failed.cancelled():
+            self.failed.exception()  # seen, if nobody did
 
 
 class Link:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, AsyncIterator, Awaitable, Mapping, Optional, TypeVar
 
 import aio_pika
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
+from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, PublishError
 
 from simyard_adapter.bootstrap import BrokerAddress
-from simyard_adapter.wire import CONTENT_TYPE, EVENTS_EXCHANGE, REPLIES_EXCHANGE
+from simyard_adapter.wire import CONTENT_TYPE
 
 T = TypeVar("T")
 
@@ -35,7 +35,9 @@ class UnroutableError(Exception):
 
 
 async def guarded(operation: Awaitable[T], what: str) -> T:
-    """Await an operation of aio-pika with a deadline (``what`` is for the error); everything that means "the connection broke" is one error.
+    """Await an operation of aio-pika with a deadline; everything that means "the connection broke" is one error.
+
+    ``what`` says in the error what was tried.
 
     aio-pika ends its futures with CancelledError when a connection closes: awaited directly, that could not be told
     from a cancellation of the caller.
@@ -82,11 +84,11 @@ class _Line:
 class Connections:
     """Connections of one broker user: each is opened when a channel is wanted, and closed when its last one goes.
 
-    An adapter has its own; many adapters of one user in one process share one object, and so its connections
-    (RabbitMQ allows 2,047 channels on each).
+    An adapter takes two channels. It has connections of its own, unless many adapters of one user in one process
+    share them (RabbitMQ allows 2,047 channels on each).
     """
 
-    def __init__(self, broker: BrokerAddress, name: str, *, channels_per_connection: int = 1) -> None:
+    def __init__(self, broker: BrokerAddress, name: str, *, channels_per_connection: int = 2) -> None:
         """``name`` is what the broker's operator sees."""
         self._broker = broker
         self._name = name
@@ -145,24 +147,19 @@ class Connections:
 
 
 class Session:
-    """An open channel and the two exchanges that an adapter may write to.
+    """An open channel, until it closes.
 
     Attributes:
         channel: the channel.
         closed: set when it is closed, whoever closed it.
     """
 
-    def __init__(self, channel: AbstractChannel, user: str) -> None:
+    def __init__(self, channel: AbstractChannel, user: str = "") -> None:
+        """``user`` is needed to publish."""
         self.channel = channel
         self.closed = asyncio.Event()
         self._user = user
-        self._exchanges: dict[str, AbstractExchange] = {}
-
-    async def open(self) -> None:
-        """Prepare for publishing; asks the broker nothing."""
-        self.channel.close_callbacks.add(self._on_close)
-        for name in (EVENTS_EXCHANGE, REPLIES_EXCHANGE):
-            self._exchanges[name] = await self.channel.get_exchange(name, ensure=False)
+        channel.close_callbacks.add(self._on_close)
 
     def _on_close(self, *_: object) -> None:
         self.closed.set()
@@ -192,9 +189,8 @@ class Session:
             correlation_id=correlation_id,
             delivery_mode=aio_pika.DeliveryMode.PERSISTENT if persistent else aio_pika.DeliveryMode.NOT_PERSISTENT,
         )
-        await guarded(
-            self._exchanges[exchange].publish(message, routing_key, mandatory=mandatory), f"publishing to {exchange}"
-        )
+        target = await self.channel.get_exchange(exchange, ensure=False)
+        await guarded(target.publish(message, routing_key, mandatory=mandatory), f"publishing to {exchange}")
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

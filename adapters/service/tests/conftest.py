@@ -10,7 +10,7 @@ import sys
 import textwrap
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import aio_pika
 import pytest
+
 from simyard_adapter import wire
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
@@ -383,3 +384,38 @@ def install() -> Callable[[Broker, Path], contextlib.AbstractAsyncContextManager
 def lines(tmp_path: Path) -> Callable[[], list[str]]:
     """The lines that runs of actions have left in the file `runs`."""
     return lambda: (tmp_path / "runs").read_text().splitlines() if (tmp_path / "runs").exists() else []
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """The parameters of an action that leaves its line in the file `runs`."""
+    return lambda number=3, **more: {"number": number, "runs": str(tmp_path / "runs"), **more}
+
+
+@pytest.fixture
+def gated(work: Callable[..., dict[str, Any]], tmp_path: Path) -> Callable[[], dict[str, Any]]:
+    """The same for an action that then waits for the file `gate`."""
+    return lambda: work(gate=str(tmp_path / "gate"))
+
+
+@pytest.fixture
+def alive() -> Callable[[int], bool]:
+    """Whether a process runs."""
+
+    def is_alive(pid: int) -> bool:
+        stat = Path(f"/proc/{pid}/stat")
+        return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+    return is_alive
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], Any]], Awaitable[None]]:
+    """Waits for a condition that nobody announces: a file, the end of a process."""
+
+    async def wait(condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    return wait

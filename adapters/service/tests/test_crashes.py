@@ -7,26 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from simyard_adapter.wire import Event, Request
 from simyard_dev.broker import LocalBroker
 
 Service = Any
 Lines = Any
-
-
-def work(tmp_path: Path, **more: Any) -> dict[str, Any]:
-    return {"number": 3, "runs": str(tmp_path / "runs"), "gate": str(tmp_path / "gate"), **more}
-
-
-def alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +31,11 @@ async def fragile(own_broker: LocalBroker, tmp_path: Path, install: Any) -> Asyn
 
 
 async def test_a_sync_action_of_a_killed_worker_is_run_by_another_one_if_idempotent(
-    service: Service, tmp_path: Path, lines: Lines
+    service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
 ) -> None:
     first = await service.start("w1")
     reply = await service.send(
-        Request.ACTION, {"action": "square", "parameters": work(tmp_path)}, worker=None, invocation="sync"
+        Request.ACTION, {"action": "square", "parameters": gated()}, worker=None, invocation="sync"
     )
     await until(lines)
     await service.start("w2")
@@ -60,10 +46,10 @@ async def test_a_sync_action_of_a_killed_worker_is_run_by_another_one_if_idempot
 
 
 async def test_a_sync_action_of_a_killed_worker_is_interrupted_if_not_idempotent(
-    service: Service, tmp_path: Path, lines: Lines
+    service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
 ) -> None:
     first = await service.start("w1")
-    reply = await service.send(Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, worker=None)
+    reply = await service.send(Request.ACTION, {"action": "once", "parameters": gated()}, worker=None)
     await until(lines)
     await service.start("w2")
     await first.kill()
@@ -71,28 +57,31 @@ async def test_a_sync_action_of_a_killed_worker_is_interrupted_if_not_idempotent
     assert len(lines()) == 1
 
 
-async def test_a_killed_adapter_continues_from_its_journal(service: Service, tmp_path: Path, lines: Lines) -> None:
+async def test_a_killed_adapter_continues_from_its_journal(
+    service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
+) -> None:
     adapter = await service.start()
-    gate = tmp_path / "gate"
-    await service.begin("once", work(tmp_path), invocation="running")
+    await service.begin("once", gated(), invocation="running")
     await until(lines)
     for invocation, action in (("waits-once", "once"), ("waits-square", "square")):
-        await service.begin(action, work(tmp_path), invocation=invocation)
+        await service.begin(action, gated(), invocation=invocation)
     await service.ask(Request.GET_ATTRIBUTES, {})
     await adapter.kill()
     await service.start()
     registration = service.all(Event.REGISTER)[-1]
     assert "running" in registration["accepted"]
     assert (await service.result("running"))["error"]["reason"] == "Interrupted"
-    gate.touch()
+    (tmp_path / "gate").touch()
     for invocation in ("waits-once", "waits-square"):
         assert (await service.result(invocation))["result"] == {"square": 9}
     assert lines() == ["running", "waits-once", "waits-square"]
 
 
-async def test_a_killed_adapter_runs_an_idempotent_action_again(service: Service, tmp_path: Path, lines: Lines) -> None:
+async def test_a_killed_adapter_runs_an_idempotent_action_again(
+    service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
+) -> None:
     adapter = await service.start()
-    await service.begin("square", work(tmp_path), invocation="again")
+    await service.begin("square", gated(), invocation="again")
     await until(lines)
     await adapter.kill()
     (tmp_path / "gate").touch()
@@ -102,7 +91,9 @@ async def test_a_killed_adapter_runs_an_idempotent_action_again(service: Service
     assert len([body for body in service.all(Event.RESULT) if body["invocation"] == "again"]) == 1
 
 
-async def test_programs_of_a_killed_adapter_are_ended_by_the_next_one(service: Service, tmp_path: Path) -> None:
+async def test_programs_of_a_killed_adapter_are_ended_by_the_next_one(
+    service: Service, tmp_path: Path, alive: Any, until: Any
+) -> None:
     adapter = await service.start()
     pids = tmp_path / "pids"
     await service.begin("sleep", {"pids": str(pids)})
@@ -116,13 +107,13 @@ async def test_programs_of_a_killed_adapter_are_ended_by_the_next_one(service: S
 
 
 async def test_an_adapter_that_is_told_to_end_leaves_nothing_open(
-    service: Service, tmp_path: Path, lines: Lines
+    service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
 ) -> None:
     adapter = await service.start("w1")
-    await service.begin("once", work(tmp_path), invocation="interrupted")
+    await service.begin("once", gated(), invocation="interrupted")
     await until(lines)
-    waiting = await service.send(Request.ACTION, {"action": "once", "parameters": work(tmp_path)})
-    await service.begin("once", work(tmp_path), invocation="later")
+    waiting = await service.send(Request.ACTION, {"action": "once", "parameters": gated()})
+    await service.begin("once", gated(), invocation="later")
     await service.ask(Request.GET_ATTRIBUTES, {})
     adapter.send_signal(signal.SIGTERM)
     assert await adapter.wait() == 0
@@ -135,11 +126,11 @@ async def test_an_adapter_that_is_told_to_end_leaves_nothing_open(
 
 
 async def test_an_idempotent_sync_action_of_an_ending_worker_moves_to_another_one(
-    service: Service, tmp_path: Path, lines: Lines
+    service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
 ) -> None:
     adapter = await service.start("w1")
     reply = await service.send(
-        Request.ACTION, {"action": "square", "parameters": work(tmp_path)}, worker=None, invocation="moved"
+        Request.ACTION, {"action": "square", "parameters": gated()}, worker=None, invocation="moved"
     )
     await until(lines)
     await service.start("w2")
@@ -152,15 +143,21 @@ async def test_an_idempotent_sync_action_of_an_ending_worker_moves_to_another_on
 
 @pytest.mark.parametrize("grace_seconds", [20.0, 0.0], ids=["stopped", "killed"])
 async def test_a_broker_that_goes_and_comes_back_loses_and_repeats_nothing(
-    fragile: Service, own_broker: LocalBroker, tmp_path: Path, lines: Lines, grace_seconds: float
+    fragile: Service,
+    own_broker: LocalBroker,
+    tmp_path: Path,
+    lines: Lines,
+    grace_seconds: float,
+    gated: Any,
+    until: Any,
 ) -> None:
     await fragile.start("w1")
     await fragile.start("w2")
-    await fragile.begin("once", work(tmp_path), invocation="runs")
+    await fragile.begin("once", gated(), invocation="runs")
     await until(lines)
-    await fragile.begin("once", work(tmp_path), invocation="waits")
+    await fragile.begin("once", gated(), invocation="waits")
     reply = await fragile.send(
-        Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, invocation="sync", worker="w2"
+        Request.ACTION, {"action": "once", "parameters": gated()}, invocation="sync", worker="w2"
     )
     await until(lambda: len(lines()) == 2)
     seen = len(fragile.events)

@@ -6,24 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from simyard_adapter.wire import Event, Request
 
 Service = Any
-
-
-def work(tmp_path: Path, number: int = 3, **more: Any) -> dict[str, Any]:
-    return {"number": number, "runs": str(tmp_path / "runs"), **more}
-
-
-def alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_worker_registers_once_with_its_attributes(service: Service) -> None:
@@ -35,17 +21,19 @@ async def test_a_worker_registers_once_with_its_attributes(service: Service) -> 
     assert registration["accepted"] == []
 
 
-async def test_a_sync_action_answers_with_its_result(service: Service, tmp_path: Path) -> None:
+async def test_a_sync_action_answers_with_its_result(service: Service, tmp_path: Path, work: Any) -> None:
     await service.start()
-    reply = await service.act("square", work(tmp_path, 7))
+    reply = await service.act("square", work(7))
     assert reply["result"] == {"square": 49}
     assert 0 <= reply["seconds"] < 30
 
 
-async def test_an_async_action_tells_that_it_started_and_its_result(service: Service, tmp_path: Path) -> None:
+async def test_an_async_action_tells_that_it_started_and_its_result(
+    service: Service, tmp_path: Path, work: Any
+) -> None:
     await service.start()
     gate = tmp_path / "gate"
-    invocation = await service.begin("square", work(tmp_path, 5, gate=str(gate)))
+    invocation = await service.begin("square", work(5, gate=str(gate)))
     assert await service.event(Event.PROGRESS) == {"worker": "w1", "invocation": invocation}
     gate.touch()
     result = await service.result(invocation)
@@ -56,10 +44,10 @@ async def test_an_async_action_tells_that_it_started_and_its_result(service: Ser
     assert kinds == [Event.PROGRESS, Event.RESULT]
 
 
-async def test_changed_attributes_are_pushed_in_order(service: Service, tmp_path: Path) -> None:
+async def test_changed_attributes_are_pushed_in_order(service: Service, tmp_path: Path, work: Any) -> None:
     await service.start()
     gate = tmp_path / "gate"
-    running = await service.send(Request.ACTION, {"action": "square", "parameters": work(tmp_path, gate=str(gate))})
+    running = await service.send(Request.ACTION, {"action": "square", "parameters": work(gate=str(gate))})
     await service.event(Event.ATTRIBUTES, lambda body: body["values"].get("state") == "running")
     gate.touch()
     await running
@@ -68,11 +56,11 @@ async def test_changed_attributes_are_pushed_in_order(service: Service, tmp_path
     assert sequences == list(range(1, len(sequences) + 1))
 
 
-async def test_other_requests_are_answered_while_an_action_runs(service: Service, tmp_path: Path) -> None:
+async def test_other_requests_are_answered_while_an_action_runs(service: Service, tmp_path: Path, work: Any) -> None:
     await service.start()
     gate = tmp_path / "gate"
     running = await service.send(
-        Request.ACTION, {"action": "square", "parameters": work(tmp_path, gate=str(gate))}, invocation="first"
+        Request.ACTION, {"action": "square", "parameters": work(gate=str(gate))}, invocation="first"
     )
     await service.event(Event.ATTRIBUTES, lambda body: body["values"].get("state") == "running")
     fresh = await service.ask(Request.GET_ATTRIBUTES, {"names": ["state"]})
@@ -84,11 +72,11 @@ async def test_other_requests_are_answered_while_an_action_runs(service: Service
 
 
 async def test_actions_that_are_not_concurrent_take_turns_across_both_queues(
-    service: Service, tmp_path: Path, lines: Any
+    service: Service, tmp_path: Path, lines: Any, work: Any, until: Any
 ) -> None:
     await service.start()
     gate = tmp_path / "gate"
-    parameters = work(tmp_path, gate=str(gate))
+    parameters = work(gate=str(gate))
     asked = [
         await service.send(Request.ACTION, {"action": "once", "parameters": parameters}, worker=worker)
         for worker in ("w1", None, "w1", None)
@@ -101,14 +89,14 @@ async def test_actions_that_are_not_concurrent_take_turns_across_both_queues(
     assert len(lines()) == 4
 
 
-async def test_the_pool_queue_goes_to_the_worker_that_is_free(service: Service, tmp_path: Path) -> None:
+async def test_the_pool_queue_goes_to_the_worker_that_is_free(service: Service, tmp_path: Path, work: Any) -> None:
     await service.start("w1")
     await service.start("w2")
     gate = tmp_path / "gate"
-    busy = await service.begin("square", work(tmp_path, gate=str(gate)), worker="w1")
+    busy = await service.begin("square", work(gate=str(gate)), worker="w1")
     await service.event(Event.PROGRESS, lambda body: body["invocation"] == busy)
     for _ in range(3):
-        invocation = await service.begin("square", work(tmp_path), worker=None)
+        invocation = await service.begin("square", work(), worker=None)
         assert (await service.result(invocation))["worker"] == "w2"
     gate.touch()
     await service.result(busy)
@@ -150,10 +138,12 @@ async def test_a_failing_and_a_crashing_connector_are_told_apart_and_survived(se
     assert (await service.act("fail"))["error"]["reason"] == "ActionFailed"
 
 
-async def test_a_duplicate_gets_the_first_answer_and_does_not_run(service: Service, tmp_path: Path, lines: Any) -> None:
+async def test_a_duplicate_gets_the_first_answer_and_does_not_run(
+    service: Service, tmp_path: Path, lines: Any, work: Any, until: Any
+) -> None:
     await service.start()
     gate = tmp_path / "gate"
-    body = {"action": "once", "parameters": work(tmp_path, gate=str(gate))}
+    body = {"action": "once", "parameters": work(gate=str(gate))}
     first = await service.send(Request.ACTION, body, invocation="same")
     await until(lines)
     second = await service.send(Request.ACTION, body, invocation="same")
@@ -164,28 +154,30 @@ async def test_a_duplicate_gets_the_first_answer_and_does_not_run(service: Servi
 
 
 async def test_a_duplicate_of_a_finished_async_invocation_gets_its_result_again(
-    service: Service, tmp_path: Path, lines: Any
+    service: Service, tmp_path: Path, lines: Any, work: Any
 ) -> None:
     await service.start()
-    first = await service.result(await service.begin("once", work(tmp_path), invocation="same"))
+    first = await service.result(await service.begin("once", work(), invocation="same"))
     seen = len(service.events)
-    await service.begin("once", work(tmp_path), invocation="same")
+    await service.begin("once", work(), invocation="same")
     again = await service.event(Event.RESULT, lambda body: body["invocation"] == "same", after=seen)
     assert again == first
     assert lines() == ["same"]
 
 
-async def test_an_expired_request_is_not_run(service: Service, tmp_path: Path, lines: Any) -> None:
+async def test_an_expired_request_is_not_run(
+    service: Service, tmp_path: Path, lines: Any, work: Any, until: Any
+) -> None:
     await service.start()
     gate = tmp_path / "gate"
     running = await service.send(
-        Request.ACTION, {"action": "once", "parameters": work(tmp_path, gate=str(gate))}, invocation="first"
+        Request.ACTION, {"action": "once", "parameters": work(gate=str(gate))}, invocation="first"
     )
     await until(lines)
     late = await service.send(
-        Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, invocation="late", expiration=0.2
+        Request.ACTION, {"action": "once", "parameters": work()}, invocation="late", expiration=0.2
     )
-    last = await service.send(Request.ACTION, {"action": "once", "parameters": work(tmp_path)}, invocation="last")
+    last = await service.send(Request.ACTION, {"action": "once", "parameters": work()}, invocation="last")
     await asyncio.wait({late}, timeout=0.5)
     gate.touch()
     await asyncio.gather(running, last)
@@ -193,11 +185,13 @@ async def test_an_expired_request_is_not_run(service: Service, tmp_path: Path, l
     assert not late.done()
 
 
-async def test_a_request_cancels_what_runs_and_what_waits(service: Service, tmp_path: Path, lines: Any) -> None:
+async def test_a_request_cancels_what_runs_and_what_waits(
+    service: Service, tmp_path: Path, lines: Any, work: Any, until: Any
+) -> None:
     await service.start()
     gate = str(tmp_path / "gate")
     for invocation in ("runs", "waits"):
-        await service.begin("once", work(tmp_path, gate=gate), invocation=invocation)
+        await service.begin("once", work(gate=gate), invocation=invocation)
     await until(lines)
     for invocation in ("waits", "runs"):
         assert await service.ask(Request.CANCEL, {"invocation": invocation}) == {"cancelled": True}
@@ -206,11 +200,11 @@ async def test_a_request_cancels_what_runs_and_what_waits(service: Service, tmp_
     assert lines() == ["runs"]
 
 
-async def test_a_concurrent_action_can_cancel_the_others(service: Service, tmp_path: Path, lines: Any) -> None:
+async def test_a_concurrent_action_can_cancel_the_others(
+    service: Service, tmp_path: Path, lines: Any, work: Any, until: Any
+) -> None:
     await service.start()
-    running = await service.send(
-        Request.ACTION, {"action": "once", "parameters": work(tmp_path, gate=str(tmp_path / "gate"))}
-    )
+    running = await service.send(Request.ACTION, {"action": "once", "parameters": work(gate=str(tmp_path / "gate"))})
     waiting = await service.send(Request.ACTION, {"action": "wait"})
     await until(lines)
     await service.event(Event.PROGRESS, lambda body: body.get("message") == "waiting")
@@ -218,7 +212,9 @@ async def test_a_concurrent_action_can_cancel_the_others(service: Service, tmp_p
     assert (await running)["error"]["reason"] == (await waiting)["error"]["reason"] == "Cancelled"
 
 
-async def test_a_time_out_ends_the_program_and_all_that_it_started(service: Service, tmp_path: Path) -> None:
+async def test_a_time_out_ends_the_program_and_all_that_it_started(
+    service: Service, tmp_path: Path, alive: Any, until: Any
+) -> None:
     await service.start()
     pids = tmp_path / "pids"
     reply = await service.act("sleep", {"pids": str(pids)})
@@ -264,13 +260,15 @@ async def test_only_mutable_attributes_can_be_set_and_the_connector_may_refuse(s
     assert error["reason"] == "UnknownAttribute"
 
 
-async def test_a_draining_worker_finishes_refuses_and_says_so(service: Service, tmp_path: Path, lines: Any) -> None:
+async def test_a_draining_worker_finishes_refuses_and_says_so(
+    service: Service, tmp_path: Path, lines: Any, work: Any, until: Any
+) -> None:
     await service.start()
     gate = tmp_path / "gate"
-    await service.begin("once", work(tmp_path, gate=str(gate)), invocation="last")
+    await service.begin("once", work(gate=str(gate)), invocation="last")
     await until(lines)
     assert await service.ask(Request.DRAIN, {}) == {}
-    refused = (await service.act("once", work(tmp_path)))["error"]
+    refused = (await service.act("once", work()))["error"]
     assert refused["reason"] == "Draining"
     assert service.all(Event.DRAINED) == []
     gate.touch()
@@ -284,10 +282,10 @@ async def test_a_draining_worker_finishes_refuses_and_says_so(service: Service, 
 
 
 async def test_too_many_waiting_requests_are_refused_and_control_still_works(
-    service: Service, tmp_path: Path, lines: Any
+    service: Service, tmp_path: Path, lines: Any, work: Any
 ) -> None:
     await service.start()
-    body = {"action": "once", "parameters": work(tmp_path, gate=str(tmp_path / "gate"))}
+    body = {"action": "once", "parameters": work(gate=str(tmp_path / "gate"))}
     asked = [await service.send(Request.ACTION, body, invocation=f"call-{i}") for i in range(12)]
     refused = [await asyncio.wait_for(reply, 30) for reply in asked[9:]]
     assert [reply["error"]["reason"] for reply in refused] == ["Busy"] * 3

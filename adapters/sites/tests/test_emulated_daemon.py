@@ -214,6 +214,19 @@ async def test_sigterm_ends_the_cloud_and_its_guests(
     assert not clouds.files().process_id.exists()
 
 
+async def test_the_stop_command_ends_the_cloud_and_says_when_there_is_none(
+    clouds: Any, observe: Any, requests_for: Any, outcomes: Any
+) -> None:
+    site = clouds.site()
+    await outcomes(site.create(requests_for("a")))
+    await clouds.until_guests(lambda guests: len(guests) == 1)
+    command = (sys.executable, "-m", "simyard_sites.emulated", "stop", "--directory", str(clouds.files().directory))
+    for code in (0, 1):
+        stop = await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)
+        assert await stop.wait() == code
+        assert not clouds.guests() | clouds.serving()
+
+
 async def test_a_cloud_without_machines_and_clients_ends_by_itself(
     clouds: Any, death_of: Callable[[int], None]
 ) -> None:

@@ -7,10 +7,6 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from simyard_adapter.declarations import Action, ActionMode, InvalidValuesError, check_values
-from simyard_adapter.declarations import Json as Value
-from simyard_adapter.wire import Request
-
 from simyard.api.base import Json
 from simyard.api.names import (
     ANNOTATION_REQUESTED_BY,
@@ -25,11 +21,14 @@ from simyard.apiserver.directory import Directory
 from simyard.apiserver.discovery import ACTION_RESULT
 from simyard.apiserver.frontproxy import Identity
 from simyard.apiserver.inputs import flag, read_parameters
-from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target
+from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target, timestamp
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import from_api, invalid_values, undeclared
 from simyard.kube.client import KubeClient
 from simyard.kube.errors import ApiError
+from simyard_adapter.declarations import Action, ActionMode, InvalidValuesError, check_values
+from simyard_adapter.declarations import Json as Value
+from simyard_adapter.wire import Request
 
 SYNC_SECONDS = 30
 """How long a caller waits; kube-apiserver cuts a request after 60 s."""
@@ -100,9 +99,9 @@ def action_result(target: Target, reply: Mapping[str, Value], called: datetime) 
         "metadata": {
             "name": target.metadata.name,
             "namespace": target.metadata.namespace,
-            "creationTimestamp": called.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "creationTimestamp": timestamp(called),
         },
-        "worker": reply.get("worker") or "",
+        "worker": target.metadata.name if isinstance(target, CachedWorker) else reply.get("worker") or "",
         "seconds": reply.get("seconds"),
         "result": reply.get("result") or {},
     }

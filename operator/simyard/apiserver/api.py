@@ -6,25 +6,26 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import orjson
 from aiohttp import hdrs, web
 
 from simyard.api.base import Json
-from simyard.api.names import SUBRESOURCES_API_VERSION, WORKERS
+from simyard.api.names import SUBRESOURCES_API_VERSION
 from simyard.apiserver.actions import Actions
 from simyard.apiserver.attributes import Attributes
 from simyard.apiserver.authorization import Authorizer
 from simyard.apiserver.broker import BrokerLink
 from simyard.apiserver.directory import Directory
 from simyard.apiserver.documents import accepts_json, render
-from simyard.apiserver.frontproxy import FrontProxy
+from simyard.apiserver.frontproxy import FrontProxy, Identity
 from simyard.apiserver.health import Health
 from simyard.apiserver.logs import read_log
 from simyard.apiserver.metrics import DURATION, IN_FLIGHT, REQUESTS
-from simyard.apiserver.objects import CachedService
-from simyard.apiserver.routes import VERBS, Call, Document, Route, parse
-from simyard.apiserver.status import StatusError, StatusReason, Subject
+from simyard.apiserver.objects import timestamp
+from simyard.apiserver.routes import VERBS, Call, Document, Route, parse, verbs_of
+from simyard.apiserver.status import CODES, StatusError, StatusReason, Subject
 
 log = logging.getLogger(__name__)
 
@@ -63,15 +64,7 @@ class Api:
         self._in_flight += 1
         IN_FLIGHT.set(self._in_flight)
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                response = await self._answer(request, route)
-        except StatusError as error:
-            response = _refusal(error)
-        except TimeoutError:
-            response = _refusal(StatusError(StatusReason.TIMEOUT, f"not answered within {REQUEST_SECONDS:.0f} s"))
-        except Exception:
-            log.exception("%s %s", request.method, request.path)
-            response = _refusal(StatusError(StatusReason.INTERNAL_ERROR, "the apiserver failed; its log says how"))
+            response = await self._answer_or_refuse(request, route)
         finally:
             self._in_flight -= 1
             IN_FLIGHT.set(self._in_flight)
@@ -79,6 +72,19 @@ class Api:
         REQUESTS.labels(*labels, str(response.status)).inc()
         DURATION.labels(*labels).observe(time.perf_counter() - started)
         return response
+
+    async def _answer_or_refuse(self, request: web.BaseRequest, route: Route | None) -> web.Response:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await self._answer(request, route)
+        except StatusError as error:
+            refusal = error
+        except TimeoutError:
+            refusal = StatusError(StatusReason.TIMEOUT, f"not answered within {REQUEST_SECONDS:.0f} s")
+        except Exception:  # whatever it is, the client gets a Status, and the log the traceback
+            log.exception("%s %s", request.method, request.path)
+            refusal = StatusError(StatusReason.INTERNAL_ERROR, "the apiserver failed; its log says how")
+        return _refusal(refusal, request.method)
 
     async def _answer(self, request: web.BaseRequest, route: Route | None) -> web.Response:
         if isinstance(route, Document):
@@ -97,28 +103,31 @@ class Api:
         if route is None:
             raise StatusError(StatusReason.NOT_FOUND, f"nothing is served under {request.path}")
         await self._services.authorizer.check(identity, route)
+        if route.verb not in (verbs := verbs_of(route)):
+            raise _not_served(route, request.method, verbs)
+        return await self._call(request, route, identity)
+
+    async def _call(self, request: web.BaseRequest, call: Call, identity: Identity) -> web.Response:
+        """Answer a call that is permitted and served."""
         content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
-        match route.verb, route.path:
-            case "get", ():
-                return _json(await self._interface(route))
-            case "create" | "update", ("actions", _):
+        match call.verb, call.path:
+            case _, ("actions", _):
                 body = await _body(request)
-                code, answer = await self._services.actions.call(route, request.query, body, content_type, identity)
+                code, answer = await self._services.actions.call(call, request.query, body, content_type, identity)
                 return _json(answer, code)
-            case "get", ("attributes",) | ("attributes", _):
-                return _json(await self._services.attributes.read(route, request.query))
             case "update", ("attributes", _):
-                return _json(await self._services.attributes.set(route, await _body(request), content_type))
-            case "get", ("log",) if route.resource is WORKERS:
-                text = await read_log(self._services.directory, self._services.broker, route, request.query)
+                return _json(await self._services.attributes.set(call, await _body(request), content_type))
+            case _, ("attributes", *_):
+                return _json(await self._services.attributes.read(call, request.query))
+            case _, ("log",):
+                text = await read_log(self._services.directory, self._services.broker, call, request.query)
                 return web.Response(text=text, content_type="text/plain", charset="utf-8")
-        raise _unserved(route, request.method)
+        return _json(await self._interface(call))
 
     async def _interface(self, call: Call) -> Json:
         """What can be called and read there: also for users who may not read the SimulationService."""
         target = await self._services.directory.target(call)
-        service: CachedService = await self._services.directory.service_of(target)
-        created = target.metadata.creation_timestamp
+        service = await self._services.directory.service_of(target)
         return {
             "apiVersion": SUBRESOURCES_API_VERSION,
             "kind": call.resource.kind,
@@ -126,7 +135,7 @@ class Api:
                 "name": target.metadata.name,
                 "namespace": target.metadata.namespace,
                 "uid": target.metadata.uid,
-                "creationTimestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
+                "creationTimestamp": timestamp(target.metadata.creation_timestamp or datetime.now(UTC)),
             },
             "service": service.metadata.name,
             "interface": service.interface.to_json(),
@@ -134,10 +143,10 @@ class Api:
 
     def _document(self, request: web.BaseRequest, document: Document) -> web.Response:
         if request.method not in ("GET", "HEAD"):
-            raise _method_not_allowed(request.method)
+            raise StatusError(StatusReason.METHOD_NOT_ALLOWED, f"{request.method} is not supported here")
         if (rendered := self._documents.get(document)) is None:
-            healthy, text = self._services.health.report(document)
-            return web.Response(text=text, status=200 if healthy else 503)
+            ready, text = self._services.health.report() if document is Document.READYZ else (True, "ok\n")
+            return web.Response(text=text, status=200 if ready else 503)
         if not accepts_json(request.headers.get(hdrs.ACCEPT, "")):
             raise StatusError(StatusReason.NOT_ACCEPTABLE, f"only {JSON_TYPE} is offered")
         headers = {hdrs.ETAG: rendered.etag}
@@ -155,16 +164,11 @@ def _labels(method: str, route: Route | None) -> tuple[str, str, str]:
     return verb, "document" if route else "unknown", ""
 
 
-def _unserved(call: Call, method: str) -> StatusError:
+def _not_served(call: Call, method: str, verbs: tuple[str, ...]) -> StatusError:
     subject = Subject(call.resource, call.name)
-    parts = {"actions": 2, "attributes": 1} | ({"log": 1} if call.resource is WORKERS else {})
-    if not call.path or len(call.path) >= parts.get(call.path[0], 99):
-        return _method_not_allowed(method)
+    if verbs:
+        return StatusError(StatusReason.METHOD_NOT_ALLOWED, f"{method} is not supported here", subject=subject)
     return StatusError(StatusReason.NOT_FOUND, f"{subject} has no subresource {call.subresource}", subject=subject)
-
-
-def _method_not_allowed(method: str) -> StatusError:
-    return StatusError(StatusReason.METHOD_NOT_ALLOWED, f"{method} is not supported here")
 
 
 async def _body(request: web.BaseRequest) -> bytes:
@@ -173,11 +177,14 @@ async def _body(request: web.BaseRequest) -> bytes:
         raise too_large
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise too_large
-        chunks.append(chunk)
+    try:
+        async for chunk in request.content.iter_any():
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise too_large
+            chunks.append(chunk)
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise StatusError(StatusReason.BAD_REQUEST, "the body ended too early") from error
     return b"".join(chunks)
 
 
@@ -185,8 +192,9 @@ def _json(data: Json, code: int = 200) -> web.Response:
     return web.Response(body=orjson.dumps(data), status=code, content_type=JSON_TYPE)
 
 
-def _refusal(error: StatusError) -> web.Response:
+def _refusal(error: StatusError, method: str) -> web.Response:
     response = _json(error.to_json(), error.code)
-    if error.retry_after_seconds:
+    # kubectl repeats a GET for as long as this header comes back, up to ten times, and shows the reason only then.
+    if error.retry_after_seconds and (method != "GET" or error.code == CODES[StatusReason.TOO_MANY_REQUESTS]):
         response.headers[hdrs.RETRY_AFTER] = str(error.retry_after_seconds)
     return response

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from simyard_adapter.declarations import Json
-from simyard_adapter.wire import Request
-
 from simyard.apiserver.broker import BrokerLink
 from simyard.apiserver.directory import Destination
 from simyard.apiserver.status import StatusError, StatusReason, Subject, from_wire, unavailable
@@ -18,6 +15,8 @@ from simyard.messaging.errors import (
     RemoteError,
     ReplyTimeoutError,
 )
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import Request
 
 BROKER_DOWN = "the message broker cannot be reached now; nothing was sent"
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-
-from simyard_adapter.declarations import Attribute, InvalidValuesError, check_values
-from simyard_adapter.declarations import Json as Value
-from simyard_adapter.wire import Request
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from simyard.api.base import Json
 from simyard.apiserver.asking import ask
@@ -19,12 +15,17 @@ from simyard.apiserver.inputs import flag, read_value
 from simyard.apiserver.objects import CachedService, CachedWorker, Target
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import StatusError, StatusReason, invalid_values, undeclared
-from simyard.apiserver.values import Observed, ValueStore, attribute_values
+from simyard.apiserver.values import ValueStore, attribute_values, worker_values
 from simyard.messaging.errors import MessagingError
+from simyard_adapter.declarations import Attribute, InvalidValuesError, check_values
+from simyard_adapter.declarations import Json as Value
+from simyard_adapter.wire import Request
 
 FRESH_SECONDS = 1.0
 FRESH_IN_FLIGHT = 1_000
 ASK_SECONDS = 10.0
+TURN_WORKERS = 200
+"""Rendering so many takes some 5 ms."""
 
 
 class Attributes:
@@ -53,8 +54,7 @@ class Attributes:
         if flag(query, "fresh", False):
             names = [item.name for item in declared]
             fresh = await self._refresh([item for item in workers if item.state.good], service, names)
-        items = [(worker, self._store.of(worker)) for worker in workers]
-        return attribute_values(target, items, declared, fresh, self._clock())
+        return attribute_values(target, [item async for item in self._items(workers, declared, fresh)])
 
     async def set(self, call: Call, body: bytes, content_type: str) -> Json:
         """Set one attribute of a worker and return its value as the worker has it now.
@@ -93,8 +93,18 @@ class Attributes:
             timeout_message=f"{target.subject} has not answered within {ASK_SECONDS:.0f} s; it may set the value yet",
         )
         self._take(target, service, reply)
-        items: list[tuple[CachedWorker, Mapping[str, Observed]]] = [(target, self._store.of(target))]
-        return attribute_values(target, items, declared, frozenset({target.metadata.uid}), self._clock())
+        fresh = frozenset({target.metadata.uid})
+        return attribute_values(target, [item async for item in self._items([target], declared, fresh)])
+
+    async def _items(
+        self, workers: Sequence[CachedWorker], declared: Sequence[Attribute], fresh: frozenset[str]
+    ) -> AsyncIterator[Json]:
+        """What is known of each worker; other requests get their turn in between."""
+        now = self._clock()
+        for number, worker in enumerate(workers, start=1):
+            yield worker_values(worker, self._store.of(worker), declared, worker.metadata.uid in fresh, now)
+            if number % TURN_WORKERS == 0:
+                await asyncio.sleep(0)
 
     async def _find(self, call: Call) -> tuple[Target, CachedService, Sequence[Attribute]]:
         """The target, its service, and the attributes that are meant."""
@@ -134,5 +144,6 @@ class Attributes:
         return frozenset(answered)
 
     def _take(self, worker: CachedWorker, service: CachedService, reply: Mapping[str, Value]) -> None:
-        if isinstance(values := reply.get("values"), dict):
+        gone = self._directory.worker_by_uid(worker.metadata.uid) is None
+        if isinstance(values := reply.get("values"), dict) and not gone:
             self._store.record(worker.metadata.uid, values, service.interface, self._clock())

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import NoReturn
 
-from simyard_adapter.declarations import Json
-from simyard_adapter.wire import Request
-
 from simyard.apiserver.directory import Destination
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard.messaging.events import AttributeEvents, EventHandler
 from simyard.messaging.requests import Requester
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import Request
 
 NAME_PREFIX = "apiserver"
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from simyard_adapter import wire
-
 from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target
 from simyard.apiserver.routes import Call
@@ -17,6 +15,7 @@ from simyard.apiserver.status import Cause, StatusError, Subject, from_api, not_
 from simyard.kube.cache import Cache
 from simyard.kube.client import KubeClient
 from simyard.kube.errors import ApiError, NotFoundError
+from simyard_adapter import wire
 
 GET_SECONDS = 5.0
 T = TypeVar("T", CachedWorker, CachedPool, CachedService)
@@ -56,6 +55,10 @@ class Directory:
     def synced(self) -> bool:
         """Whether all copies are complete."""
         return all(cache.synced.is_set() for cache in (self.workers, self.pools, self.services))
+
+    def age_seconds(self) -> float:
+        """How long ago all copies were last known to be kept true."""
+        return max(cache.age_seconds() for cache in (self.workers, self.pools, self.services))
 
     async def run(self) -> None:
         """Keep the copies true."""

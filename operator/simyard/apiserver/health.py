@@ -1,37 +1,48 @@
-"""Whether this process works, and whether it can serve."""
+"""Whether this process can serve."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from simyard.apiserver.broker import BrokerLink
 from simyard.apiserver.directory import Directory
-from simyard.apiserver.routes import Document
+
+
+class Finding(NamedTuple):
+    """The outcome of one check; ``detail`` says how it is."""
+
+    name: str
+    good: bool
+    detail: str
 
 
 class Health:
-    """``ready`` while objects and front proxy are known and nobody asked to stop.
+    """Ready while objects and front proxy are known and nobody asked to stop; the server fills it in.
 
     A broker that is down does not make it unready: callers are told so, instead of that the whole API is gone.
     """
 
-    def __init__(self, directory: Directory, broker: BrokerLink) -> None:
-        self._directory = directory
-        self._broker = broker
+    def __init__(self) -> None:
+        self.directory: Directory | None = None
+        self.broker: BrokerLink | None = None
         self.front_proxy_known = False
         self.stopping = False
 
-    def report(self, probe: Document) -> tuple[bool, str]:
-        """The outcome of a probe, and the text of its answer, one line for each check as kube-apiserver writes it.
+    def findings(self) -> list[Finding]:
+        """The checks that make it ready, and how the broker is."""
+        synced = self.directory is not None and self.directory.synced
+        age = self.directory.age_seconds() if self.directory is not None else 0.0
+        connected = self.broker is not None and self.broker.connected
+        return [
+            Finding("objects", synced, f"{'complete' if synced else 'not listed yet'}, watch age {age:.0f} s"),
+            Finding("front-proxy", self.front_proxy_known, "known" if self.front_proxy_known else "not read yet"),
+            Finding("shutdown", not self.stopping, "stopping" if self.stopping else "not asked for"),
+            Finding("broker", True, "connected" if connected else "not connected (not required)"),
+        ]
 
-        Whoever gets an answer to ``/livez`` knows that the event loop turns.
-        """
-        if probe is not Document.READYZ:
-            return True, "ok"
-        checks = {
-            "objects": self._directory.synced,
-            "front-proxy": self.front_proxy_known,
-            "shutdown": not self.stopping,
-        }
-        lines = [f"[+]{name} ok" if good else f"[-]{name} failed" for name, good in checks.items()]
-        lines.append(f"[{'+' if self._broker.connected else '-'}]broker (not required)")
-        healthy = all(checks.values())
-        return healthy, "\n".join([*lines, f"readyz check {'passed' if healthy else 'failed'}\n"])
+    def report(self) -> tuple[bool, str]:
+        """Whether it is ready, and one line for each check as kube-apiserver writes it."""
+        findings = self.findings()
+        ready = all(finding.good for finding in findings)
+        lines = [f"[{'+' if good else '-'}]{name}: {detail}" for name, good, detail in findings]
+        return ready, "\n".join([*lines, "ok\n" if ready else "failed\n"])

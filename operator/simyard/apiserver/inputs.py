@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import orjson
-from simyard_adapter.declarations import Json
 
 from simyard.apiserver.status import Cause, StatusError, StatusReason, Subject, invalid
+from simyard_adapter.declarations import Json
 
 _OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _FLAGS = {"": True, "true": True, "1": True, "false": False, "0": False}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from simyard_adapter.declarations import Json
-from simyard_adapter.wire import Request
-
 from simyard.apiserver.asking import ask
 from simyard.apiserver.broker import BrokerLink
 from simyard.apiserver.directory import Directory
 from simyard.apiserver.inputs import positive
 from simyard.apiserver.routes import Call
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import Request
 
 ASK_SECONDS = 10.0
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-
-from simyard_adapter import wire
-from simyard_adapter.declarations import Interface
-from simyard_adapter.declarations import Json as Value
+from datetime import UTC, datetime
 
 from simyard.api.base import Json, Metadata
 from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS, ConditionType
 from simyard.apiserver.status import Subject
+from simyard_adapter import wire
+from simyard_adapter.declarations import Interface
+from simyard_adapter.declarations import Json as Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +135,11 @@ class CachedService:
 
 
 Target = CachedWorker | CachedPool | CachedService
+
+
+def timestamp(time: datetime) -> str:
+    """A ``metav1.Time``: UTC, whole seconds."""
+    return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _state(status: Json, kind: ConditionType) -> State:

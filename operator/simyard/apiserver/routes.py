@@ -64,6 +64,20 @@ class Call:
 Route = Document | Call
 
 
+def verbs_of(call: Call) -> tuple[str, ...]:
+    """The verbs that are served under a call's path; none if there is no such subresource."""
+    match call.path:
+        case () | ("attributes",):
+            return ("get",)
+        case ("actions", _):
+            return ("create", "update")
+        case ("attributes", _):
+            return ("get", "update")
+        case ("log",) if call.resource == WORKERS:
+            return ("get",)
+    return ()
+
+
 def parse(method: str, path: str) -> Route | None:
     """The route of a request, or None if nothing is served under that path."""
     trimmed = path.rstrip("/") or "/"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 
-from aiohttp import hdrs, web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from aiohttp import web
 
 from simyard.api.base import Json
 from simyard.api.names import APISERVER_BROKER_SECRET, Resource
@@ -21,7 +19,6 @@ from simyard.apiserver.feed import AttributeFeed
 from simyard.apiserver.follow import follow
 from simyard.apiserver.frontproxy import CONFIG_MAPS, CONFIG_NAME, CONFIG_NAMESPACE, FrontProxy
 from simyard.apiserver.health import Health
-from simyard.apiserver.routes import Document, parse
 from simyard.apiserver.settings import ApiServerSettings
 from simyard.apiserver.tls import ServingTls
 from simyard.apiserver.values import ValueStore
@@ -35,8 +32,8 @@ KEEPALIVE_SECONDS = 120.0
 """Longer than kube-apiserver keeps an idle connection (90 s), so that it never sends into one that we just closed."""
 
 
-async def serve(settings: ApiServerSettings, stop: asyncio.Event) -> None:
-    """Serve until ``stop`` is set; then finish what is under way.
+async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health) -> None:
+    """Serve until ``stop`` is set; then finish what is under way. ``health`` says meanwhile how it goes.
 
     Raises:
         OSError: the certificate cannot be read, or a port is taken.
@@ -46,7 +43,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event) -> None:
         directory = Directory(client)
         store = ValueStore()
         broker = BrokerLink(AttributeFeed(directory, store).take)
-        health = Health(directory, broker)
+        health.directory, health.broker = directory, broker
         services = Services(
             directory=directory,
             authorizer=Authorizer(client),
@@ -67,10 +64,9 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event) -> None:
                 connection.close()
 
         runner = web.ServerRunner(server, shutdown_timeout=SYNC_SECONDS + 5)
-        metrics = web.ServerRunner(web.Server(partial(_plain, health), access_log=None))
         try:
-            await _listen(runner, settings.bind, settings.port, tls)
-            await _listen(metrics, settings.bind, settings.metrics_port)
+            await runner.setup()
+            await web.TCPSite(runner, settings.bind, settings.port, ssl_context=tls.context).start()
             log.info("serving at %s:%d", settings.bind, settings.port)
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -87,7 +83,6 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event) -> None:
                     task.cancel()
         finally:
             await runner.cleanup()
-            await metrics.cleanup()
 
 
 async def _broker_access(client: KubeClient, settings: ApiServerSettings, broker: BrokerLink) -> None:
@@ -99,19 +94,3 @@ async def _broker_access(client: KubeClient, settings: ApiServerSettings, broker
         broker.use(BrokerAccess.from_secret(secret.get("data") or {}))
 
     await follow(client, SECRETS, settings.namespace, APISERVER_BROKER_SECRET, use_secret)
-
-
-async def _listen(runner: web.ServerRunner, bind: str, port: int, tls: ServingTls | None = None) -> None:
-    await runner.setup()
-    await web.TCPSite(runner, bind, port, ssl_context=tls.context if tls else None).start()
-
-
-async def _plain(health: Health, request: web.BaseRequest) -> web.Response:
-    """Metrics and probes for those who have no client certificate."""
-    if request.path == "/metrics":
-        return web.Response(body=generate_latest(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
-    route = parse(request.method, request.path)
-    if route in (Document.HEALTHZ, Document.LIVEZ, Document.READYZ):
-        healthy, text = health.report(route)
-        return web.Response(text=text, status=200 if healthy else 503)
-    return web.Response(text="not found\n", status=404)

@@ -19,7 +19,6 @@ class ApiServerSettings:
     broker: the broker's credentials; from the Secret when it is None.
     bind: address to listen at.
     port: for kube-apiserver, TLS.
-    metrics_port: for Prometheus and probes, plain HTTP.
     max_in_flight: more requests at the same time are answered 429.
     drain_seconds: how long it goes on serving after it was asked to stop, for load balancers to notice.
     """
@@ -31,6 +30,5 @@ class ApiServerSettings:
     broker: BrokerAccess | None = None
     bind: str = "0.0.0.0"  # noqa: S104 - kube-apiserver comes from outside of the pod
     port: int = 8443
-    metrics_port: int = 8080
     max_in_flight: int = 1000
     drain_seconds: float = 3.0

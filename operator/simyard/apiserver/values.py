@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from simyard_adapter.declarations import Attribute, Interface
-from simyard_adapter.declarations import Json as Value
+import orjson
 
 from simyard.api.base import Json
 from simyard.api.names import SUBRESOURCES_API_VERSION
 from simyard.apiserver.discovery import ATTRIBUTE_VALUES
 from simyard.apiserver.metrics import ATTRIBUTE_WORKERS
 from simyard.apiserver.objects import CachedWorker, Target
+from simyard_adapter.attributes import VALUE_LIMIT_BYTES
+from simyard_adapter.declarations import Attribute, Interface
+from simyard_adapter.declarations import Json as Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,10 @@ class ValueStore:
         self._values: dict[str, dict[str, Observed]] = {}
 
     def record(self, worker_uid: str, values: Mapping[str, Value], interface: Interface, time: float) -> None:
-        """Take over values; those that the interface does not declare are dropped."""
+        """Take over values, but for those that are not declared or longer than an adapter would send."""
         known = self._values.setdefault(worker_uid, {})
         for name, value in values.items():
-            if interface.attribute(name) is not None:
+            if interface.attribute(name) is not None and len(orjson.dumps(value)) <= VALUE_LIMIT_BYTES:
                 known[name] = Observed(value, time)
         ATTRIBUTE_WORKERS.set(len(self._values))
 
@@ -52,34 +54,34 @@ class ValueStore:
         return values
 
 
-def attribute_values(
-    target: Target,
-    items: Iterable[tuple[CachedWorker, Mapping[str, Observed]]],
-    declared: Sequence[Attribute],
-    fresh: frozenset[str],
-    now: float,
+def worker_values(
+    worker: CachedWorker, observed: Mapping[str, Observed], declared: Sequence[Attribute], fresh: bool, now: float
 ) -> Json:
+    """What is known of a worker; an attribute whose value is not known is left out.
+
+    ``fresh``: the worker said so just now.
+    """
+    return {
+        "metadata": {"name": worker.metadata.name, "namespace": worker.metadata.namespace},
+        "ready": worker.state.good,
+        "values": {
+            attribute.name: _value(attribute, observed[attribute.name], fresh, now)
+            for attribute in declared
+            if attribute.name in observed
+        },
+    }
+
+
+def attribute_values(target: Target, items: list[Json]) -> Json:
     """The AttributeValues of a target: ``values`` of a worker, ``items`` with the ``values`` of each worker otherwise.
 
-    An attribute whose value is not known is left out. ``fresh`` has the uids of the workers that answered just now.
+    ``items`` are the :func:`worker_values` of its workers.
     """
-    rendered = [
-        {
-            "metadata": {"name": worker.metadata.name, "namespace": worker.metadata.namespace},
-            "ready": worker.state.good,
-            "values": {
-                attribute.name: _value(attribute, observed[attribute.name], worker.metadata.uid in fresh, now)
-                for attribute in declared
-                if attribute.name in observed
-            },
-        }
-        for worker, observed in items
-    ]
     kind = {"apiVersion": SUBRESOURCES_API_VERSION, "kind": ATTRIBUTE_VALUES}
     if isinstance(target, CachedWorker):
-        return kind | rendered[0]
+        return kind | items[0]
     metadata = {"name": target.metadata.name, "namespace": target.metadata.namespace}
-    return kind | {"metadata": metadata, "items": rendered}
+    return kind | {"metadata": metadata, "items": items}
 
 
 def _value(attribute: Attribute, observed: Observed, fresh: bool, now: float) -> Json:

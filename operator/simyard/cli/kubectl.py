@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,14 +125,12 @@ def _full(resource: Resource) -> str:
     return f"{resource.plural}.{resource.group}"
 
 
-def _documents(stream: Iterator[str] | Any) -> Iterator[Json]:
-    """The JSON documents of a stream in which one follows the other."""
-    decoder = json.JSONDecoder()
+def _documents(lines: Iterable[str]) -> Iterator[Json]:
+    """The JSON documents of a stream, whether each is on one line or on several."""
     text = ""
-    for line in stream:
+    for line in lines:
         text += line
-        if not line.startswith("}"):
-            continue
-        document, end = decoder.raw_decode(text)
-        text = text[end:].lstrip()
-        yield document
+        if line.rstrip().endswith("}"):
+            with contextlib.suppress(json.JSONDecodeError):
+                yield json.loads(text)
+                text = ""

@@ -83,7 +83,7 @@ class Fleet:
                 await self.registry.synced()
                 for name, task in (
                     ("broker", self.broker.run()),
-                    ("requests", self.requester.run()),
+                    ("requests", self._request()),
                     ("liveness", self.liveness.run()),
                     ("events from workers", self._consume()),
                     ("events", self.recorder.run()),
@@ -99,6 +99,10 @@ class Fleet:
         finally:
             await self._admin.aclose()
         raise AssertionError("the tasks do not end")
+
+    async def _request(self) -> NoReturn:
+        await self.broker.prepared.wait()
+        await self.requester.run()
 
     async def _consume(self) -> NoReturn:
         await self.broker.prepared.wait()

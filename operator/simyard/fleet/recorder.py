@@ -54,7 +54,7 @@ class Recorder:
         self, resource: names.Resource, regarding: Metadata, reason: str, note: str, *, warning: bool = False
     ) -> None:
         """Record that something happened."""
-        key = (regarding.uid, reason)
+        key = (regarding.uid, str(reason))
         time = asyncio.get_running_loop().time()
         series = self._series.pop(key, None)
         if series is None or time - series.began > SERIES_SECONDS:
@@ -89,7 +89,7 @@ class Recorder:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"generateName": f"{name}.", "namespace": namespace},
+            "metadata": {"generateName": f"{name}-", "namespace": namespace},
             "eventTime": now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": f"{names.GROUP}/operator",
             "reportingInstance": self._instance[:128],

@@ -20,7 +20,7 @@ from aiormq.abc import AbstractChannel
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import open_connection
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
-from simyard.messaging.topology import QueueSpec, UserSpec, platform_specs
+from simyard.messaging.topology import ExchangeSpec, QueueSpec, UserSpec, platform_specs
 
 REQUEST_SECONDS = 30.0
 BULK_SECONDS = 120.0
@@ -53,10 +53,7 @@ class BrokerAdmin:
     async def ensure_platform(self) -> None:
         """Make the exchanges and queues that exist once."""
         platform = platform_specs()
-        async with asyncio.timeout(REQUEST_SECONDS), open_connection(self._access, "simyard admin") as connection:
-            channel = await connection.channel(publisher_confirms=False)
-            for exchange in platform.exchanges:
-                await channel.exchange_declare(exchange.name, exchange_type=exchange.kind, durable=True)
+        await self._pipelined(platform.exchanges, _declare_exchange)
         await self.ensure_queues(platform.queues)
 
     async def ensure_user(self, spec: UserSpec, password: str) -> None:
@@ -88,11 +85,11 @@ class BrokerAdmin:
         Raises:
             BrokerRefusedError: a queue exists with other arguments.
         """
-        await self._pipelined(list(specs), _declare)
+        await self._pipelined(list(specs), _declare_queue)
 
     async def delete_queues(self, names: Iterable[str]) -> None:
         """Delete queues with what is in them, thousands at once; absent ones are no error."""
-        await self._pipelined(list(names), _delete)
+        await self._pipelined(list(names), _delete_queue)
 
     async def users(self) -> frozenset[str]:
         """The names of all users."""
@@ -170,14 +167,20 @@ class BrokerAdmin:
 
                 await asyncio.gather(*(send_share(first) for first in range(width)))
         except TimeoutError:
-            raise BrokerUnavailableError(f"{len(items)} queues took more than {BULK_SECONDS:g} s") from None
+            raise BrokerUnavailableError(
+                f"the broker took more than {BULK_SECONDS:g} s for {len(items)} items"
+            ) from None
 
 
-async def _declare(channel: AbstractChannel, spec: QueueSpec) -> None:
+async def _declare_exchange(channel: AbstractChannel, spec: ExchangeSpec) -> None:
+    await channel.exchange_declare(spec.name, exchange_type=spec.kind, durable=True, nowait=True)
+
+
+async def _declare_queue(channel: AbstractChannel, spec: QueueSpec) -> None:
     await channel.queue_declare(spec.name, durable=True, arguments={**spec.all_arguments()}, nowait=True)
     for binding in spec.bindings:
         await channel.queue_bind(spec.name, binding.exchange, binding.key, nowait=True)
 
 
-async def _delete(channel: AbstractChannel, name: str) -> None:
+async def _delete_queue(channel: AbstractChannel, name: str) -> None:
     await channel.queue_delete(name, nowait=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NoReturn
@@ -75,6 +76,7 @@ class Liveness:
             await link.until_lost()
         finally:
             self._consumers = {}
+            CONSUMERS.set(math.nan)
             if self._connected:
                 self._connected = False
                 self._on_change(None)

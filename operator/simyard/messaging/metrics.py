@@ -5,7 +5,11 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge, Histogram
 
 CONNECTED = Gauge("simyard_broker_connected", "1 while the connection to the broker serves.", ["connection"])
-REQUESTS = Counter("simyard_broker_requests_total", "Requests to workers, by kind and outcome.", ["kind", "outcome"])
+REQUESTS = Counter(
+    "simyard_broker_requests_total",
+    "Requests to workers, by kind and outcome: ok, cancelled, or the error's name.",
+    ["kind", "outcome"],
+)
 REQUEST_SECONDS = Histogram(
     "simyard_broker_request_seconds",
     "Time from a request to its reply or error.",
@@ -19,4 +23,4 @@ EVENTS_REFUSED = Counter(
 REPLIES_REFUSED = Counter(
     "simyard_broker_replies_refused_total", "Replies dropped: nobody waits any more, or not sent by the user asked."
 )
-CONSUMERS = Gauge("simyard_broker_worker_consumers", "Worker queues that have a consumer, where that is known.")
+CONSUMERS = Gauge("simyard_broker_worker_consumers", "Worker queues that have a consumer; NaN while unknown.")

@@ -168,6 +168,7 @@ def pool_queue_spec(user: str) -> QueueSpec:
                 "x-overflow": "reject-publish",
                 "x-delivery-limit": POOL_DELIVERY_LIMIT,
                 "x-dead-letter-exchange": DEAD_EXCHANGE,
+                "x-dead-letter-strategy": "at-least-once",
             }
         ),
     )

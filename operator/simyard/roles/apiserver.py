@@ -10,9 +10,12 @@ import click
 import uvloop
 
 from simyard.api.names import SYSTEM_NAMESPACE
+from simyard.apiserver.health import Health
 from simyard.apiserver.server import serve
 from simyard.apiserver.settings import ApiServerSettings
 from simyard.messaging.access import BrokerAccess
+from simyard.roles.health import Check, serving
+from simyard.roles.logs import configure_logs
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -41,6 +44,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
               help="More requests at the same time are answered 429.")  # fmt: skip
 @click.option("--drain-seconds", type=click.FloatRange(min=0), default=3.0, show_default=True,
               help="Go on serving so long after SIGTERM.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True)  # fmt: skip
 @click.option("--amqp-url", envvar="AMQP_URL", help="The broker; default: the Secret that the operator writes.")
 @click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
 def apiserver(
@@ -53,10 +59,13 @@ def apiserver(
     metrics_port: int,
     max_in_flight: int,
     drain_seconds: float,
+    log_format: str,
+    log_level: str,
     amqp_url: str | None,
     amqp_ca_file: Path | None,
 ) -> None:
     """Run the aggregated apiserver: actions, attributes and logs as subresources."""
+    configure_logs(log_format, log_level)
     try:
         broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
     except ValueError as error:
@@ -69,15 +78,16 @@ def apiserver(
         broker=broker,
         bind=bind,
         port=port,
-        metrics_port=metrics_port,
         max_in_flight=max_in_flight,
         drain_seconds=drain_seconds,
     )
-    uvloop.run(_run(settings))
+    uvloop.run(_run(settings, metrics_port))
 
 
-async def _run(settings: ApiServerSettings) -> None:
+async def _run(settings: ApiServerSettings, metrics_port: int) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(settings, stop)
+    health = Health()
+    async with serving(settings.bind, metrics_port, lambda: [Check(*finding) for finding in health.findings()]):
+        await serve(settings, stop, health)

@@ -42,6 +42,7 @@ class OperatorSettings:
     bind: address of metrics and probes.
     metrics_port: their port.
     lease_seconds: after so long without renewal another operator takes over.
+    lease_name: the name of the Lease.
     """
 
     fleet: FleetSettings
@@ -49,6 +50,7 @@ class OperatorSettings:
     bind: str
     metrics_port: int
     lease_seconds: int
+    lease_name: str
 
 
 @click.command()
@@ -68,6 +70,8 @@ class OperatorSettings:
               help="For metrics and probes, plain HTTP.")  # fmt: skip
 @click.option("--lease-seconds", type=click.IntRange(2, 300), default=15, show_default=True,
               help="After so long without renewal another operator takes over.")  # fmt: skip
+@click.option("--lease-name", default=OPERATOR, show_default=True,
+              help="Operators with Leases of different names work at the same time.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True)  # fmt: skip
@@ -83,6 +87,7 @@ def operator(
     bind: str,
     metrics_port: int,
     lease_seconds: int,
+    lease_name: str,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -95,7 +100,7 @@ def operator(
     workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(3)}"
     fleet = FleetSettings(broker, workers, namespace, installation, identity)
-    settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds)
+    settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
     uvloop.run(run(settings))
 
 
@@ -112,7 +117,7 @@ async def run(settings: OperatorSettings) -> None:
         lease = Lease(
             client,
             namespace=settings.fleet.namespace,
-            name=OPERATOR,
+            name=settings.lease_name,
             identity=settings.fleet.identity,
             duration_seconds=settings.lease_seconds,
             renew_seconds=settings.lease_seconds / 5,

@@ -47,7 +47,7 @@ from simyard_dev.processes import Process
 CONNECTOR = Path(__file__).parent / "apiserver_connector.py"
 SERVICE = "program"
 API = f"/apis/{names.SUBRESOURCES_API_VERSION}"
-COMMAND = [sys.executable, "-c", "from simyard.roles.apiserver import apiserver; apiserver()"]
+COMMAND = [str(Path(sys.executable).parent / "simyard"), "apiserver"]
 READY_SECONDS = 60.0
 PASSWORD = uuid.uuid4().hex
 
@@ -132,7 +132,7 @@ class Stack:
         self.apply(self.secret())
         name = f"{names.VERSION}.{names.SUBRESOURCES_GROUP}"
         self.kubectl("wait", f"apiservice/{name}", "--for=condition=Available", "--timeout=60s")
-        eventually(lambda: "[+]broker" in self.metrics_port("/readyz"))
+        eventually(lambda: "broker: connected" in self.metrics_port("/readyz"))
 
     def replace_broker_user(self) -> None:
         """What the operator does when it makes new credentials."""
@@ -317,7 +317,7 @@ class Stack:
 
     def _is_ready(self) -> bool:
         with contextlib.suppress(OSError):
-            return "passed" in self.metrics_port("/readyz")
+            return bool(self.metrics_port("/readyz"))
         return False
 
 

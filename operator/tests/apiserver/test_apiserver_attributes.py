@@ -107,6 +107,8 @@ async def test_what_no_message_told_is_read_from_the_workers_status(
     assert values.keys() == {"state"}
     assert values["state"]["value"] == "solving"
     assert values["state"]["observedTime"].startswith("2026-01-01T00:00:00")
+    log = await client.get(path_of(running.namespace, "workers", "silent", "log"))
+    assert (log.status, "Retry-After" in log.headers) == (503, False), "kubectl would repeat it ten times"
 
 
 async def test_kubectl_reads_a_workers_log(stack: Stack, client: Client, running: Running) -> None:

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from apiserver_stack import Answer, Client, Running, Stack, client_of, path_of
 
+from simyard.apiserver.health import Health
 from simyard.apiserver.server import serve
 from simyard.apiserver.settings import ApiServerSettings
 from simyard_dev.certificates import CertificateAuthority, KeyPair
@@ -85,18 +86,17 @@ async def own_apiserver(stack: Stack, *, broker_port: int = 0, max_in_flight: in
         broker=replace(stack.access, port=broker_port or stack.access.port),
         bind=LOOPBACK,
         port=ports.reserve("apiserver"),
-        metrics_port=ports.reserve("metrics"),
         max_in_flight=max_in_flight,
         drain_seconds=0,
     )
     stop = asyncio.Event()
-    task = asyncio.create_task(serve(settings, stop))
+    task = asyncio.create_task(serve(settings, stop, Health()))
 
     async def connected() -> bool:
         assert not task.done(), task.exception()
         with contextlib.suppress(aiohttp.ClientError):
-            text = (await client.request("GET", "/readyz")).text
-            return "passed" in text and "[+]broker" in text
+            ready = await client.request("GET", "/readyz")
+            return ready.status == 200 and "broker: connected" in ready.text
         return False
 
     try:
@@ -231,3 +231,20 @@ async def test_it_finishes_what_is_under_way_before_it_ends(stack: Stack, runnin
         own.stop.set()
         assert code(await call) == (504, "Timeout")
         await own.task
+
+
+async def test_a_caller_who_hangs_up_in_the_middle_is_no_fault_of_ours(
+    stack: Stack, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with own_apiserver(stack) as own:
+        context = ssl.create_default_context(cafile=str(stack.authority.files.certificate))
+        context.load_cert_chain(stack.front_proxy.certificate, stack.front_proxy.key)
+        port = int(own.client.base.rpartition(":")[2])
+        path = path_of(running.namespace, "workers", "pool-0", "actions/solve")
+        _, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n"
+        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        await writer.drain()
+        writer.transport.abort()
+        assert (await own.client.post(path)).status == 200
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from apiserver_connector import Program
@@ -10,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from simyard.api.base import Json
 from simyard.api.names import WORKER_POOLS, WORKERS, Resource
 from simyard.apiserver.authorization import TTL_SECONDS, Authorizer, review
+from simyard.apiserver.directory import Directory
+from simyard.apiserver.feed import AttributeFeed
 from simyard.apiserver.frontproxy import FrontProxy, Identity
 from simyard.apiserver.objects import CachedWorker
 from simyard.apiserver.routes import VERSION_PATH, Call, parse
@@ -19,6 +23,8 @@ from simyard.apiserver.status import StatusError
 from simyard.apiserver.values import ValueStore
 from simyard.kube.client import KubeClient
 from simyard.kube.errors import UnavailableError
+from simyard.messaging.events import ReceivedEvent
+from simyard_adapter.wire import Event
 
 BASE = f"{VERSION_PATH}/namespaces/lab"
 CONFIG_MAP = {
@@ -136,6 +142,46 @@ async def test_while_nobody_can_say_nothing_is_permitted_and_nothing_remembered(
     assert refused.value.code == 503
     reviews.down = False
     await authorizer.check(ADA, SOLVE)
+
+
+def worker_of_pool(uid: str, pool_uid: str, *, ready: bool = True) -> Json:
+    owner = {"kind": "WorkerPool", "name": pool_uid, "uid": pool_uid, "controller": True, "apiVersion": "x"}
+    metadata = {"name": uid, "namespace": "lab", "uid": uid, "resourceVersion": "1", "ownerReferences": [owner]}
+    condition = {"type": "Ready", "status": str(ready), "reason": "x"}
+    return {"metadata": metadata, "spec": {"serviceRef": {"name": "s"}}, "status": {"conditions": [condition]}}
+
+
+def object_of_service(name: str, spec: Json) -> Json:
+    return {"metadata": {"name": name, "namespace": "lab", "uid": name, "resourceVersion": "1"}, "spec": spec}
+
+
+@pytest.fixture
+def directory() -> Directory:
+    """A service ``s`` with a busy pool ``p`` and an idle one ``q``."""
+    directory = Directory(Reviews())
+    directory.services.learn(object_of_service("s", {"interface": Program.interface.to_json()}))
+    for pool, ready in (("p", True), ("q", False)):
+        directory.pools.learn(object_of_service(pool, {"serviceRef": {"name": "s"}}))
+        directory.workers.learn(worker_of_pool(f"{pool}-0", pool, ready=ready))
+    return directory
+
+
+def test_a_service_is_called_where_workers_are_ready(directory: Directory) -> None:
+    service = directory.services.get("lab", "s")
+    assert service is not None
+    assert {directory.destination(service).queue for _ in range(20)} == {"simyard.pool.pool-p"}
+
+
+async def test_nobody_tells_the_attributes_of_another_pools_workers(directory: Directory) -> None:
+    store = ValueStore()
+    feed = AttributeFeed(directory, store)
+    worker = directory.worker_by_uid("p-0")
+    assert worker is not None
+    for user, state in (("pool-p", "idle"), ("pool-q", "forged")):
+        await feed.take([ReceivedEvent(Event.ATTRIBUTES, user, "p-0", {"values": {"state": state}}, time.time())])
+    assert store.of(worker)["state"].value == "idle"
+    directory.workers.forget(worker)
+    assert "state" not in store.of(worker)
 
 
 def test_the_newest_of_message_and_status_is_shown() -> None:

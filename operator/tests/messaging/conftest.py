@@ -16,13 +16,7 @@ from simyard_dev.broker import Broker, LocalBroker
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from messaging_workers import MakeWorker, worker_maker
-
-
-def access_to(broker: Broker) -> BrokerAccess:
-    if broker.management_url is None:
-        pytest.skip("RABBITMQ_MANAGEMENT_URL is not set")
-    return BrokerAccess.from_url(broker.url, broker.management_url, broker.ca_file if "amqps:" in broker.url else None)
+from messaging_workers import MakeWorker, access_to, worker_maker
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+import pytest
 from aiormq import spec
 from aiormq.abc import DeliveredMessage
 
@@ -15,6 +16,7 @@ from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import Link, open_link
 from simyard.messaging.topology import pool_queue_spec, pool_user_spec, worker_queue_spec
 from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, event_key, pool_user, reply_key, worker_queue
+from simyard_dev.broker import Broker
 
 PASSWORD = "a password of the test's"
 WORKER_UID = "w1"
@@ -55,18 +57,22 @@ class Worker:
             mandatory=True,
         )
 
-    async def say(self, link: Link, kind: Event, body: bytes, *, user_id: str | None = None) -> None:
+    async def say(self, link: Link, kind: Event, body: bytes, *, vouched: bool = True) -> None:
         await link.channel.basic_publish(
             body,
             exchange=EVENTS_EXCHANGE,
             routing_key=event_key(kind, self.user, WORKER_UID),
-            properties=spec.Basic.Properties(
-                user_id=self.user if user_id is None else user_id or None, delivery_mode=2
-            ),
+            properties=spec.Basic.Properties(user_id=self.user if vouched else None, delivery_mode=2),
         )
 
 
 MakeWorker = Callable[[str], Awaitable[Worker]]
+
+
+def access_to(broker: Broker) -> BrokerAccess:
+    if broker.management_url is None:
+        pytest.skip("RABBITMQ_MANAGEMENT_URL is not set")
+    return BrokerAccess.from_url(broker.url, broker.management_url, broker.ca_file if "amqps:" in broker.url else None)
 
 
 class Runs(Protocol):

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -10,9 +11,9 @@ from messaging_workers import PASSWORD, WORKER_UID, MakeWorker, running
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import open_link
-from simyard.messaging.errors import BrokerUnavailableError
+from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
 from simyard.messaging.events import AttributeEvents, DeadLetter, DeadLetters, OperatorEvents, ReceivedEvent
-from simyard.messaging.topology import APISERVER_USER, POOL_DELIVERY_LIMIT, apiserver_user_spec
+from simyard.messaging.topology import APISERVER_USER, POOL_DELIVERY_LIMIT, UPDATES_QUEUE, apiserver_user_spec
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, event_key, pool_queue
 
 T = TypeVar("T")
@@ -52,26 +53,49 @@ async def test_events_arrive_with_who_the_broker_says_sent_them(access: BrokerAc
 
 
 async def test_events_that_nobody_vouches_for_are_dropped(access: BrokerAccess, make_worker: MakeWorker) -> None:
-    worker, other = await make_worker("pool"), await make_worker("other")
+    worker = await make_worker("pool")
     received = Received[ReceivedEvent]()
     async with running(OperatorEvents(access, received)), worker.connect() as link:
-        await worker.say(link, Event.RESULT, b'{"number": 1}', user_id="")
+        await worker.say(link, Event.RESULT, b'{"number": 1}', vouched=False)
         await worker.say(link, Event.RESULT, b"no JSON")
-        # RabbitMQ 3.x does not check the topic permissions for these further keys.
-        await link.channel.basic_publish(
-            b'{"number": 2}',
-            exchange=EVENTS_EXCHANGE,
-            routing_key=event_key(Event.REGISTER, worker.user, WORKER_UID),
-            properties=spec.Basic.Properties(
-                user_id=worker.user, headers={"CC": [event_key(Event.RESULT, other.user, WORKER_UID)]}
-            ),
-        )
         await worker.say(link, Event.RESULT, b'{"number": 3}')
-        events = await received.take(2)
-    assert [(event.kind, event.user, event.body["number"]) for event in events] == [
-        (Event.REGISTER, worker.user, 2),
-        (Event.RESULT, worker.user, 3),
-    ]
+        assert [event.body["number"] for event in await received.take(1)] == [3]
+
+
+async def test_an_event_sent_under_anothers_key_as_well_is_refused_or_its_senders_own(
+    access: BrokerAccess, make_worker: MakeWorker
+) -> None:
+    worker, other = await make_worker("pool"), await make_worker("other")
+    received = Received[ReceivedEvent]()
+    with contextlib.suppress(BrokerRefusedError):  # RabbitMQ 3.x does not check the topic permissions for CC
+        async with worker.connect() as link:
+            await link.channel.basic_publish(
+                b'{"number": 1}',
+                exchange=EVENTS_EXCHANGE,
+                routing_key=event_key(Event.ATTRIBUTES, worker.user, WORKER_UID),
+                properties=spec.Basic.Properties(
+                    user_id=worker.user, headers={"CC": [event_key(Event.RESULT, other.user, WORKER_UID)]}
+                ),
+            )
+    async with running(OperatorEvents(access, received)), worker.connect() as link:
+        await worker.say(link, Event.RESULT, b'{"number": 2}')
+        async with asyncio.timeout(20):
+            while (event := await received.items.get()).body["number"] != 2:
+                assert (event.kind, event.user) == (Event.ATTRIBUTES, worker.user)
+
+
+async def test_consuming_resumes_when_a_deleted_queue_is_made_again(
+    access: BrokerAccess, admin: BrokerAdmin, make_worker: MakeWorker
+) -> None:
+    worker = await make_worker("pool")
+    received = Received[ReceivedEvent]()
+    async with running(OperatorEvents(access, received)), worker.connect() as link:
+        await worker.say(link, Event.PROGRESS, b'{"number": 1}')
+        assert [event.body["number"] for event in await received.take(1)] == [1]
+        await admin.delete_queues([UPDATES_QUEUE])
+        await admin.ensure_platform()
+        await worker.say(link, Event.PROGRESS, b'{"number": 2}')
+        assert [event.body["number"] for event in await received.take(1)] == [2]
 
 
 async def test_a_batch_is_acknowledged_only_after_its_handler(access: BrokerAccess, make_worker: MakeWorker) -> None:

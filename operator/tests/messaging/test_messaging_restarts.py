@@ -6,8 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from conftest import access_to
-from messaging_workers import WORKER_UID, MakeWorker, Worker, running, worker_maker
+from messaging_workers import WORKER_UID, MakeWorker, Worker, access_to, running, worker_maker
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin

@@ -127,7 +127,7 @@ class Child:
         self.exited.set_result(code)
 
 
-def end_leftovers(directory: Path, timeout_seconds: float = 5.0) -> int:
+def end_leftovers(directory: Path, timeout_seconds: float = 1.0) -> int:
     """Kill every process that runs in a machine below ``directory``, and wait until it is dead; returns how many."""
     mark = f"{MARK}={directory}/".encode()
     pidfds = []

@@ -135,23 +135,26 @@ def _somebody_listens(files: CloudFiles) -> bool:
 
 async def _start(files: CloudFiles, lock: int, guest_command: Sequence[str]) -> None:
     ours, theirs = socket.socketpair()
-    arguments = ("--directory", str(files.directory), "--ready", str(theirs.fileno()), "--lock", str(lock))
-    with theirs, files.start_log.open("wb") as log:
-        starter = subprocess.Popen(  # noqa: ASYNC220 - it only forks
-            [sys.executable, "-m", __package__, "serve", *arguments, "--guest-command", json.dumps(guest_command)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=files.directory,
-            start_new_session=True,
-            pass_fds=(theirs.fileno(), lock),
-        )
     reader, writer = await asyncio.open_connection(sock=ours)
+    arguments = ("--directory", str(files.directory), "--ready", str(theirs.fileno()), "--lock", str(lock))
     try:
-        is_ready = await reader.read(1)
+        with theirs, files.start_log.open("wb") as log:
+            starter = subprocess.Popen(  # noqa: ASYNC220 - it returns as soon as the program is loaded
+                [sys.executable, "-m", __package__, "serve", *arguments, "--guest-command", json.dumps(guest_command)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=files.directory,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(), lock),
+            )
+        try:
+            is_ready = await reader.read(1)
+        finally:
+            starter.kill()  # it has forked and ended by now, unless the start is given up
+            starter.wait()
     finally:
         writer.close()
-    starter.wait()  # it has ended by now
     if not is_ready:
         reason = files.start_log.read_text(errors="replace").strip().rpartition("\n")[2]
         raise OSError(f"it did not start: {reason or 'no reason given'}")

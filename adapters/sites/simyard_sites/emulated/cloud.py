@@ -106,9 +106,10 @@ class Cloud:
         """The ids of all machines, oldest first."""
         return list(self._by_id)
 
-    def has(self, name: str) -> bool:
-        """There is a machine of that name."""
-        return name in self._by_name
+    def named(self, name: str) -> Machine | None:
+        """The machine of that name, or None."""
+        record = self._by_name.get(name)
+        return _seen(record) if record else None
 
     def machine(self, machine_id: str) -> Machine | None:
         """The machine of that id, or None."""

@@ -76,7 +76,11 @@ class CloudServer:
         self._clients[writer] = asyncio.current_task()
         try:
             async for line in reader:
-                call = protocol.decode_call(line)
+                try:
+                    call = protocol.decode_call(line)
+                except ValueError as error:
+                    _LOG.warning("a client does not speak our protocol: %s", error)
+                    break
                 if isinstance(call, protocol.Watch):
                     await self._serve_watch(reader, writer)
                 elif isinstance(call, protocol.ShutDown):
@@ -86,8 +90,6 @@ class CloudServer:
                     await writer.drain()
         except ConnectionError:
             pass  # it left in the middle
-        except ValueError:
-            _LOG.exception("a client does not speak our protocol")
         finally:
             del self._clients[writer]
             self._restart_idle_clock()
@@ -102,8 +104,7 @@ class CloudServer:
         self._idle_timer.cancel()
         if self._timer:
             self._timer.cancel()
-        for guests in self._guests.values():
-            await guests.aclose()
+        await asyncio.gather(*(guests.aclose() for guests in self._guests.values()))
         if self._removing:
             await self._removing
         self._disks.clear()
@@ -142,17 +143,18 @@ class CloudServer:
 
     async def _create(self, requests: Sequence[MachineRequest]) -> list[Outcome]:
         async with self._creating:
-            new = {request.name: request for request in requests if not self._cloud.has(request.name)}
-            first_id = self._cloud.next_id
-            bootstraps = {str(first_id + n): request.bootstrap for n, request in enumerate(new.values())}
+            found = {request.name: self._cloud.named(request.name) for request in requests}
+            new = {request.name: request for request in requests if not found[request.name]}
+            bootstraps = {str(self._cloud.next_id + n): request.bootstrap for n, request in enumerate(new.values())}
             try:
                 await asyncio.to_thread(self._prepare, bootstraps)
             except OSError as error:
                 no_disk = InternalError(f"the emulated cloud cannot make disks: {error}")
                 return [Outcome(request.name, error=no_disk) for request in requests]
             self._guests_of |= dict.fromkeys(bootstraps, self._guests[self._cloud.settings.guests])
-            created = [self._cloud.create(request.name, request.owner, time.time()) for request in requests]
-        return [Outcome(machine.name, machine) for machine in created]
+            for name, request in new.items():
+                found[name] = self._cloud.create(name, request.owner, time.time())
+        return [Outcome(request.name, found[request.name]) for request in requests]
 
     def _prepare(self, bootstraps: Mapping[str, bytes]) -> None:
         needed_ids = self._cloud.next_id + len(bootstraps)
