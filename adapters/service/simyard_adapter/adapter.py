@@ -15,6 +15,7 @@ from simyard_adapter import __version__
 from simyard_adapter.backend import Backend, Host
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.consumers import BACKOFF_LAST_SECONDS, WORKER_PREFETCH, Consumer, PoolConsumer, backoff_seconds
+from simyard_adapter.deadline import within
 from simyard_adapter.declarations import InvalidValuesError, Json, check_values
 from simyard_adapter.errors import MachineError, StartError
 from simyard_adapter.invocations import Delivery, RefusedError
@@ -127,7 +128,7 @@ class _Running:
         finally:
             self._work.close()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._backend.stop(), HOOK_SECONDS)
+                await within(HOOK_SECONDS, self._backend.stop())
 
     async def _end(self) -> None:
         self._log.info("ending")
@@ -195,7 +196,7 @@ class _Running:
             except UnroutableError:
                 self._log.warning("nobody takes the registration; trying again in %.0f s", UNROUTABLE_RETRY_SECONDS)
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(session.closed.wait(), UNROUTABLE_RETRY_SECONDS)
+                    await within(UNROUTABLE_RETRY_SECONDS, session.closed.wait())
                     raise BrokerError("the session ended") from None
 
     def _adjust_soon(self) -> None:
@@ -248,7 +249,7 @@ class _Running:
             for name in names:
                 self._known(name, f"names.{name}")
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._backend.refresh(), REFRESH_SECONDS)
+            await within(REFRESH_SECONDS, self._backend.refresh())
         return {"values": self._backend.attributes.values(names), "observedAt": time.time()}
 
     def _known(self, name: Any, path: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional
 
 from aio_pika.abc import AbstractIncomingMessage
 
+from simyard_adapter.deadline import within
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.transport import BrokerError, Connections, Session, guarded
 
@@ -76,7 +77,7 @@ class Consumer:
                 if self._tag is not None and self._tag not in underlay.consumers:
                     return
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._session.closed.wait(), _WATCH_SECONDS)
+                await within(_WATCH_SECONDS, self._session.closed.wait())
 
     async def _on_message(self, message: AbstractIncomingMessage) -> None:
         # The library's tasks end with the channel: what comes is handed over at once.

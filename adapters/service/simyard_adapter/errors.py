@@ -12,11 +12,13 @@ class ParameterError(ActionError):
 
     Attributes:
         field: its path, such as ``parameters.deck``.
+        problem: what is wrong with it.
     """
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
+        self.problem = problem
 
 
 class ActionCancelledError(Exception):

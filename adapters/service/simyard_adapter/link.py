@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import Any, Coroutine, Optional
 
+from simyard_adapter.deadline import within
 from simyard_adapter.transport import BrokerError, Session, UnroutableError
 
 UNROUTABLE_RETRY_SECONDS = 5.0
@@ -89,7 +90,7 @@ class Link:
                 return
             except BrokerError:
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(session.closed.wait(), _BROKEN_RETRY_SECONDS)
+                    await within(_BROKEN_RETRY_SECONDS, session.closed.wait())
 
     async def publish_surely(self, exchange: str, routing_key: str, kind: str, body: bytes) -> None:
         """Publish a persistent message that must not be lost: where no queue takes it, try until one does."""

@@ -57,7 +57,7 @@ def wire_error(error: BaseException) -> WireError:
     """What a caller is told of an exception that a connector raised."""
     text = str(error)[:MESSAGE_LIMIT]
     if isinstance(error, ParameterError):
-        return WireError(Reason.INVALID_PARAMETERS, text, error.field)
+        return WireError(Reason.INVALID_PARAMETERS, error.problem[:MESSAGE_LIMIT], error.field)
     if isinstance(error, ActionError):
         return WireError(Reason.ACTION_FAILED, text)
     return WireError(Reason.CONNECTOR_CRASHED, f"{type(error).__name__}: {text}")

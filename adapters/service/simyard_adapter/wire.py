@@ -68,7 +68,7 @@ class Reason(str, enum.Enum):
 
 @dataclass(frozen=True)
 class WireError:
-    """An error as it travels: ``field`` is the path of the value that was refused, if one was."""
+    """An error as it travels: ``field`` is the path of the value that was refused; the message is without it."""
 
     reason: Reason
     message: str

@@ -13,6 +13,7 @@ from typing import Awaitable, Callable, Optional
 from simyard_adapter.backend import Backend
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.context import Context
+from simyard_adapter.deadline import within
 from simyard_adapter.declarations import ActionMode
 from simyard_adapter.invocations import (
     ActionRequest,
@@ -306,7 +307,7 @@ class Work:
                     correlation_id=delivery.message.correlation_id,
                 )
                 try:
-                    await asyncio.wait_for(publishing, max(left, LAST_REPLY_SECONDS))
+                    await within(max(left, LAST_REPLY_SECONDS), publishing)
                 except (UnroutableError, asyncio.TimeoutError) as error:
                     self._log.info("nobody took the reply: %r", error, extra={"invocation": delivery.id})
             await self.acknowledge(delivery)
@@ -361,7 +362,7 @@ class Work:
             context.stop(Reason.INTERRUPTED)
         self._changed()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.quiet.wait(), timeout)
+            await within(timeout, self.quiet.wait())
 
     def close(self) -> None:
         """Close the journal."""

@@ -148,6 +148,14 @@ async def test_a_child_that_ignores_sigterm_is_killed_with_its_group(tmp_path: P
             await asyncio.sleep(0.01)
 
 
+async def test_what_a_child_leaves_behind_in_its_group_ends_with_it(tmp_path: Path, marked: Any) -> None:
+    child = Child(["sh", "-c", "sleep 600 &"], tmp_path, BoundedLog(tmp_path / "guest.log"))
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        assert await child.exited == 0
+        while marked(tmp_path):  # noqa: ASYNC110 - /proc sends no events
+            await asyncio.sleep(0.01)
+
+
 async def test_a_child_sees_nothing_of_our_environment_but_paths_and_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target
 from simyard.apiserver.routes import Call
-from simyard.apiserver.status import Cause, StatusError, Subject, from_api, not_found, unavailable
+from simyard.apiserver.status import Cause, StatusError, StatusReason, Subject, from_api, not_found, unavailable
 from simyard.kube.cache import Cache
 from simyard.kube.client import KubeClient
 from simyard.kube.errors import ApiError, NotFoundError
@@ -139,8 +139,11 @@ class Directory:
             raise not_found(subject) from None
         except ApiError as error:
             raise from_api(subject, error) from error
+        except TimeoutError:
+            message = f"the Kubernetes API has not answered within {GET_SECONDS:.0f} s"
+            raise StatusError(StatusReason.TIMEOUT, message, subject=subject) from None
         if found is None:
-            raise StatusError("InternalError", f"{subject} cannot be read by this version", subject=subject)
+            raise StatusError(StatusReason.INTERNAL_ERROR, f"{subject} cannot be read by this version", subject=subject)
         return found
 
 

@@ -139,6 +139,7 @@ async def _until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None
     _, pending = await asyncio.wait({working, stopping}, timeout=END_SECONDS)
     if pending:
         log.critical("tasks did not end within %.0f s", END_SECONDS)
+        for t in asyncio.all_tasks(): t.print_stack()  # DEBUG
         os._exit(1)
     if not working.cancelled():
         working.result()

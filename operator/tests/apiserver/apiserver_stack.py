@@ -190,9 +190,7 @@ class Stack:
     # The part of the operator
 
     def make_service(self, namespace: str) -> None:
-        self.apply(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-        )
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         self.apply(
             {
                 "apiVersion": names.API_VERSION,
@@ -214,8 +212,10 @@ class Stack:
             names.WORKER_POOLS, namespace, name, "Available", False, "WorkersStarting", "0 of 1 workers are ready"
         )
 
-    def make_worker(self, namespace: str, name: str, pool: str = "", *, ready: bool = True) -> Worker:
-        """A worker whose adapter has registered."""
+    def make_worker(
+        self, namespace: str, name: str, pool: str = "", *, ready: bool = True, adapter: bool = True
+    ) -> Worker:
+        """A worker whose adapter has registered, or one that has lost its adapter."""
         owner = [self._owner(namespace, pool)] if pool else []
         spec = {"serviceRef": {"name": SERVICE}, "site": "test"}
         uid = self._create(names.WORKERS, namespace, name, spec, owner)
@@ -223,10 +223,18 @@ class Stack:
         if not pool:
             self._at_broker(standalone_user_spec(uid))
         self.run(self._declare(worker_queue_spec(user, uid)))
+        worker = Worker(namespace, name, uid, Process(self.directory / "workers" / uid, "adapter"))
+        if adapter:
+            self._start_adapter(worker, user, pool)
+        if ready:
+            self.set_ready(worker, True)
+        return worker
+
+    def _start_adapter(self, worker: Worker, user: str, pool: str) -> None:
         bootstrap = Bootstrap(
-            namespace=namespace,
-            worker=name,
-            worker_uid=uid,
+            namespace=worker.namespace,
+            worker=worker.name,
+            worker_uid=worker.uid,
             service=SERVICE,
             pool=pool,
             broker=self.admin_access.as_user(user, PASSWORD).address(),
@@ -234,22 +242,16 @@ class Stack:
             connector={"python": {"class": "apiserver_connector:Program"}},
             files={"apiserver_connector.py": CONNECTOR.read_text()},
         )
-        directory = self.directory / "workers" / uid
+        directory = worker.process.log_file.parent
         directory.mkdir(parents=True)
         document = directory / "bootstrap.json"
         document.write_bytes(bootstrap.to_bytes())
-        worker = Worker(namespace, name, uid, Process(directory, "adapter"))
+        state = directory / "state"
         worker.process.start(
-            [
-                sys.executable, "-m", "simyard_adapter", "run", f"--bootstrap={document}",
-                f"--directory={directory / 'state'}",
-            ]
-        )  # fmt: skip
-        path = f"{API}/namespaces/{namespace}/workers/{name}/attributes/state"
+            [sys.executable, "-m", "simyard_adapter", "run", f"--bootstrap={document}", f"--directory={state}"]
+        )
+        path = path_of(worker.namespace, "workers", worker.name, "attributes/state")
         eventually(lambda: "state" in json.loads(self.kubectl("get", "--raw", path))["values"])
-        if ready:
-            self.set_ready(worker, True)
-        return worker
 
     def set_ready(self, worker: Worker, ready: bool, reason: str = "Registered", message: str = "") -> None:
         self.set_condition(names.WORKERS, worker.namespace, worker.name, "Ready", ready, reason, message)

@@ -169,6 +169,19 @@ async def test_a_call_whose_connection_breaks_says_that_it_may_have_run(stack: S
         assert "Retry-After" not in answer.headers, "a client that repeats it by itself would run it twice"
 
 
+async def test_a_call_that_nobody_finishes_in_time_says_how_to_call_it_instead(
+    stack: Stack, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simyard.apiserver.actions.SYNC_SECONDS", 1)
+    stack.make_pool(running.namespace, "mute")
+    worker = stack.make_worker(running.namespace, "mute-0", "mute", adapter=False)
+    async with own_apiserver(stack) as own:
+        for resource, name in (("workers", worker.name), ("workerpools", "mute")):
+            answer = await own.client.post(path_of(running.namespace, resource, name, "actions/solve"))
+            assert code(answer) == (504, "Timeout")
+            assert "?wait=false" in answer.json["message"]
+
+
 async def test_the_broker_credentials_are_taken_over_when_the_secret_changes(stack: Stack, running: Running) -> None:
     stack.replace_broker_user()
     path = path_of(running.namespace, "workers", "pool-0", "actions/solve")

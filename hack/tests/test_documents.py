@@ -1,0 +1,158 @@
+"""The commands of the documents do what the documents say, on the system that `make quickstart` leaves behind."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from simyard_dev import quickstart
+from simyard_dev.environment import Environment
+from simyard_dev.platform import Platform
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND_SECONDS = 150
+
+pytestmark = [pytest.mark.xdist_group("quickstart"), pytest.mark.timeout(300)]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A system as `make quickstart` leaves it."""
+
+    directory: Path
+
+    def sh(self, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a block of a document, in the folder in which its reader would be."""
+        variables = {
+            **os.environ,
+            "KUBECONFIG": str(self.directory / "kubeconfig"),
+            "PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}",
+        }
+        here = script.replace("$PWD/.run/quickstart", str(self.directory))
+        return subprocess.run(
+            ["bash", "-euxo", "pipefail", "-c", here],
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def system(simyard_directory: Path) -> Iterator[Running]:
+    environment = Environment(simyard_directory / "quickstart")
+    try:
+        quickstart.run(environment)
+        yield Running(environment.directory)
+    finally:
+        Platform(environment).down()
+        environment.control_plane.stop(0)
+        environment.broker.stop(0)
+
+
+def test_the_summary_says_what_was_started_and_solved(system: Running) -> None:
+    summary = json.loads((system.directory / "summary.json").read_text())
+    assert summary["pool"] == {"namespace": "default", "name": "beams", "replicas": 3, "ready": 3}
+    assert 0 < summary["t_boot_s"] <= summary["t_r_s"] <= summary["t_m_s"]
+    action = summary["action"]
+    assert action["name"] == "solve"
+    assert action["result"]["max_displacement"] == pytest.approx(action["theory"], rel=0.01)
+    assert abs(action["error_percent"]) < 1
+
+
+def test_quickstart_again_keeps_what_runs(system: Running) -> None:
+    before = json.loads((system.directory / "summary.json").read_text())
+    workers = system.sh("kubectl get workers -o jsonpath='{.items[*].metadata.uid}'", ROOT).stdout
+    quickstart.run(Environment(system.directory))
+    after = json.loads((system.directory / "summary.json").read_text())
+    assert system.sh("kubectl get workers -o jsonpath='{.items[*].metadata.uid}'", ROOT).stdout == workers
+    assert (after["pool"], after["t_m_s"]) == (before["pool"], before["t_m_s"])
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "examples/calculix-beam/README.md", "examples/calculix-deck/README.md"]
+)
+def test_every_command_succeeds(system: Running, document: str) -> None:
+    path = ROOT / document
+    blocks = BLOCK.findall(path.read_text())
+    assert blocks, f"{document} has no commands"
+    system.sh("kubectl delete serviceactions --all", ROOT)
+    for block in blocks:
+        done = system.sh(block, path.parent)
+        assert done.returncode == 0, f"{document}:\n{block}\n{done.stdout}\n{done.stderr}"
+
+
+def test_a_doubled_load_doubles_the_displacement(system: Running) -> None:
+    def solve(load: int) -> float:
+        body = json.dumps({"parameters": {"length": 1000, "load": load}})
+        path = "/apis/subresources.simyard.dev/v1alpha1/namespaces/default/workerpools/beams/actions/solve"
+        done = system.sh(f"echo '{body}' | kubectl create --raw {path} -f -", ROOT)
+        assert done.returncode == 0, done.stderr
+        displacement: float = json.loads(done.stdout)["result"]["max_displacement"]
+        return displacement
+
+    assert solve(200) == pytest.approx(2 * solve(100), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("action pool/beams solve -p length=-1", 1, "parameters.length: -1 is below the minimum of 1 mm"),
+        ("action pool/beams solve -p deck=nonsense", 1, "InvalidParameters: parameters.deck: has no *STEP card"),
+        ("action pool/beams solve -p 'deck=*STEP'", 1, "ActionFailed: ccx wrote no displacements"),
+        ("action pool/beams melt", 1, 'has no action "melt"'),
+        ("action pool/nothing solve", 1, 'workerpools.simyard.dev "nothing" not found'),
+        ("action planet/mars solve", 2, "is not worker/NAME, pool/NAME or service/NAME"),
+        ("attributes pool/beams colour", 1, "colour"),
+        ("logs nobody", 1, "not found"),
+        ("timeline nothing", 1, "not found"),
+    ],
+)
+def test_the_command_line_says_what_was_wrong(system: Running, command: str, code: int, said: str) -> None:
+    done = system.sh(f"kubectl simyard {command}", ROOT)
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("services", r"^calculix-beam +True +solve,cancel "),
+        ("services -o wide", "Simyard examples +2.20"),
+        ("pools", r"^beams +calculix-beam +\d +\d +True"),
+        ("pools -A -o wide", r"^default +beams .*\d\.\d{3}s +\d\.\d{3}s +local"),
+        ("workers beams", r"^beams-0 +calculix-beam +local +True"),
+        ("describe service/calculix-beam", r"^  length +number +mm +1000 +1\.\.100000"),
+        ("timeline beams", r"^T_boot \d+\.\d{3} s, T_r \d+\.\d{3} s$"),
+        ("timeline beams -o svg", "^<svg "),
+        ("attributes pool/beams solved --fresh", r"^beams-\d +solved +\d"),
+        ("logs beams-0 --tail 1", "."),
+        ("pools -o json", '"kind": "WorkerPool"'),
+        ("workers -o yaml", "kind: Worker"),
+    ],
+)
+def test_the_command_line_shows(system: Running, command: str, shown: str) -> None:
+    done = system.sh(f"kubectl simyard {command}", ROOT)
+    assert done.returncode == 0, done.stderr
+    assert re.search(shown, done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("simyard ac", "action"),
+        ("simyard attributes po", "pool/"),
+        ("simyard attributes pool/", "pool/beams"),
+        ("simyard logs ''", "beams-0"),
+    ],
+)
+def test_kubectl_completes(system: Running, words: str, expected: str) -> None:
+    done = system.sh(f"kubectl __complete {words}", ROOT)
+    assert expected in [line.split("\t")[0] for line in done.stdout.splitlines()], done.stdout + done.stderr
