@@ -212,7 +212,9 @@ class Replies:
 def must_not_run(delivery: Delivery, request: ActionRequest) -> bool:
     """It may have been begun before, by an adapter that died, and running it again could do harm.
 
-    An Async request of the worker's own queue is in the journal if it was begun.
+    That it was delivered before does not prove it: a quorum queue also takes a message back when a worker that became
+    busy ceases to consume at that very moment. An Async request of the worker's own queue is in the journal if it was
+    begun.
     """
     unknown = request.mode is ActionMode.SYNC or delivery.from_pool
     return delivery.redelivered and unknown and not request.action.idempotent

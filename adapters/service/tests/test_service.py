@@ -78,14 +78,14 @@ async def test_actions_that_are_not_concurrent_take_turns_across_both_queues(
     gate = tmp_path / "gate"
     parameters = work(gate=str(gate))
     asked = [
-        await service.send(Request.ACTION, {"action": "once", "parameters": parameters}, worker=worker)
+        await service.send(Request.ACTION, {"action": "square", "parameters": parameters}, worker=worker)
         for worker in ("w1", None, "w1", None)
     ]
     await until(lines)
     await service.ask(Request.GET_ATTRIBUTES, {})
     assert len(lines()) == 1
     gate.touch()
-    await asyncio.gather(*asked)
+    assert [reply.get("result") for reply in await asyncio.gather(*asked)] == [{"square": 9}] * 4
     assert len(lines()) == 4
 
 

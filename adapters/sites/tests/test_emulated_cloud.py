@@ -128,6 +128,20 @@ def test_an_action_that_leads_nowhere_is_a_conflict_and_names_the_state() -> Non
         cloud.act("1", PowerAction.START, 0.0)
 
 
+def test_a_machine_that_still_stops_can_be_started_only_when_it_has() -> None:
+    cloud = Cloud(Settings())
+    cloud.create("a", OWNER, 0.0)
+    cloud.advance(0.0)
+    cloud.act("0", PowerAction.STOP, 1.0)
+    with pytest.raises(ConflictError, match="it is Stopped or about to be"):
+        cloud.act("0", PowerAction.START, 1.0)
+    assert states(cloud) == [MachineState.RUNNING]
+    cloud.ended("0", 2.0)
+    cloud.act("0", PowerAction.START, 2.0)
+    cloud.advance(2.0)
+    assert states(cloud) == [MachineState.RUNNING]
+
+
 class AnyHistory(RuleBasedStateMachine):
     """Anything may happen at any time; beside the cloud we keep what its orders make of the guests."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from simyard_dev.processes import kill_all
 from simyard_sites.base import (
     InvalidSpecError,
     MachineState,
@@ -103,7 +104,7 @@ async def test_guests_die_with_a_killed_cloud_and_its_events_stop(
     guests = await clouds.until_guests(lambda guests: len(guests) == 2)
     async with aclosing(site.events()) as events:
         assert isinstance(await anext(events), Snapshot)
-        os.kill(clouds.process_id(), signal.SIGKILL)
+        assert kill_all(clouds.directory)
         with pytest.raises(UnavailableError):
             await anext(events)
     for guest in guests:

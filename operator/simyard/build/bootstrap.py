@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
-from simyard_adapter.declarations import Interface
-
 from simyard.api.simulation_service import Connector
 from simyard.api.worker import Worker
+from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
+from simyard_adapter.declarations import Interface
 
 
 def bootstrap_document(

@@ -1,8 +1,11 @@
-"""kopf inside of our own event loop."""
+"""kopf inside of our own process."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import kopf
 from kubernetes_asyncio.client import Configuration
@@ -10,6 +13,8 @@ from kubernetes_asyncio.client import Configuration
 from simyard.api import names
 from simyard.controllers.kinds import handlers
 from simyard.fleet.fleet import Fleet
+
+T = TypeVar("T")
 
 IDLE_SECONDS = 0.05
 SERVER_SECONDS = 300
@@ -29,15 +34,38 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
 
 async def run_kopf(fleet: Fleet) -> None:
-    """Run kopf's handlers until cancelled, or until SIGTERM or SIGINT, which it takes over in the main thread."""
-    registry = handlers(fleet)
-    configuration = fleet.registry.client.configuration
+    """Run kopf's handlers until cancelled.
+
+    kopf gets a thread with an event loop of its own: it takes over signals in the main thread, and when it ends it
+    cancels every task of its loop, whoever made it.
+    """
+    loop = asyncio.get_running_loop()
+    stop = threading.Event()
+    try:
+        await asyncio.to_thread(lambda: asyncio.run(_operate(fleet, loop, stop)))
+        raise RuntimeError("kopf has ended by itself")
+    finally:
+        stop.set()
+
+
+async def _operate(fleet: Fleet, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
+    """In kopf's own loop; whatever concerns the fleet is done in ``loop``, which is the fleet's."""
+
+    async def there(work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    registry = handlers(
+        lambda uid: there(fleet.pools.torn_down(uid)),
+        lambda name: there(fleet.sites.emptied(name)),
+    )
 
     async def login(**_: Any) -> kopf.ConnectionInfo:
-        return await connection_info(configuration)
+        return await there(connection_info(fleet.registry.client.configuration))
 
     kopf.on.login(registry=registry)(login)
-    await kopf.operator(registry=registry, settings=operator_settings(), standalone=True, clusterwide=True)
+    await kopf.operator(
+        registry=registry, settings=operator_settings(), standalone=True, clusterwide=True, stop_flag=stop
+    )
 
 
 def operator_settings() -> kopf.OperatorSettings:

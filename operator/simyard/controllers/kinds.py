@@ -7,41 +7,43 @@ and CloudSites, and calls us when one is to be deleted: the finalizer goes when 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import kopf
 
 from simyard.api import names
 from simyard.api.names import Resource
-from simyard.fleet.fleet import Fleet
 
 WAIT_SECONDS = 20.0
 RETRY_SECONDS = 1.0
+Emptied = Callable[[str], Awaitable[None]]
+"""Waits until nothing is left of an object; gets its uid (pools) or its name (sites)."""
 
 
-def handlers(fleet: Fleet) -> kopf.OperatorRegistry:
+def handlers(pool_torn_down: Emptied, site_emptied: Emptied) -> kopf.OperatorRegistry:
     """The registry of handlers."""
     registry = kopf.OperatorRegistry()
 
     async def delete_pool(uid: str, **_: Any) -> None:
         """Wait until the pool's workers and machines and what it had at the broker are gone."""
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await fleet.pools.torn_down(uid)
-        except TimeoutError:
-            raise kopf.TemporaryError("workers or machines are left", delay=RETRY_SECONDS) from None
+        await _within_time(pool_torn_down(uid))
 
     async def delete_site(name: str, **_: Any) -> None:
         """Wait until no Worker and no machine is left at the site."""
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await fleet.sites.emptied(name)
-        except TimeoutError:
-            raise kopf.TemporaryError("workers or machines are left", delay=RETRY_SECONDS) from None
+        await _within_time(site_emptied(name))
 
     kopf.on.delete(*_selector(names.WORKER_POOLS), registry=registry, id="machines")(delete_pool)
     kopf.on.delete(*_selector(names.CLOUD_SITES), registry=registry, id="machines")(delete_site)
     return registry
+
+
+async def _within_time(waiting: Awaitable[None]) -> None:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await waiting
+    except TimeoutError:
+        raise kopf.TemporaryError("workers or machines are left", delay=RETRY_SECONDS) from None
 
 
 def _selector(resource: Resource) -> tuple[str, str, str]:

@@ -10,9 +10,9 @@ from typing import NoReturn
 from prometheus_client import Counter
 
 from simyard.api.cloud_site import CloudSite
+from simyard.api.quantities import cores_of, mebibytes_of
 from simyard.api.worker import Worker
 from simyard.build.bootstrap import bootstrap_document
-from simyard.build.quantities import cores_of, mebibytes_of
 from simyard.fleet.broker import Broker
 from simyard.fleet.bulk import Bulk
 from simyard.fleet.machines import MachineTable

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ConditionType, Reason
+from simyard.api.quantities import cores_of
 from simyard.api.simulation_service import Resources
 from simyard.api.worker_pool import WorkerPool
-from simyard.build.quantities import cores_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ async def run(settings: OperatorSettings) -> None:
         fleet = Fleet(client, settings.fleet)
         role = _Role(lease, fleet, settings)
         async with serving(settings.bind, settings.metrics_port, role.checks):
-            await _until(stop, role.lead(stop))
+            await _until(stop, role.lead())
             if role.leads:
                 await lease.release()
 
@@ -139,7 +139,6 @@ async def _until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None
     _, pending = await asyncio.wait({working, stopping}, timeout=END_SECONDS)
     if pending:
         log.critical("tasks did not end within %.0f s", END_SECONDS)
-        for t in asyncio.all_tasks(): t.print_stack()  # DEBUG
         os._exit(1)
     if not working.cancelled():
         working.result()
@@ -154,20 +153,18 @@ class _Role:
         self._settings = settings
         self.leads = False
 
-    async def lead(self, stop: asyncio.Event) -> None:
+    async def lead(self) -> None:
         """Wait for the Lease, then work as long as it is held."""
         await self._lease.acquire()
         self.leads = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lease.hold(), name="lease")
             group.create_task(self._fleet.run(), name="fleet")
-            group.create_task(self._kopf(stop), name="kopf")
+            group.create_task(self._kopf(), name="kopf")
 
-    async def _kopf(self, stop: asyncio.Event) -> None:
-        """kopf takes over SIGTERM, and tells us by returning."""
+    async def _kopf(self) -> None:
         await self._fleet.registry.synced()
         await run_kopf(self._fleet)
-        stop.set()
 
     def checks(self) -> list[Check]:
         """What makes it ready: while another one leads, nothing more is needed."""

@@ -156,14 +156,26 @@ class Operator:
         os.kill(identity.pid, signal.SIGKILL)
         assert identity.wait_gone(10)
 
-    def stop(self) -> int:
+    def stop(self) -> None:
         self.process.stop(20)
-        return 0
+
+    def signal(self, number: int) -> None:
+        identity = self.process.identity
+        assert identity is not None, "it runs"
+        self._signalled = identity
+        os.kill(identity.pid, number)
+
+    def gone_within(self, seconds: float) -> bool:
+        """Whether the process that was signalled ends in time."""
+        return self._signalled.wait_gone(seconds)
+
+    def try_answer(self, path: str) -> str:
+        with contextlib.suppress(OSError):
+            return self.answer(path)
+        return ""
 
     def is_ready(self) -> bool:
-        with contextlib.suppress(OSError):
-            return "renewed" in self.answer("readyz")
-        return False
+        return "renewed" in self.try_answer("readyz")
 
     def answer(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}/{path}", timeout=5) as answer:

@@ -77,8 +77,14 @@ class Child:
             raise
         finally:
             os.close(output)
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except OSError:
+            os.close(self._output)
+            self._process.kill()
+            self._process.wait()
+            raise
         os.set_blocking(self._output, False)
-        self._pidfd = os.pidfd_open(self._process.pid)
         self._loop.add_reader(self._output, self._read_output)
         self._loop.add_reader(self._pidfd, self._reap)
 

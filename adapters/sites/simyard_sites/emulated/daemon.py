@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from simyard_sites.emulated import protocol
 from simyard_sites.emulated.child import end_leftovers
@@ -61,7 +62,9 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
         with _listening_socket(files) as listener:
             clients = await asyncio.start_unix_server(server.serve, sock=listener, limit=protocol.LINE_BYTES)
             files.process_id.write_text(str(os.getpid()))
-            os.write(ready, b"\n")
+            files.identity.write_text(f"{os.getpid()} {_start_time()}\n")
+            with contextlib.suppress(BrokenPipeError):  # the starter may have been killed
+                os.write(ready, b"\n")
             os.close(ready)
             os.close(lock)
             _LOG.info("%s listens in %s", protocol.VERSION, files.directory)
@@ -73,7 +76,8 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
             clients.close()
         _LOG.info("it ends")
         await server.aclose()
-        files.process_id.unlink()
+        files.process_id.unlink(missing_ok=True)
+        files.identity.unlink(missing_ok=True)
 
 
 def _begin(files: CloudFiles) -> None:
@@ -83,6 +87,10 @@ def _begin(files: CloudFiles) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if leftovers := end_leftovers(files.machines):
         _LOG.warning("the cloud that was here before ended badly: killed %d processes of its machines", leftovers)
+
+
+def _start_time() -> str:
+    return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def _listening_socket(files: CloudFiles) -> socket.socket:

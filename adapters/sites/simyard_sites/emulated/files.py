@@ -34,6 +34,11 @@ class CloudFiles:
         return self.directory / "pid"
 
     @property
+    def identity(self) -> Path:
+        """The process id and, so that no other process is taken for it, the start time (field 22 of proc(5)'s stat)."""
+        return self.directory / "cloud.process"
+
+    @property
     def next_id(self) -> Path:
         """No machine has had this id or a higher one."""
         return self.directory / "next-id"

@@ -65,7 +65,7 @@ class CloudServer:
         self._to_remove: list[str] = []
         self._removing: asyncio.Task[None] | None = None
         self._watchers: set[_Watcher] = set()
-        self._clients: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+        self._clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._on_shut_down = on_shut_down
         self._on_idle = on_idle
         self._idle_seconds = idle_seconds
@@ -73,7 +73,9 @@ class CloudServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client until it leaves."""
-        self._clients[writer] = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task
+        self._clients[writer] = task
         try:
             async for line in reader:
                 try:
@@ -100,7 +102,7 @@ class CloudServer:
         for client in self._clients:
             client.transport.abort()
         while self._clients:
-            await asyncio.wait([task for task in self._clients.values() if task])
+            await asyncio.wait(self._clients.values())
         self._idle_timer.cancel()
         if self._timer:
             self._timer.cancel()
