@@ -149,7 +149,10 @@ class _Reader:
                 for item, at in self.objects(data, "files", path)
             ),
             env=tuple(
-                (self._template(item.get("name"), at, set()), self._template(item.get("value", ""), at, names))
+                (
+                    self._template(item.get("name"), f"{at}.name", set()),
+                    self._template(item.get("value", ""), f"{at}.value", names),
+                )
                 for item, at in self.objects(data, "env", path)
             ),
             progress=self._pattern(data.get("progressPattern"), f"{path}.progressPattern", groups=1),

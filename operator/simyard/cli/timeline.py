@@ -7,6 +7,7 @@ running), ``running -> registered`` (the service adapter's message arrived).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -121,7 +122,7 @@ def to_text(timeline: Timeline, *, most: int = 40) -> str:
 
 def to_svg(timeline: Timeline) -> str:
     """As a picture: one row per worker, one colour per stage, in the order in which the workers were ready."""
-    left, right, top, bottom, plot_width = 60, 20, 56, 44, 660
+    left, right, top, bottom, plot_width = 60, 20, 64, 44, 660
     count = max(1, len(timeline.lines))
     row = min(18.0, max(1.0, 480 / count))
     height = row * count
@@ -151,11 +152,10 @@ def to_svg(timeline: Timeline) -> str:
         if moment is not None:
             x = left + min(moment, end) * scale
             parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{top + height:.1f}" stroke="#d62728"/>')
-            parts.append(f'<text x="{x - 3:.1f}" y="{top + 11}" text-anchor="end" fill="#d62728">{name}</text>')
-    for tick in range(6):
-        moment = end * tick / 5
+            parts.append(f'<text x="{x:.1f}" y="{top - 4}" text-anchor="middle" fill="#d62728">{name}</text>')
+    for moment in _ticks(end):
         x = left + moment * scale
-        parts.append(f'<text x="{x:.1f}" y="{top + height + 16:.1f}" text-anchor="middle">{moment:.2g}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{top + height + 16:.1f}" text-anchor="middle">{moment:g}</text>')
     parts.append(
         f'<text x="{left + plot_width / 2}" y="{top + height + 34:.1f}" text-anchor="middle">seconds since the request'
         "</text>"
@@ -177,6 +177,13 @@ def _medians(timeline: Timeline) -> dict[tuple[str, str], float]:
         if spans:
             found[first, second] = median(spans)
     return found
+
+
+def _ticks(end: float) -> list[float]:
+    """Some four to ten round numbers from 0 to ``end``."""
+    magnitude = 10.0 ** math.floor(math.log10(end / 4))
+    step = next(factor * magnitude for factor in (5, 2, 1) if end / (factor * magnitude) >= 4)
+    return [round(index * step, 6) for index in range(int(end / step + 1e-9) + 1)]
 
 
 def _sample(lines: Sequence[WorkerLine], most: int) -> Sequence[WorkerLine]:

@@ -47,7 +47,7 @@ class Actions:
         self._since = now()
         self._queue = KeyQueue("action", self._reconcile, concurrency=16)
         self._assignment = Assignment(registry, self._queue.add)
-        self._published: set[str] = set()
+        self._published: dict[str, str] = {}
         self._cancelled: set[str] = set()
         self._progress: dict[str, ReceivedEvent] = {}
         self._results: dict[str, ReceivedEvent] = {}
@@ -106,7 +106,7 @@ class Actions:
             self._assignment.worker_changed(old, new)
 
     def _forget(self, uid: str) -> None:
-        self._published.discard(uid)
+        self._published.pop(uid, None)
         self._cancelled.discard(uid)
         self._progress.pop(uid, None)
         self._results.pop(uid, None)
@@ -123,7 +123,8 @@ class Actions:
         if (event := self._progress.pop(uid, None)) is not None:
             await self._write(action, progressed(action, event.body, now()))
             return 0.0
-        plan = plan_action(action, self._target(action), published=uid in self._published, now=now())
+        published = self._published.get(uid) == invocation_id(action)
+        plan = plan_action(action, self._target(action), published=published, now=now())
         if plan.need is Need.ASSIGN:
             self._assignment.wanted(action)
         elif plan.need is Need.WRITE and plan.status is not None:
@@ -156,7 +157,7 @@ class Actions:
             "timeoutSeconds": timeout_seconds(action, declared),
         }
         await self._requester.publish_durable(queue_of(worker), wire.Request.ACTION, body, invocation_id(action))
-        self._published.add(action.metadata.uid)
+        self._published[action.metadata.uid] = invocation_id(action)
 
     async def _cancel(self, action: ServiceAction) -> None:
         uid, worker = action.metadata.uid, self._registry.worker(action.status.worker_uid)
@@ -169,7 +170,8 @@ class Actions:
 
     async def _finish(self, action: ServiceAction, event: ReceivedEvent) -> None:
         try:
-            await self._write(action, resulted(action, event.body, now()))
+            service = self._registry.service_of_target(action)
+            await self._write(action, resulted(action, service, event.body, now()))
         except ApiError as error:
             if error.retryable or error.status in (401, 403):
                 raise

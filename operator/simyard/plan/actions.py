@@ -24,6 +24,7 @@ OVERRUN_SECONDS = 60.0
 """The adapter ends an action that takes too long; only when it does not do so in this time, the operator does."""
 
 MOST_ATTEMPTS = 5
+_NOT_BEGUN = (wire.Reason.DRAINING, wire.Reason.BUSY)
 _MESSAGE_CHARACTERS = 16_384
 
 
@@ -140,12 +141,9 @@ def _plan_lost(action: ServiceAction, target: Target, now: datetime) -> ActionPl
         ends = after(target.worker_gone, WORKER_LOST_GRACE_SECONDS)
         if ends > now:
             return ActionPlan(Need.NOTHING, look_again=ends)
-    declared = declared_action(action, target.service)
-    again = declared is not None and declared.idempotent and not action.spec.cancel
-    if again and action.spec.target.kind != "Worker" and action.status.attempts < MOST_ATTEMPTS:
-        cleared = {"worker": "", "worker_uid": "", "percent": None, "progress": "", "started_time": None}
-        status = action.status.model_copy(update=cleared)
-        return ActionPlan(Need.WRITE, _with_complete(action, status, Reason.WAITING_FOR_WORKER, "", now))
+    if _is_idempotent(action, target.service) and _may_run_elsewhere(action):
+        message = f"worker {action.status.worker} is gone; another one runs it"
+        return ActionPlan(Need.WRITE, _run_elsewhere(action, message, now))
     message = f"worker {action.status.worker} is gone; whether the action was done is not known"
     return ActionPlan(Need.WRITE, failed(action, Reason.WORKER_LOST, message, now))
 
@@ -178,8 +176,10 @@ def progressed(action: ServiceAction, body: Mapping[str, Json], now: datetime) -
     return action.status.model_copy(update=update)
 
 
-def resulted(action: ServiceAction, body: Mapping[str, Json], now: datetime) -> ServiceActionStatus:
-    """Its worker gave the result, or the error."""
+def resulted(
+    action: ServiceAction, service: PublishedService | None, body: Mapping[str, Json], now: datetime
+) -> ServiceActionStatus:
+    """Its worker gave the result, or the error; what was not begun, or does no harm twice, is run by another worker."""
     started, seconds, error = body.get("startedAt"), body.get("seconds"), body.get("error")
     update: dict[str, Any] = {}
     if isinstance(started, int | float):
@@ -189,6 +189,9 @@ def resulted(action: ServiceAction, body: Mapping[str, Json], now: datetime) -> 
     seen = action.model_copy(update={"status": action.status.model_copy(update=update)})
     if isinstance(error, dict):
         read = wire.WireError.from_json(error)
+        interrupted = read.reason is wire.Reason.INTERRUPTED and _is_idempotent(action, service)
+        if (interrupted or read.reason in _NOT_BEGUN) and _may_run_elsewhere(action):
+            return _run_elsewhere(action, f"worker {action.status.worker}: {read.message}", now)
         message = f"{read.field}: {read.message}" if read.field else read.message
         return failed(seen, read.reason.value, message, now)
     done = {"result": body.get("result"), "percent": 100, "finished_time": now}
@@ -203,6 +206,21 @@ def failed(action: ServiceAction, reason: str, message: str, now: datetime) -> S
     status = _with_complete(action, action.status.model_copy(update=update), reason, text, now)
     condition = _condition(action, ConditionType.FAILED, True, reason, text, now)
     return status.model_copy(update={"conditions": set_condition(status.conditions, condition)})
+
+
+def _is_idempotent(action: ServiceAction, service: PublishedService | None) -> bool:
+    declared = declared_action(action, service)
+    return declared is not None and declared.idempotent
+
+
+def _may_run_elsewhere(action: ServiceAction) -> bool:
+    return action.spec.target.kind != "Worker" and not action.spec.cancel and action.status.attempts < MOST_ATTEMPTS
+
+
+def _run_elsewhere(action: ServiceAction, message: str, now: datetime) -> ServiceActionStatus:
+    cleared = {"worker": "", "worker_uid": "", "percent": None, "progress": "", "started_time": None}
+    status = action.status.model_copy(update=cleared)
+    return _with_complete(action, status, Reason.WAITING_FOR_WORKER, message, now)
 
 
 def _with_complete(

@@ -32,6 +32,7 @@ def main() -> None:
     os.umask(0o077)
     if os.fork():  # the starter waits for this process, and the cloud is nobody's child
         os._exit(0)
+    os.setsid()
     asyncio.run(daemon.run(files, arguments.ready, arguments.lock, arguments.guest_command))
 
 

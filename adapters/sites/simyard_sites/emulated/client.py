@@ -145,7 +145,6 @@ async def _start(files: CloudFiles, lock: int, guest_command: Sequence[str]) -> 
                 stdout=log,
                 stderr=log,
                 cwd=files.directory,
-                start_new_session=True,
                 pass_fds=(theirs.fileno(), lock),
             )
         try:
