@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-import signal
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -12,14 +12,14 @@ from simyard.api import names
 from simyard.build import apiservice, install
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.environment import Environment
-from simyard_dev.errors import SetupError
 from simyard_dev.ports import LOOPBACK, Ports
-from simyard_dev.processes import Identity, Process
+from simyard_dev.processes import Process
 from simyard_dev.progress import step
 
 SIMYARD = Path(sys.executable).parent / "simyard"
 READY_SECONDS = 60.0
 GRACE_SECONDS = 10.0
+CLOUD_SECONDS = 60.0
 LEASE_SECONDS = 6
 """Short, since a developer's machine has one operator and no network in between."""
 
@@ -65,8 +65,9 @@ class Platform:
         """Stop the processes, and the emulated clouds with their machines."""
         for process in (self.apiserver, self.operator):
             process.stop(GRACE_SECONDS)
-        for file in self.emulated.glob("*/pid"):
-            _end_emulated_cloud(int(file.read_text()))
+        for cloud in self.emulated.glob("*"):
+            command = [sys.executable, "-m", "simyard_sites.emulated", "stop", "--directory", str(cloud)]
+            subprocess.run(command, capture_output=True, timeout=CLOUD_SECONDS, check=False)
 
     @property
     def _api_service(self) -> str:
@@ -132,13 +133,3 @@ class Platform:
         ):
             return bool(answer.status == 200)
         return False
-
-
-def _end_emulated_cloud(pid: int) -> None:
-    """End the process if it is an emulated cloud (it takes its machines with it)."""
-    identity = Identity.of(pid)
-    with contextlib.suppress(OSError):
-        if identity and b"simyard_sites.emulated" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGTERM)
-            if not identity.wait_gone(GRACE_SECONDS):
-                raise SetupError(f"the emulated cloud (pid {pid}) does not end")
