@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from simyard_adapter import wire
-
 from simyard.api.names import Reason
+from simyard_adapter import wire
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "conditions.md"
 NOT_OF_ACTIONS = {wire.Reason.UNKNOWN_ATTRIBUTE, wire.Reason.DRAINING, wire.Reason.BUSY, wire.Reason.INVALID_REQUEST}

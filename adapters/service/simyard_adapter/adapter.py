@@ -15,7 +15,7 @@ from simyard_adapter import __version__
 from simyard_adapter.backend import Backend, Host
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.consumers import BACKOFF_LAST_SECONDS, WORKER_PREFETCH, Consumer, PoolConsumer, backoff_seconds
-from simyard_adapter.deadline import within
+from simyard_adapter.deadline import abandon, within
 from simyard_adapter.declarations import InvalidValuesError, Json, check_values
 from simyard_adapter.errors import MachineError, StartError
 from simyard_adapter.invocations import Delivery, RefusedError
@@ -62,37 +62,26 @@ class Adapter:
         except OSError as error:
             raise MachineError(f"the directory {self._directory} cannot be used: {error}") from error
         backend = make_backend(self._bootstrap, files)
-        tasks = Tasks()
-        try:
-            running = _Running(self._bootstrap, self._directory, self._log, backend, self._connections, tasks)
-            await running.run(self._stop)
-        finally:
-            await tasks.close()
+        await _Running(self._bootstrap, self._directory, self._log, backend, self._connections).run(self._stop)
 
 
 class _Running:
     """An adapter whose connector was loaded."""
 
     def __init__(
-        self,
-        bootstrap: Bootstrap,
-        directory: Path,
-        log: WorkerLog,
-        backend: Backend,
-        connections: Connections,
-        tasks: Tasks,
+        self, bootstrap: Bootstrap, directory: Path, log: WorkerLog, backend: Backend, connections: Connections
     ) -> None:
         self._bootstrap = bootstrap
         self._boot_id = uuid.uuid4().hex
         self._log = log
         self._backend = backend
         self._connections = connections
-        self._tasks = tasks
+        self._tasks = Tasks()
         self._user = bootstrap.broker.username
         self._link = Link()
         self._news = News(self._link, backend.attributes, self._key, bootstrap.worker)
         self._work = Work(
-            bootstrap, backend, directory, self._link, tasks, self._news, log, on_change=self._adjust_soon
+            bootstrap, backend, directory, self._link, self._tasks, self._news, log, on_change=self._adjust_soon
         )
         self._host = Host(directory / "connector", log, self._work.running, bootstrap.attributes)
         self._consumer: Optional[Consumer] = None
@@ -110,15 +99,28 @@ class _Running:
         return event_key(kind, self._user, self._bootstrap.worker_uid)
 
     async def run(self, stop: asyncio.Event) -> None:
+        stopping = self._tasks.spawn(stop.wait())
         try:
-            await self._backend.start(self._host)
+            starting = asyncio.ensure_future(self._backend.start(self._host))
+            try:
+                await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                abandon(starting)
+            if starting.done():
+                await self._work_until(stopping, starting)
+        finally:
+            await self._tasks.close()
+            self._work.close()
+
+    async def _work_until(self, stopping: "asyncio.Future[Any]", started: "asyncio.Future[None]") -> None:
+        try:
+            started.result()
         except Exception as error:
             raise StartError(f"the connector does not start: {type(error).__name__}: {error}") from error
         try:
             await self._work.recover()
             self._tasks.spawn(self._news.run())
             sessions = self._tasks.spawn(self._sessions())
-            stopping = self._tasks.spawn(stop.wait())
             await asyncio.wait({stopping, self._tasks.failed}, return_when=asyncio.FIRST_COMPLETED)
             if self._tasks.failed.done():
                 self._tasks.failed.result()
@@ -126,12 +128,18 @@ class _Running:
             sessions.cancel()
             await asyncio.wait({sessions})
         finally:
-            self._work.close()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await within(HOOK_SECONDS, self._backend.stop())
+            await self._stop_backend()
+
+    async def _stop_backend(self) -> None:
+        try:
+            await within(HOOK_SECONDS, self._backend.stop())
+        except Exception:  # noqa: BLE001 - the connector's own hook, and nothing comes after it
+            self._log.exception("the connector does not stop as it should")
 
     async def _end(self) -> None:
         self._log.info("ending")
+        self._work.drain()
+        await self._pool.adjust()
         if self._consumer is not None:
             with contextlib.suppress(BrokerError):
                 await self._consumer.adjust(lambda: False)
@@ -269,7 +277,7 @@ class _Running:
                 values, self._bootstrap.interface.attributes, "values", partial=True
             )
         except InvalidValuesError as error:
-            raise RefusedError(Reason.INVALID_PARAMETERS, str(error), error.errors[0].path) from None
+            raise RefusedError.of_values(error) from None
         for name, value in checked.items():
             try:
                 await self._backend.set_attribute(name, value)

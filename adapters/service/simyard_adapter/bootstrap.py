@@ -109,5 +109,5 @@ class Bootstrap:
             )
         except KeyError as error:
             raise ValueError(f"the bootstrap document has no {error}") from None
-        except (TypeError, json.JSONDecodeError) as error:
+        except (AttributeError, TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"the bootstrap document cannot be read: {type(error).__name__}") from None

@@ -221,7 +221,7 @@ class _Reader:
             return None
         try:
             pattern = re.compile(str(text), re.MULTILINE)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             self.wrong(path, f"is not a regular expression: {error}")
             return re.compile("()")
         if pattern.groups < groups:

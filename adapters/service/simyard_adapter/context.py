@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import subprocess
 import threading
@@ -31,6 +32,7 @@ class Context:
     Attributes:
         invocation: its id.
         action: the name of the action.
+        has_directory: the scratch directory was used.
     """
 
     def __init__(
@@ -50,21 +52,24 @@ class Context:
         self._stopped: Optional[Reason] = None
         self._on_stop: list[Callable[[], object]] = []
         self._progress: Optional[Progress] = None
+        self.has_directory = False
 
     @property
     def directory(self) -> Path:
         """A scratch directory of this invocation alone; it is removed when the invocation has ended."""
         self._directory.mkdir(parents=True, exist_ok=True)
+        self.has_directory = True
         return self._directory
 
     def remove_directory(self) -> None:
-        """Remove the scratch directory, if it was used."""
+        """Remove the scratch directory."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def progress(self, percent: Optional[float] = None, message: str = "") -> None:
         """Say how far it is (0 to 100). Callers see about four of these a second, and always the newest."""
-        bounded = None if percent is None else min(100.0, max(0.0, float(percent)))
-        self._progress = Progress(bounded, message[:MESSAGE_LIMIT])
+        if percent is not None:
+            percent = min(100.0, max(0.0, float(percent))) if math.isfinite(percent) else None
+        self._progress = Progress(percent, message[:MESSAGE_LIMIT])
         self._on_progress(self)
 
     def log(self, text: str) -> None:

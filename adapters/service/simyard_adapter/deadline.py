@@ -21,8 +21,14 @@ async def within(seconds: float, operation: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task}, timeout=seconds)
     finally:
-        if not task.done():
-            task.cancel()
+        abandon(task)
     if not task.done():
         raise asyncio.TimeoutError
     return task.result()
+
+
+def abandon(task: "asyncio.Future[T]") -> None:
+    """Cancel a task, if it has not ended; nobody looks at how it ends then."""
+    if not task.done():
+        task.cancel()
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -15,10 +15,6 @@ from simyard_adapter.declarations import Action, ActionMode, Interface, InvalidV
 from simyard_adapter.transport import Session
 from simyard_adapter.wire import Reason, WireError
 
-WAITING_SYNC_LIMIT = 8
-"""Sync invocations that may wait for their turn: fewer than the prefetch, so that others still get through."""
-
-WAITING_ASYNC_LIMIT = 1000
 REMEMBERED_REPLIES = 300
 REMEMBERED_BYTES = 8 * 2**20
 REPLY_DEADLINE_SECONDS = 60.0
@@ -34,6 +30,12 @@ class RefusedError(Exception):
     def __init__(self, reason: Reason, message: str, field: str = "") -> None:
         super().__init__(message)
         self.error = WireError(reason, message, field)
+
+    @classmethod
+    def of_values(cls, invalid: InvalidValuesError) -> "RefusedError":
+        """Values that do not fit: the first one's path is the field, the others stand in the message."""
+        first, *others = invalid.errors
+        return cls(Reason.INVALID_PARAMETERS, "; ".join([first.problem, *map(str, others)]), first.path)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Delivery:
         """
         try:
             body = json.loads(self.message.body or b"{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RefusedError(Reason.INVALID_REQUEST, f"the body is not JSON: {error}") from None
         if not isinstance(body, dict):
             raise RefusedError(Reason.INVALID_REQUEST, "the body is not a JSON object")
@@ -113,8 +115,8 @@ class ActionRequest:
             if not timeout > 0:
                 raise ValueError("timeoutSeconds must be positive")
         except InvalidValuesError as error:
-            raise RefusedError(Reason.INVALID_PARAMETERS, str(error), error.errors[0].path) from None
-        except (TypeError, ValueError) as error:
+            raise RefusedError.of_values(error) from None
+        except (TypeError, ValueError, OverflowError) as error:
             raise RefusedError(Reason.INVALID_REQUEST, str(error)) from None
         return cls(action, parameters, mode, timeout)
 
@@ -176,11 +178,6 @@ class Turns:
     def free(self) -> bool:
         """Nothing runs, and nothing waits."""
         return self.running is None and not self.waiting
-
-    def has_room(self, *, synchronous: bool) -> bool:
-        """One more may wait."""
-        limit = WAITING_SYNC_LIMIT if synchronous else WAITING_ASYNC_LIMIT
-        return sum(item.synchronous == synchronous for item in self.waiting) < limit
 
     def next(self) -> Optional[Invocation]:
         """The one whose turn it is now, if it is anybody's."""

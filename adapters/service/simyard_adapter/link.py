@@ -34,11 +34,12 @@ class Tasks:
             self.failed.set_exception(error)
 
     async def close(self) -> None:
-        """Cancel those that are left, and wait for them."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel those that are left, and what they begin in the end, and wait for them."""
+        while self._tasks:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         if not self.failed.cancel() and not self.failed.cancelled():
             self.failed.exception()  # seen, if nobody did
 

@@ -37,15 +37,15 @@ def make_backend(bootstrap: Bootstrap, directory: Path) -> Backend:
     Raises:
         StartError: the connector cannot be made, or its interface is not the manifest's.
     """
-    python, commands = bootstrap.connector.get("python"), bootstrap.connector.get("commands")
-    if (python is None) == (commands is None):
-        raise StartError("connector: exactly one of python and commands must be given")
-    if commands is not None:
+    kinds = {kind: it for kind, it in bootstrap.connector.items() if isinstance(it, dict)}
+    if len(kinds) != 1 or not kinds.keys() <= {"python", "commands"}:
+        raise StartError("connector: exactly one of python and commands must be given, as an object")
+    if "commands" in kinds:
         try:
-            return CommandBackend(CommandSet.from_json(commands, bootstrap.interface), bootstrap.interface)
+            return CommandBackend(CommandSet.from_json(kinds["commands"], bootstrap.interface), bootstrap.interface)
         except InvalidValuesError as error:
             raise StartError(f"connector.commands: {error}") from None
-    found = load_class(str(dict(python or {}).get("class") or ""), directory if bootstrap.files else None)
+    found = load_class(str(kinds["python"].get("class") or ""), directory if bootstrap.files else None)
     different = differences(bootstrap.interface, found.interface)
     if different:
         raise StartError("the connector's interface is not the manifest's: " + "; ".join(different))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional
@@ -39,7 +40,7 @@ class PythonBackend:
     async def invoke(self, context: Context, parameters: Mapping[str, Json]) -> Mapping[str, Json]:
         """See :class:`Backend`."""
         method = getattr(self._connector, context.action)
-        if not asyncio.iscoroutinefunction(method):
+        if not inspect.iscoroutinefunction(method):
             return await in_thread(lambda: method(context, **parameters)) or {}
         task = asyncio.ensure_future(method(context, **parameters))
         loop = asyncio.get_running_loop()
@@ -63,7 +64,7 @@ class PythonBackend:
 
 
 async def _call(hook: Callable[..., Any], *args: Any) -> None:
-    if asyncio.iscoroutinefunction(hook):
+    if inspect.iscoroutinefunction(hook):
         await hook(*args)
     else:
         await in_thread(lambda: hook(*args))

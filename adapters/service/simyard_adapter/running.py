@@ -40,7 +40,7 @@ async def outcome_of(work: "asyncio.Future[Mapping[str, Json]]", context: Contex
     seconds = time.monotonic() - started
     error = work.exception() if work.done() and not work.cancelled() else None
     if context.stopped is not None:
-        return Outcome(started_at, seconds, error=_stop_error(context.stopped, request))
+        return Outcome(started_at, seconds, error=stop_error(context.stopped, request))
     if error is None:
         try:
             result = check_values(work.result(), request.action.result, "result")
@@ -63,7 +63,8 @@ def wire_error(error: BaseException) -> WireError:
     return WireError(Reason.CONNECTOR_CRASHED, f"{type(error).__name__}: {text}")
 
 
-def _stop_error(reason: Reason, request: ActionRequest) -> WireError:
+def stop_error(reason: Reason, request: ActionRequest) -> WireError:
+    """What a caller is told of an invocation that was stopped."""
     messages = {
         Reason.TIMED_OUT: f"it did not end within {request.timeout_seconds:g} s",
         Reason.CANCELLED: "it was cancelled",

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import ssl
+import time
 from dataclasses import dataclass
 from typing import Any, AsyncIterator, Awaitable, Mapping, Optional, TypeVar
 
@@ -18,12 +19,14 @@ from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, PublishError
 
 from simyard_adapter.bootstrap import BrokerAddress
+from simyard_adapter.deadline import abandon
 from simyard_adapter.wire import CONTENT_TYPE
 
 T = TypeVar("T")
 
 HEARTBEAT_SECONDS = 20
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 20.0
+CLOSE_SECONDS = 3.0
 
 
 class BrokerError(Exception):
@@ -34,7 +37,7 @@ class UnroutableError(Exception):
     """No queue takes the message."""
 
 
-async def guarded(operation: Awaitable[T], what: str) -> T:
+async def guarded(operation: Awaitable[T], what: str, seconds: float = TIMEOUT_SECONDS) -> T:
     """Await an operation of aio-pika with a deadline; everything that means "the connection broke" is one error.
 
     ``what`` says in the error what was tried.
@@ -48,12 +51,11 @@ async def guarded(operation: Awaitable[T], what: str) -> T:
     """
     task = asyncio.ensure_future(operation)
     try:
-        await asyncio.wait({task}, timeout=TIMEOUT_SECONDS)
+        await asyncio.wait({task}, timeout=seconds)
     finally:
-        if not task.done():
-            task.cancel()
+        abandon(task)
     if not task.done():
-        raise BrokerError(f"{what}: no answer within {TIMEOUT_SECONDS:g} s")
+        raise BrokerError(f"{what}: no answer within {seconds:g} s")
     if task.cancelled():
         raise BrokerError(f"{what}: the connection closed")
     error = task.exception()
@@ -95,6 +97,7 @@ class Connections:
         self._channels_per_connection = channels_per_connection
         self._lines: list[_Line] = []
         self._opening = asyncio.Lock()
+        self._failure: tuple[float, BrokerError] = (0.0, BrokerError())
 
     @contextlib.asynccontextmanager
     async def channel(self) -> AsyncIterator[AbstractChannel]:
@@ -103,8 +106,16 @@ class Connections:
         Raises:
             BrokerError: the broker cannot be reached, or refuses the user.
         """
+        asked = time.monotonic()
         async with self._opening:
-            line = await self._line()
+            failed, error = self._failure
+            if failed > asked:  # the attempt that this one waited for: it need not fail once more for each
+                raise BrokerError(str(error))
+            try:
+                line = await self._line()
+            except BrokerError as failure:
+                self._failure = (time.monotonic(), failure)
+                raise
             line.channels += 1
         try:
             channel = line.connection.channel(publisher_confirms=True, on_return_raises=True)
@@ -113,13 +124,13 @@ class Connections:
                 yield channel
             finally:
                 with contextlib.suppress(BrokerError):
-                    await guarded(channel.close(), "closing the channel")
+                    await guarded(channel.close(), "closing the channel", CLOSE_SECONDS)
         finally:
             line.channels -= 1
             if line.channels == 0:
                 self._lines.remove(line)
                 with contextlib.suppress(BrokerError):
-                    await guarded(line.connection.close(), "closing the connection")
+                    await guarded(line.connection.close(), "closing the connection", CLOSE_SECONDS)
 
     async def _line(self) -> _Line:
         for line in self._lines:

@@ -26,6 +26,8 @@ from typing import Any, Mapping, Optional
 CONTENT_TYPE = "application/json"
 EVENTS_EXCHANGE = "simyard.events"
 REPLIES_EXCHANGE = "simyard.replies"
+REPLY = "reply"
+"""The ``type`` of a reply."""
 
 
 class Request(str, enum.Enum):

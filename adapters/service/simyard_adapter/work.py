@@ -30,14 +30,28 @@ from simyard_adapter.link import Link, Tasks
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.news import News
 from simyard_adapter.programs import end_leftovers
-from simyard_adapter.running import outcome_of
+from simyard_adapter.running import outcome_of, stop_error
 from simyard_adapter.transport import BrokerError, Session, UnroutableError, encode, guarded
-from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, Reason, WireError, event_key, reply_key
+from simyard_adapter.wire import (
+    EVENTS_EXCHANGE,
+    REPLIES_EXCHANGE,
+    REPLY,
+    Event,
+    Reason,
+    WireError,
+    event_key,
+    reply_key,
+)
 
-CONCURRENT_LIMIT = 32
-"""How many invocations of concurrent actions may run at once."""
+SYNC_LIMIT = 9
+CONCURRENT_SYNC_LIMIT = 14
+"""How many Sync invocations may be there when one more comes, and when one more of a concurrent action comes (a cancel,
+say): fewer than the prefetch of 16, so that requests of other kinds always get through."""
 
+ASYNC_LIMIT = 1000
+CONCURRENT_ASYNC_LIMIT = 32
 LAST_REPLY_SECONDS = 1.0
+REQUESTER_LIMIT = 100
 
 
 class Work:
@@ -175,19 +189,27 @@ class Work:
             raise RefusedError(Reason.INTERRUPTED, "it may have been begun before, and it is not idempotent")
         if self._draining:
             raise RefusedError(Reason.DRAINING, "the worker takes no new actions")
-        if request.action.concurrent:
-            full = sum(item.request.action.concurrent for item in self._live.values()) >= CONCURRENT_LIMIT
+        concurrent, synchronous = request.action.concurrent, request.mode is ActionMode.SYNC
+        live = [item for item in self._live.values() if item.synchronous == synchronous]
+        if synchronous:
+            full = len(live) >= (CONCURRENT_SYNC_LIMIT if concurrent else SYNC_LIMIT)
+        elif concurrent:
+            full = sum(item.request.action.concurrent for item in live) >= CONCURRENT_ASYNC_LIMIT
         else:
-            full = not self.turns.has_room(synchronous=request.mode is ActionMode.SYNC)
+            full = len(live) >= ASYNC_LIMIT
         if full:
-            raise RefusedError(Reason.BUSY, "too many invocations wait on this worker")
+            raise RefusedError(Reason.BUSY, "too many invocations run or wait on this worker")
 
     def _enqueue(self, invocation_id: str, request: ActionRequest, delivery: Optional[Delivery] = None) -> None:
         def log(text: str) -> None:
             self._log.info("%s", text, extra={"invocation": invocation_id})
 
+        def progress(context: Context) -> None:
+            if invocation_id in self._live:
+                self._news.progress(context)
+
         directory = self._scratch / hashlib.sha256(invocation_id.encode()).hexdigest()[:32]
-        context = Context(invocation_id, request.action.name, directory, self._news.progress, log)
+        context = Context(invocation_id, request.action.name, directory, progress, log)
         invocation = Invocation(invocation_id, request, context, [delivery] if delivery else [])
         self._live[invocation_id] = invocation
         if request.action.concurrent:
@@ -215,11 +237,15 @@ class Work:
                 for delivery in invocation.deliveries:
                     await self.acknowledge(delivery)
                 return
+            invocation.running = True
             if not invocation.synchronous:
                 await self._journal.move(invocation.id, State.STARTED)
                 invocation.context.progress()
-            invocation.running = True
-            await self._run(invocation)
+            if invocation.context.stopped is None:
+                await self._run(invocation)
+            else:  # while it was written down
+                error = stop_error(invocation.context.stopped, invocation.request)
+                await self._settle(invocation, Outcome(error=error))
         finally:
             if self.turns.running is invocation:
                 self.turns.running = None
@@ -245,7 +271,8 @@ class Work:
         finally:
             context.stop(Reason.INTERRUPTED)
             work.cancel()
-        await asyncio.get_running_loop().run_in_executor(None, context.remove_directory)
+        if context.has_directory:
+            await asyncio.get_running_loop().run_in_executor(None, context.remove_directory)
 
     async def _settle(self, invocation: Invocation, outcome: Outcome) -> None:
         """Answer an invocation that has ended, unless it is to be run again."""
@@ -297,12 +324,12 @@ class Work:
         self._answering += 1
         try:
             requester = delivery.message.reply_to
-            if requester and "." not in requester:
+            if requester and "." not in requester and len(requester) <= REQUESTER_LIMIT:
                 left = delivery.reply_deadline - asyncio.get_running_loop().time()
                 publishing = self._link.publish(
                     REPLIES_EXCHANGE,
                     reply_key(requester, self._bootstrap.broker.username),
-                    "reply",
+                    REPLY,
                     reply,
                     correlation_id=delivery.message.correlation_id,
                 )

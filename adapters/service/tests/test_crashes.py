@@ -77,6 +77,30 @@ async def test_a_killed_adapter_continues_from_its_journal(
     assert lines() == ["running", "waits-once", "waits-square"]
 
 
+async def test_an_adapter_that_is_killed_again_and_again_loses_and_repeats_nothing(
+    service: Service, work: Any, lines: Lines, until: Any
+) -> None:
+    adapter = await service.start()
+    once, square = [f"once-{i}" for i in range(15)], [f"square-{i}" for i in range(15)]
+    for pair in zip(once, square, strict=True):
+        for invocation in pair:
+            await service.begin(invocation.partition("-")[0], work(), invocation=invocation)
+    for kill_after in (1, 2, 5, 9, 14, 20):
+        await until(lambda it=kill_after: len(lines()) >= it)
+        await adapter.kill()
+        adapter = await service.start()
+    reasons = {}
+    for invocation in (*once, *square):
+        result = await service.result(invocation)
+        reasons[invocation] = result.get("error", {}).get("reason")
+    runs = lines()
+    assert [runs.count(it) for it in once if runs.count(it) > 1] == []
+    assert all(reasons[it] == "Interrupted" for it in once if it not in runs)
+    assert {reasons[it] for it in once} <= {None, "Interrupted"}
+    assert {reasons[it] for it in square} == {None}
+    assert set(square) <= set(runs)
+
+
 async def test_a_killed_adapter_runs_an_idempotent_action_again(
     service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
 ) -> None:

@@ -62,7 +62,7 @@ def test_a_connector_that_is_wrong_has_exit_code_3(service: Service, tmp_path: P
     cases = {
         "action square is {": {"interface": Interface((), (other,))},
         "connector.commands: actions": {"connector": {"commands": {"actions": []}}},
-        "exactly one of python and commands": {"connector": {}},
+        "exactly one of python and commands": {"connector": {"commands": 5}},
         "attributes.colour": {"attributes": {"colour": "mauve"}},
         "leads out": {"files": {"../x": ""}},
     }
@@ -78,6 +78,13 @@ def test_a_directory_that_cannot_be_used_has_exit_code_4(service: Service, tmp_p
     done = call("run", "--bootstrap", "-", "--directory", str(tmp_path / "file"), stdin=document)
     assert done.returncode == 4
     assert b"cannot be used" in done.stderr
+
+
+def test_the_log_can_be_json(tmp_path: Path) -> None:
+    done = call("run", "--bootstrap", str(tmp_path / "absent"), "--log-format", "json")
+    line = json.loads(done.stderr)
+    assert (line["level"], line["logger"]) == ("ERROR", "simyard_adapter")
+    assert "No such file" in line["message"]
 
 
 async def test_the_password_is_not_logged_when_the_broker_refuses_it(service: Service, until: Any) -> None:

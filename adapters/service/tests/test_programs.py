@@ -1,5 +1,6 @@
 """Programs: their output, and their end."""
 
+import asyncio
 import sys
 import threading
 from pathlib import Path
@@ -33,14 +34,14 @@ def test_of_a_long_output_the_end_is_kept(context: Context, monkeypatch: pytest.
     assert len(done.stdout) <= 1000
 
 
-def test_what_a_program_leaves_behind_ends_with_it(context: Context, alive: Any) -> None:
-    done = context.run(["sh", "-c", "sleep 1000 & echo $!"])
+async def test_what_a_program_leaves_behind_ends_with_it(context: Context, alive: Any, until: Any) -> None:
+    done = await asyncio.to_thread(context.run, ["sh", "-c", "sleep 1000 & echo $!"])
     pid = int(done.stdout)
-    assert not alive(pid)
+    await until(lambda: not alive(pid))
 
 
-def test_a_program_that_ignores_the_request_to_end_is_killed(
-    context: Context, monkeypatch: pytest.MonkeyPatch, alive: Any
+async def test_a_program_that_ignores_the_request_to_end_is_killed(
+    context: Context, monkeypatch: pytest.MonkeyPatch, alive: Any, until: Any
 ) -> None:
     monkeypatch.setattr(programs, "TERMINATION_GRACE_SECONDS", 0.2)
     pids: list[int] = []
@@ -54,9 +55,9 @@ def test_a_program_that_ignores_the_request_to_end_is_killed(
     cancelling = threading.Thread(target=lambda: (ready.wait(30), context.cancel()))
     cancelling.start()
     with pytest.raises(ActionCancelledError):
-        context.run(["sh", "-c", script], on_line=on_line)
+        await asyncio.to_thread(context.run, ["sh", "-c", script], on_line=on_line)
     cancelling.join()
-    assert not alive(pids[0])
+    await until(lambda: not alive(pids[0]))
     with pytest.raises(ActionCancelledError):
         context.run(["true"])
 

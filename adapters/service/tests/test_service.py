@@ -113,6 +113,8 @@ async def test_the_pool_queue_goes_to_the_worker_that_is_free(service: Service, 
         ({"action": "fail", "mode": "Later"}, "InvalidRequest", None),
         (b"[]", "InvalidRequest", None),
         (b"\xff", "InvalidRequest", None),
+        (b"[" * 100_000, "InvalidRequest", None),
+        ({"action": "fail", "timeoutSeconds": 10**400}, "InvalidRequest", None),
     ],
 )
 async def test_a_bad_request_for_an_action_is_refused(

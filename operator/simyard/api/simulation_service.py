@@ -64,9 +64,9 @@ class DeclaredValue(ApiModel):
         list[Annotated[str, Field(max_length=256)]] | None,
         Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="The strings that are accepted."),
     ] = None
-    pattern: Annotated[Pattern | None, Field(description="Regular expression that a string must match as a whole.")] = (
-        None
-    )
+    pattern: Annotated[
+        Pattern | None, Field(description="Regular expression (RE2 syntax) that a string must match as a whole.")
+    ] = None
     minimum: Annotated[Decimal | None, Field(description="Smallest number that is accepted.")] = None
     maximum: Annotated[Decimal | None, Field(description="Largest number that is accepted.")] = None
     max_length: Annotated[

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from simyard.apiserver.broker import BrokerLink
 from simyard.apiserver.directory import Directory
+from simyard.kube.cache import MOST_AGE_SECONDS
 
 
 class Finding(NamedTuple):
@@ -34,7 +35,9 @@ class Health:
         age = self.directory.age_seconds() if self.directory is not None else 0.0
         connected = self.broker is not None and self.broker.connected
         return [
-            Finding("objects", synced, f"{'complete' if synced else 'not listed yet'}, watch age {age:.0f} s"),
+            Finding(
+                "objects", synced and age < MOST_AGE_SECONDS, f"heard of {age:.0f} s ago" if synced else "not listed"
+            ),
             Finding("front-proxy", self.front_proxy_known, "known" if self.front_proxy_known else "not read yet"),
             Finding("shutdown", not self.stopping, "stopping" if self.stopping else "not asked for"),
             Finding("broker", True, "connected" if connected else "not connected (not required)"),

@@ -56,6 +56,7 @@ class Actions:
 
     async def run(self) -> NoReturn:
         """Dispatch until cancelled."""
+        self._since = now()
         await self._queue.run()
 
     async def assign(self) -> NoReturn:

@@ -68,15 +68,14 @@ class Assignment:
                 worker = matched.get(action.metadata.uid)
                 if action.spec.cancel or action.metadata.deletion_timestamp is not None:
                     continue
-                await self._write(action, worker, len(workers))
+                await self._write(action, worker, bool(workers))
         finally:
             self._held -= taken
 
-    async def _write(self, action: ServiceAction, worker: Worker | None, ready: int) -> None:
+    async def _write(self, action: ServiceAction, worker: Worker | None, ready: bool) -> None:
         """Guarded, so that of two operators that give it to two workers only one succeeds."""
         if worker is None:
-            message = f"none of {ready} ready workers is free" if ready else "no worker is ready"
-            status = waiting(action, message, now())
+            status = waiting(action, "every ready worker is busy" if ready else "no worker is ready", now())
         else:
             status = assigned(action, worker, now())
         registry = self._registry

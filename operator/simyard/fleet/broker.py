@@ -105,10 +105,12 @@ class Broker:
                 await self._ensure_user(worker)
         except MessagingError:
             self._set_reachable(False)
+            self.sweep_soon()
             raise
         self._set_reachable(True)
         if late := [worker for worker in workers if self._registry.worker_gone(worker.metadata.uid) is not None]:
             self._release(late)
+            self.sweep_soon()
 
     def address_for(self, worker: Worker) -> BrokerAddress:
         """Where and as whom the worker's adapter connects."""
@@ -127,8 +129,8 @@ class Broker:
         queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
         await self._admin.delete_queues([*queues, pool_queue(user)])
 
-    def reconnected(self) -> None:
-        """The broker is back, perhaps with less than it had: look soon."""
+    def sweep_soon(self) -> None:
+        """What is at the broker may differ from what we made: it was away, or something ended halfway."""
         self._sweep_at = 0.0
         self._users.clear()
         self._wake.set()

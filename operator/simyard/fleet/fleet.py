@@ -120,7 +120,7 @@ class Fleet:
             if worker is not None:
                 self.statuses.presence_changed(worker)
             return
-        self.broker.reconnected()
+        self.broker.sweep_soon()
         self._actions.reconnected()
         for worker in self.registry.workers:
             self.statuses.presence_changed(worker)

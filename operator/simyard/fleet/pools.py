@@ -37,6 +37,8 @@ START_SECONDS = Histogram(
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by what they do.", ["state"])
 
 PASS_SPACING_SECONDS = 0.1
+SECONDS_PER_WORKER = 1 / 20_000
+"""A pass looks at every worker of the pool, so events of workers are gathered the longer the more there are."""
 STATUS_SPACING_SECONDS = 1.0
 WRITERS = 32
 TEARDOWN_CHECK_SECONDS = 1.0
@@ -85,7 +87,10 @@ class Pools:
 
     def _pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
         if (left := gone(old, new)) is not None:
-            self._memory.pop(left.metadata.uid, _Memory(left.status)).torn_down.set()
+            memory = self._memory.pop(left.metadata.uid, _Memory(left.status))
+            if not memory.torn_down.is_set():  # it was deleted without its finalizer
+                self._broker.sweep_soon()
+                memory.torn_down.set()
             self._queue.forget(key_of(left))
         if new is not None:
             self._memory.setdefault(new.metadata.uid, _Memory(new.status))
@@ -103,7 +108,7 @@ class Pools:
         if old is not None and new is not None and _same_for_pool(old, new):
             return
         for pool in self._registry.pools.by("uid", uid):
-            self._queue.add(key_of(pool))
+            self._queue.add(key_of(pool), self._registry.workers.count("pool", uid) * SECONDS_PER_WORKER)
 
     def _service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
         service = new or old
@@ -112,7 +117,7 @@ class Pools:
                 self._queue.add(key_of(pool))
 
     def _site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
-        if old is None or new is None or old.spec != new.spec or _ready(old) != _ready(new):
+        if old is None or new is None or old.spec != new.spec or _usable(old) != _usable(new):
             self.wake_all()
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -258,9 +263,11 @@ def _available(status: WorkerPoolStatus) -> bool:
     return condition is not None and condition.status == "True"
 
 
-def _ready(site: CloudSite) -> str:
-    condition = find_condition(site.status.conditions, ConditionType.READY)
-    return condition.status if condition is not None else ""
+def _usable(site: CloudSite) -> list[str | None]:
+    """What of a site's status decides whether new workers may go there."""
+    conditions = site.status.conditions
+    found = [find_condition(conditions, kind) for kind in (ConditionType.READY, ConditionType.CAPACITY_AVAILABLE)]
+    return [condition.status if condition is not None else None for condition in found]
 
 
 def _same_for_pool(old: Worker, new: Worker) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NoReturn
@@ -12,7 +13,9 @@ from simyard.api.base import Json, Metadata
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import now
 from simyard.kube.client import KubeClient
-from simyard.kube.errors import NotFoundError
+from simyard.kube.errors import ApiError, NotFoundError
+
+log = logging.getLogger(__name__)
 
 EVENTS = names.Resource("events.k8s.io", "v1", "events", "Event")
 SERIES_SECONDS = 300.0
@@ -70,6 +73,14 @@ class Recorder:
         series = self._series.get(key)
         if series is None:
             return
+        try:
+            await self._put(series, key[1])
+        except ApiError as error:
+            if error.retryable:
+                raise
+            log.warning("event %s about %s: %s", key[1], series.regarding.name, error)
+
+    async def _put(self, series: _Series, reason: str) -> None:
         namespace = series.regarding.namespace or self._namespace
         if series.written:
             change: Json = {
@@ -81,7 +92,7 @@ class Recorder:
                 return
             except NotFoundError:
                 series.written = ""
-        raw = await self._client.create(EVENTS, self._event(series, key[1], namespace), namespace)
+        raw = await self._client.create(EVENTS, self._event(series, reason, namespace), namespace)
         series.written = str(raw["metadata"]["name"])
 
     def _event(self, series: _Series, reason: str, namespace: str) -> Json:

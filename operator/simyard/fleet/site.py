@@ -115,6 +115,7 @@ class SiteRunner:
                 group.create_task(self._queue.run(), name=f"machines of {self.name}")
                 group.create_task(self.bulk.run(), name=f"requests to {self.name}")
         finally:
+            self.complete = False
             await self._provider.aclose()
         raise AssertionError("the tasks do not end")
 
@@ -276,6 +277,8 @@ class SiteRunner:
             return
         requests: dict[str, MachineRequest] = {}
         for worker in workers:
+            if self._registry.worker(worker.metadata.uid) is None:
+                continue
             if (request := self._request(worker)) is not None:
                 requests[request.name] = request
             else:

@@ -45,14 +45,16 @@ class SiteHealth:
         self._probe_error: SiteError | None = None
         self._stream_error: SiteError | None = None
         self._exhausted: SiteError | None = None
+        self._exhausted_until = 0.0
+        self._clock = asyncio.get_running_loop().time
         self._boot_seconds: deque[float] = deque(maxlen=101)
         self._failures = 0
         self._probe_wanted = asyncio.Event()
 
     @property
-    def exhausted(self) -> bool:
-        """Whether the site is full or a quota is used up."""
-        return self._exhausted is not None
+    def exhausted_seconds(self) -> float:
+        """How long the site still counts as full, or its quota as used up; then it is tried again."""
+        return max(0.0, self._exhausted_until - self._clock()) if self._exhausted is not None else 0.0
 
     @property
     def boot_seconds(self) -> float | None:
@@ -66,7 +68,7 @@ class SiteHealth:
             desired=desired,
             version=self._version,
             error=self._probe_error or self._stream_error,
-            exhausted=self._exhausted,
+            exhausted=self._exhausted if self.exhausted_seconds else None,
             probed=self._probed,
         )
 
@@ -90,12 +92,13 @@ class SiteHealth:
     def refused(self, error: SiteError) -> float:
         """The site as a whole refused a request; after how many seconds to try again."""
         self._failures += 1
+        seconds = error.retry_after_seconds or pause_after(self._failures)
         if isinstance(error, QuotaExhaustedError | CapacityExhaustedError):
-            self._exhausted = error
+            self._exhausted, self._exhausted_until = error, self._clock() + seconds
         else:
             self._probe_wanted.set()
         self._changed()
-        return error.retry_after_seconds or pause_after(self._failures)
+        return seconds
 
     async def probe(self) -> NoReturn:
         """Probe now and then until cancelled; sooner after failures."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from simyard.fleet.workers import WorkerStatuses
 from simyard.kube.errors import NotFoundError
 from simyard.plan.placement import SiteState
 from simyard.plan.site import SiteObservation, plan_site
-from simyard_sites.base import Machine, Site, SiteConfig, SiteError
+from simyard_sites.base import Machine, MachineState, Site, SiteConfig, SiteError
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class Sites:
         return SiteState(
             site=site,
             workers=self._registry.workers.count("site", name),
-            exhausted=running is not None and running.runner.health.exhausted,
+            exhausted=running is not None and running.runner.health.exhausted_seconds > 0,
             boot_seconds=running.runner.health.boot_seconds if running is not None else None,
         )
 
@@ -158,6 +159,9 @@ class Sites:
         if site is None:
             await self._stop(name)
             self._queue.forget(name)
+            for state in MachineState:
+                with contextlib.suppress(KeyError):
+                    MACHINES.remove(name, state.value)
             return None
         try:
             await self._keep_running(site)
@@ -166,7 +170,10 @@ class Sites:
             await self._stop(name)
             self._problems[name] = error
         await self._write(site)
-        return SECRET_CHECK_SECONDS if _secret_name(site) or name in self._problems else None
+        waits = SECRET_CHECK_SECONDS if _secret_name(site) or name in self._problems else None
+        running = self._running.get(name)
+        exhausted = running.runner.health.exhausted_seconds if running is not None else 0.0
+        return min(exhausted, waits or exhausted) if exhausted else waits
 
     async def _keep_running(self, site: CloudSite) -> None:
         """Have a runner that is made from what the CloudSite and its Secret say now."""

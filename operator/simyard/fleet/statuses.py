@@ -21,9 +21,9 @@ async def write_status(
     Raises:
         ApiError: the API server did not take it.
     """
-    patch = merge_patch(old.to_json(), new.to_json())
-    if not patch:
+    if old == new:
         return True
+    patch = merge_patch(old.to_json(), new.to_json())
     precondition = {"uid": metadata.uid, **({"resourceVersion": metadata.resource_version} if guarded else {})}
     try:
         raw = await client.patch(

@@ -25,6 +25,9 @@ RELISTS = Counter("simyard_cache_lists_total", "How often all objects were liste
 
 TOMBSTONES = 20_000
 MAX_BACKOFF_SECONDS = 30.0
+BETWEEN_WATCHES_SECONDS = 0.1
+MOST_AGE_SECONDS = 100.0
+"""A cache that has heard nothing for longer is not to be trusted (see :meth:`Cache.age_seconds`)."""
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -51,7 +54,7 @@ def key_of(item: HasMetadata) -> Key:
 class Cache(Generic[T]):
     """Objects of one resource by key and by index.
 
-    ``parse`` makes the cached form from raw JSON; objects that it refuses with ValueError are logged and left out.
+    ``parse`` makes the cached form from raw JSON; objects on which it fails are logged and left out.
     ``indexes`` give for each object the values under which ``by`` finds it.
     """
 
@@ -75,7 +78,7 @@ class Cache(Generic[T]):
         self._indexes = dict(indexes or {})
         self._index: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._indexes}
         self._listeners: list[Listener[T]] = []
-        self._alive_since = 0.0
+        self._heard = time.monotonic()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -100,33 +103,33 @@ class Cache(Generic[T]):
         self._listeners.append(listener)
 
     def age_seconds(self) -> float:
-        """How long ago the watch was last known to work (0 while it is open)."""
-        return 0.0 if self._alive_since == 0.0 and self.synced.is_set() else time.monotonic() - self._alive_since
+        """How long ago the API server was last heard; it says something at least every minute (a bookmark)."""
+        return time.monotonic() - self._heard
 
     async def run(self) -> None:
-        """List, then watch, for ever; every failure is retried with growing pauses."""
-        self._alive_since = time.monotonic()
+        """List, then watch, for ever; failures that follow each other are retried with growing pauses."""
+        self._heard = time.monotonic()
         failures = 0
         version = ""
         while True:
             try:
                 if not version:
                     version = await self._list()
+                    self._heard = time.monotonic()
                     self.synced.set()
-                failures = 0
-                self._alive_since = 0.0
                 async for event in self._client.watch(self.resource, self._namespace, resource_version=version):
+                    self._heard = time.monotonic()
+                    failures = 0
                     version = str(event.object["metadata"]["resourceVersion"])
                     if event.type == "DELETED":
                         self._forget(event.object)
                     elif event.type != "BOOKMARK":
                         self.learn(event.object)
                     EVENTS.labels(self.resource.plural).inc()
+                await asyncio.sleep(BETWEEN_WATCHES_SECONDS)
             except ExpiredError:
                 version = ""
             except ApiError as error:
-                if self._alive_since == 0.0:
-                    self._alive_since = time.monotonic()
                 failures += 1
                 level = logging.ERROR if isinstance(error, ForbiddenError | NotFoundError) else logging.WARNING
                 log.log(level, "cache of %s: %s", self.resource.plural, error)
@@ -141,8 +144,8 @@ class Cache(Generic[T]):
             return self._items.get(key)
         try:
             item = self._parse(raw)
-        except ValueError as error:
-            log.error("%s %s/%s cannot be read: %s", self.resource.kind, *key, error)
+        except Exception as error:  # noqa: BLE001 - an object that nobody foresaw must not hide all the others
+            log.error("%s %s/%s cannot be read: %s: %s", self.resource.kind, *key, type(error).__name__, error)
             return None
         self._versions[key] = version
         self._replace(key, item)

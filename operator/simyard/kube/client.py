@@ -34,6 +34,8 @@ FIELD_MANAGER = "simyard"
 LIST_PAGE = 1000
 MAX_ATTEMPTS = 5
 WATCH_SECONDS = 300
+WATCH_SILENCE_SECONDS = 90
+"""A watch that says nothing for so long is dead: a bookmark comes about every minute."""
 
 
 class PatchType(enum.StrEnum):
@@ -169,7 +171,7 @@ class KubeClient:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
-        timeout = aiohttp.ClientTimeout(sock_connect=10, sock_read=WATCH_SECONDS + 30)
+        timeout = aiohttp.ClientTimeout(sock_connect=10, sock_read=WATCH_SILENCE_SECONDS)
         try:
             async with self._session.get(
                 self._host + path_of(resource, namespace),

@@ -21,6 +21,9 @@ from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
 
 PREFETCH = 500
 ATTRIBUTES_BACKLOG = 100_000
+LATEST_TIME = 2.0**33
+"""Seconds since the epoch: the year 2242."""
+LONGEST_SECONDS = 1e9
 T = TypeVar("T")
 
 
@@ -151,17 +154,29 @@ class DeadLetters(_Consumer[DeadLetter]):
 
 
 def parse_event(message: DeliveredMessage, received_at: float) -> ReceivedEvent | None:
-    """The event, or None (and counted) if it is malformed or its sender is not the user in its routing key."""
+    """The event, or None (and counted) if it is malformed or its sender is not the user in its routing key.
+
+    What guests say is not trusted: a time or a duration that cannot be one makes the event malformed.
+    """
     key = parse_event_key(message.routing_key or "")
     try:
         body = orjson.loads(message.body)
     except orjson.JSONDecodeError:
         body = None
-    if key is None or message.header.properties.user_id != key.user or not isinstance(body, dict):
+    sent_by = message.header.properties.user_id
+    if key is None or sent_by != key.user or not isinstance(body, dict) or not _has_plausible_times(body):
         EVENTS_REFUSED.inc()
         return None
     EVENTS.labels(key.kind.value).inc()
     return ReceivedEvent(key.kind, key.user, key.worker_uid, body, received_at)
+
+
+def _has_plausible_times(body: Mapping[str, Json]) -> bool:
+    for name, largest in (("observedAt", LATEST_TIME), ("startedAt", LATEST_TIME), ("seconds", LONGEST_SECONDS)):
+        value = body.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
+            return False
+    return True
 
 
 async def _next_batch(arrived: asyncio.Queue[DeliveredMessage | None]) -> list[DeliveredMessage]:

@@ -107,13 +107,14 @@ def plan_action(action: ServiceAction, target: Target, *, published: bool, now: 
         return _plan_lost(action, target, now)
     if not published:
         return ActionPlan(Need.PUBLISH)
-    declared, ends = declared_action(action, target.service), None
+    declared = declared_action(action, target.service)
+    overrun: datetime | None = None
     if declared is not None and action.status.started_time is not None:
-        ends = after(action.status.started_time, timeout_seconds(action, declared) + OVERRUN_SECONDS)
-        if ends <= now:
+        overrun = after(action.status.started_time, timeout_seconds(action, declared) + OVERRUN_SECONDS)
+        if overrun <= now:
             message = f"no result within {timeout_seconds(action, declared)} s"
             return ActionPlan(Need.WRITE, failed(action, wire.Reason.TIMED_OUT.value, message, now))
-    return ActionPlan(Need.CANCEL if action.spec.cancel else Need.NOTHING, look_again=ends)
+    return ActionPlan(Need.CANCEL if action.spec.cancel else Need.NOTHING, look_again=overrun)
 
 
 def _plan_unassigned(action: ServiceAction, target: Target, now: datetime) -> ActionPlan:

@@ -105,7 +105,8 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     parted = _part(given)
     desired = 0 if pool.spec.suspend else pool.spec.replicas
     surplus = victims(parted.serving, len(parted.serving) - desired, pool.spec.scale_in, given.busy)
-    kept = [worker for worker in parted.serving if worker not in surplus] if surplus else parted.serving
+    going = {worker.metadata.uid for worker in surplus}
+    kept = [worker for worker in parted.serving if worker.metadata.uid not in going]
     draining, ended, look_again = _scale_in(given, parted, surplus)
 
     newest = max((worker.status.stages.registered for worker in kept if worker.status.stages.registered), default=None)
@@ -117,12 +118,8 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     start = begin_start(given.previous.start, spec_changed=spec_changed, missing=missing, now=now)
     blocked, create = _fill(given, backoff, missing)
 
-    counts = Counts(
-        desired=desired,
-        ready=sum(map(is_ready, kept)),
-        starting=len(kept) + len(create) - sum(map(is_ready, kept)),
-        failed=len(parted.failed),
-    )
+    ready = sum(map(is_ready, kept))
+    counts = Counts(desired, ready, starting=len(kept) + len(create) - ready, failed=len(parted.failed))
     delete = (*parted.failed, *ended)
     status = WorkerPoolStatus(
         observed_generation=pool.metadata.generation,
@@ -136,8 +133,8 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         activities=_activities(given, len(create), len(draining) + len(ended), spec_changed),
         conditions=available(pool, given.previous, counts, blocked, backoff, now),
     )
-    more = len(create) < missing and blocked is None
-    wake = [*parted.look_again, *look_again, backoff.until if backoff.waits(now) else None, now if more else None]
+    more = now if len(create) < missing and blocked is None else None
+    wake = [*parted.look_again, *look_again, backoff.until if backoff.waits(now) else more]
     return PoolPlan(
         status=status,
         backoff=backoff,

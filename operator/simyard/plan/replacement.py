@@ -34,14 +34,16 @@ def judge(worker: Worker, deadline_seconds: float, now: datetime) -> Verdict:
         if until <= now:
             return Verdict(ready.reason, f"its adapter did not come back within {RECONNECT_SECONDS:.0f} s")
         return Verdict(look_again=until)
+    if worker.status.stages.registered is not None or worker.spec.power_state != "Running":
+        return Verdict()
     requested = requested_time(worker)
-    if worker.status.stages.registered is None and requested is not None and worker.spec.power_state == "Running":
-        until = after(requested, deadline_seconds)
-        if until <= now:
-            state = worker.status.machine_state or "unknown"
-            return Verdict(
-                Reason.READINESS_DEADLINE_EXCEEDED,
-                f"it did not register within {deadline_seconds:.0f} s; its machine's state is {state}",
-            )
-        return Verdict(look_again=until)
-    return Verdict()
+    if requested is None:
+        return Verdict()
+    until = after(requested, deadline_seconds)
+    if until <= now:
+        state = worker.status.machine_state or "unknown"
+        return Verdict(
+            Reason.READINESS_DEADLINE_EXCEEDED,
+            f"it did not register within {deadline_seconds:.0f} s; its machine's state is {state}",
+        )
+    return Verdict(look_again=until)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,7 +43,10 @@ def read_service(raw: Json) -> PublishedService:
         ValueError: it does not fit the schema (``pydantic.ValidationError`` is one).
     """
     service = SimulationService.model_validate(raw)
-    interface = Interface.from_json(service.spec.interface.to_json())
+    try:
+        interface = Interface.from_json(service.spec.interface.to_json())
+    except ValueError as error:
+        return PublishedService(service, Interface(), f"spec.interface: {error}")
     return PublishedService(service, interface, "; ".join(_problems(service, interface)))
 
 
@@ -92,16 +94,11 @@ def _problems(service: SimulationService, interface: Interface) -> Iterator[str]
 
 
 def _value_problems(values: Iterable[Value], path: str) -> Iterator[str]:
-    """Regular expressions that do not compile, bounds that exclude everything, defaults that are out of bounds."""
+    """Bounds that exclude everything, defaults that are out of bounds."""
     for value in values:
         place = f"{path}[{value.name}]"
         if value.minimum is not None and value.maximum is not None and value.minimum > value.maximum:
             yield f"{place}.minimum: is above the maximum"
-        try:
-            re.compile(value.pattern)
-        except re.error as error:
-            yield f"{place}.pattern: is not a regular expression: {error}"
-            continue
         if value.default is not None:
             try:
                 value.check(value.default, f"{place}.default")

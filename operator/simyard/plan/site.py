@@ -83,7 +83,9 @@ def _conditions(site: CloudSite, seen: SiteObservation) -> list[_Row]:
     """Type, status, reason and message of each condition."""
     reachable, credentials, ready = ConditionType.REACHABLE, ConditionType.CREDENTIALS_VALID, ConditionType.READY
     if site.metadata.deletion_timestamp is not None:
-        message = f"{seen.desired} workers and {seen.workers.total} machines are left"
+        message = f"{seen.desired} workers and {seen.workers.total} known machines are left"
+        if seen.setup_problem is not None or seen.error is not None:
+            message += f"; whether there are others cannot be seen: {seen.error or ': '.join(seen.setup_problem or ())}"
         return [(ready, "False", Reason.WORKERS_REMAIN, message)]
     if seen.setup_problem is not None:
         return [(ready, "False", *seen.setup_problem)]

@@ -136,7 +136,8 @@ def _readiness(worker: Worker, seen: Observation, now: datetime) -> tuple[bool, 
     if machine is not None and machine.state is MachineState.FAILED:
         return False, Reason.MACHINE_FAILED, ": ".join(filter(None, (machine.reason, machine.message))), None
     if worker.spec.drain:
-        if seen.drained:
+        before = find_condition(worker.status.conditions, ConditionType.READY)
+        if seen.drained or (before is not None and before.reason == Reason.DRAINED):
             return False, Reason.DRAINED, "", None
         return False, Reason.DRAINING, "it finishes what it runs and takes nothing new", None
     if machine is not None and machine.state in (MachineState.STOPPED, MachineState.SUSPENDED):

@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from prometheus_client import Gauge
 from simyard.api.names import OPERATOR, SYSTEM_NAMESPACE
 from simyard.controllers.embedded import run_kopf
 from simyard.fleet.fleet import Fleet, FleetSettings
+from simyard.kube.cache import MOST_AGE_SECONDS
 from simyard.kube.client import KubeClient
-from simyard.kube.lease import Lease
+from simyard.kube.lease import Lease, LeaseLostError
 from simyard.messaging.access import BrokerAccess
 from simyard.roles.health import Check, serving
 from simyard.roles.logs import configure_logs
@@ -28,8 +30,11 @@ from simyard.roles.logs import configure_logs
 log = logging.getLogger(__name__)
 
 LEASE_AGE = Gauge("simyard_lease_age_seconds", "How long ago the Lease was last renewed; 0 while another one leads.")
-WATCH_AGE = Gauge("simyard_watch_age_seconds", "How long ago the watch was last known to work.", ["resource"])
-MOST_WATCH_AGE_SECONDS = 60.0
+WATCH_AGE = Gauge(
+    "simyard_watch_age_seconds",
+    "How long ago the API server was last heard on the watch; it speaks about every minute.",
+    ["resource"],
+)
 END_SECONDS = 10.0
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -101,7 +106,14 @@ def operator(
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(3)}"
     fleet = FleetSettings(broker, workers, namespace, installation, identity)
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
-    uvloop.run(run(settings))
+    lost: ExceptionGroup[LeaseLostError] | None = None
+    try:
+        uvloop.run(run(settings))
+    except* LeaseLostError as group:
+        lost = group
+    if lost is not None:
+        log.critical("%s", lost.exceptions[0])
+        sys.exit(1)
 
 
 async def run(settings: OperatorSettings) -> None:
@@ -177,8 +189,8 @@ class _Role:
         for cache in self._fleet.registry.caches:
             plural, watch_age = cache.resource.plural, cache.age_seconds()
             WATCH_AGE.labels(plural).set(watch_age)
-            good = cache.synced.is_set() and watch_age < MOST_WATCH_AGE_SECONDS
-            detail = f"watched until {watch_age:.1f} s ago" if cache.synced.is_set() else "not listed yet"
+            good = cache.synced.is_set() and watch_age < MOST_AGE_SECONDS
+            detail = f"heard of {watch_age:.1f} s ago" if cache.synced.is_set() else "not listed yet"
             checks.append(Check(plural, good, detail))
         connected = self._fleet.requester.connected and self._fleet.broker.prepared.is_set()
         checks.append(Check("broker", connected, "connected" if connected else "not connected"))

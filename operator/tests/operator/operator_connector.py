@@ -26,8 +26,11 @@ class Program(Connector):
         await there(context, until)
         return {"pid": os.getpid()}
 
-    @action(mode="Async", timeout_seconds=60, parameters=[
-        parameter("ledger", "string", required=True), parameter("until", "string", default="")], idempotent=True,
+    @action(
+        mode="Async",
+        timeout_seconds=60,
+        parameters=[parameter("ledger", "string", required=True), parameter("until", "string", default="")],
+        idempotent=True,
     )
     async def rerun(self, context: Context, *, ledger: str, until: str) -> None:
         """As run, but it may run again."""
@@ -47,5 +50,5 @@ def note(ledger: str) -> None:
 
 async def there(context: Context, path: str) -> None:
     context.progress(50, "waiting")
-    while path and not Path(path).exists():
+    while path and not Path(path).exists():  # noqa: ASYNC110, ASYNC240 - what it waits for is another process
         await asyncio.sleep(0.02)

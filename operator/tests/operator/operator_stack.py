@@ -136,7 +136,7 @@ class Operator:
                 "operator",
                 f"--kubeconfig={self._stack._kubeconfig}",
                 f"--metrics-port={self._port}",
-                "--lease-seconds=3",
+                "--lease-seconds=6",
                 *(f"--{key.replace('_', '-')}={value}" for key, value in self._options.items()),
             ],
             {

@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-
 from operator_stack import Operator, Scene, Stack, condition, wait_until
+
 from simyard.api import names
 from simyard_dev import broker as brokers
 
@@ -88,6 +88,19 @@ def test_a_finished_action_is_deleted_when_its_time_has_come(world: Scene, ledge
     assert runs(ledger) == 1
 
 
+def test_a_worker_that_runs_an_action_finishes_it_before_it_is_ended(world: Scene, ledger: Path, gate: Path) -> None:
+    world.make_pool(2, scaleIn={"drainSeconds": 60})
+    world.available(2)
+    world.act("run", "last", parameters={"ledger": str(ledger), "until": str(gate)})
+    wait_until(lambda: runs(ledger) == 1)
+    busy = world.action("last")["status"]["worker"]
+    world.stack.patch(names.WORKER_POOLS, world.namespace, "pool", {"spec": {"replicas": 0}})
+    wait_until(lambda: [worker["metadata"]["name"] for worker in world.workers()] == [busy])
+    gate.touch()
+    assert condition(world.finished("last"), "Complete")["status"] == "True"
+    wait_until(lambda: not world.workers() and not world.adapters())
+
+
 def test_an_action_survives_the_operator(world: Scene, operator: Operator, ledger: Path, gate: Path) -> None:
     world.make_pool(1)
     world.act("run", "action", parameters={"ledger": str(ledger), "until": str(gate)})
@@ -120,6 +133,7 @@ def test_an_action_whose_worker_is_lost_fails_or_runs_elsewhere(world: Scene, le
     wait_until(lambda: runs(ledger) == 2)
     for worker in ("pool-0", "pool-1"):
         world.stack.delete(names.WORKERS, world.namespace, worker)
+    wait_until(lambda: runs(ledger) == 3)
     gate.touch()
     assert world.finished("once")["status"]["failure"]["reason"] in ("Interrupted", "WorkerLost")
     again = world.finished("again")

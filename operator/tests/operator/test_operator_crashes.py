@@ -4,8 +4,8 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-
 from operator_stack import Operator, Scene, Stack, condition, scene, wait_until
+
 from simyard.api import names
 from simyard_dev import broker as brokers
 

@@ -3,9 +3,10 @@
 import os
 import signal
 
-from operator_stack import Operator, Scene, Stack, condition, wait_until
+from operator_stack import SERVICE, Operator, Scene, Stack, condition, wait_until
+
 from simyard.api import names
-from simyard_adapter.wire import pool_queue, pool_user
+from simyard_adapter.wire import pool_queue, pool_user, standalone_user
 
 
 def test_a_pool_becomes_available_and_says_how_its_start_went(world: Scene) -> None:
@@ -60,7 +61,9 @@ def test_a_site_stays_until_its_workers_are_gone(world: Scene) -> None:
     world.make_pool(1)
     world.available(1)
     stack.delete(names.CLOUD_SITES, "", world.site)
-    wait_until(lambda: condition(stack.get(names.CLOUD_SITES, "", world.site) or {}, "Ready")["reason"] == "WorkersRemain")
+    wait_until(
+        lambda: condition(stack.get(names.CLOUD_SITES, "", world.site) or {}, "Ready")["reason"] == "WorkersRemain"
+    )
     stack.delete(names.WORKER_POOLS, world.namespace, "pool")
     wait_until(lambda: stack.get(names.CLOUD_SITES, "", world.site) is None)
 
@@ -119,3 +122,24 @@ def test_an_operator_that_starts_anew_changes_nothing(world: Scene, operator: Op
     wait_until(lambda: f'simyard_machines{{site="{world.site}",state="Running"}} 2.0' in operator.answer("metrics"))
     after = {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in [world.pool(), *world.workers()]}
     assert after == before
+
+
+def test_a_worker_that_stands_alone_becomes_ready_and_leaves_nothing(world: Scene) -> None:
+    stack = world.stack
+    spec = {"serviceRef": {"name": SERVICE}, "site": world.site, "attributes": {"load": 3}}
+    uid = stack.make(names.WORKERS, world.namespace, "alone", spec)["metadata"]["uid"]
+    wait_until(lambda: uid in world.ready_uids())
+    assert stack.broker_names("users") >= {standalone_user(uid)}
+    assert world.workers()[0]["status"]["attributes"]["load"] == 3
+    stack.delete(names.WORKERS, world.namespace, "alone")
+    wait_until(lambda: not world.machines() and not world.adapters())
+    wait_until(lambda: standalone_user(uid) not in stack.broker_names("users"))
+    assert not [name for name in stack.broker_names("queues") if uid in name]
+
+
+def test_a_namespace_can_be_deleted_with_all_that_runs_in_it(world: Scene) -> None:
+    world.make_pool(2)
+    world.available(2)
+    world.stack.api.request("DELETE", f"/api/v1/namespaces/{world.namespace}")
+    wait_until(lambda: not world.stack.api.request("GET", f"/api/v1/namespaces/{world.namespace}").accepted)
+    wait_until(lambda: not world.machines() and not world.adapters())

@@ -1,0 +1,71 @@
+"""How invocations end."""
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simyard_adapter import running
+from simyard_adapter.context import Context
+from simyard_adapter.declarations import Interface
+from simyard_adapter.invocations import ActionRequest
+from simyard_adapter.running import outcome_of
+from simyard_adapter.wire import Reason
+
+INTERFACE = Interface.from_json(
+    {
+        "actions": [
+            {
+                "name": "solve",
+                "timeoutSeconds": 1,
+                "result": [{"name": "n", "type": "number"}, {"name": "o", "type": "object"}],
+            }
+        ]
+    }
+)
+
+
+async def end(returned: Any, *, cancel: bool = False) -> tuple[Reason | None, str]:
+    """Run work that returns (or raises) this, or never ends (None)."""
+    context = Context("id", "solve", Path("unused"), lambda _: None, lambda _: None)
+    work: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    if isinstance(returned, Exception):
+        work.set_exception(returned)
+    elif returned is not None:
+        work.set_result(returned)
+    if cancel:
+        await asyncio.to_thread(context.cancel)
+    request = ActionRequest.read({"action": "solve", "timeoutSeconds": 0.05}, INTERFACE)
+    outcome = await outcome_of(work, context, request)
+    return (outcome.error.reason, outcome.error.message) if outcome.error else (None, str(outcome.result))
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ({"n": "much"}, "result.n"),
+        ({"n": math.nan}, "result.n"),
+        ({"o": {"x": {1, 2}}}, "result.o"),
+        ({"o": {"x": "x" * 5_000_000}}, "at most 4194304 are accepted"),
+        ({"m": 1}, "result.m: is not declared"),
+        ([1], "is not declared"),
+        (5, "TypeError"),
+        (KeyError("deck"), "KeyError: 'deck'"),
+    ],
+)
+async def test_a_connector_that_breaks_its_promise_has_crashed(returned: Any, message: str) -> None:
+    reason, said = await end(returned)
+    assert reason is Reason.CONNECTOR_CRASHED
+    assert message in said
+
+
+async def test_work_that_ignores_its_end_is_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "STOP_GRACE_SECONDS", 0.05)
+    assert await end(None) == (Reason.TIMED_OUT, "it did not end within 0.05 s")
+    assert await end(None, cancel=True) == (Reason.CANCELLED, "it was cancelled")
+
+
+async def test_a_result_that_fits_is_the_outcome() -> None:
+    assert await end({"n": 1.5}) == (None, "{'n': 1.5}")

@@ -1,0 +1,113 @@
+"""Work by key, and the pace of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from simyard.fleet.queue import KeyQueue, RateLimit
+from simyard.kube.errors import UnavailableError
+
+
+@asynccontextmanager
+async def running(queue: KeyQueue[str]) -> AsyncIterator[None]:
+    task = asyncio.create_task(queue.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_key_is_worked_on_by_one_pass_at_a_time_and_again_when_asked_meanwhile() -> None:
+    begun, go_on, passes = asyncio.Event(), asyncio.Event(), 0
+
+    async def process(key: str) -> None:
+        nonlocal passes
+        passes += 1
+        begun.set()
+        await go_on.wait()
+
+    queue = KeyQueue("test", process)
+    async with running(queue):
+        queue.add("a")
+        await begun.wait()
+        queue.add("a")
+        queue.add("a")
+        done = asyncio.create_task(queue.settle(["a"]))
+        assert passes == 1
+        go_on.set()
+        await done
+        assert passes == 2
+
+
+async def test_settling_waits_for_a_pass_that_began_afterwards_and_succeeded() -> None:
+    attempts = 0
+
+    async def process(key: str) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise UnavailableError(0, "", "no answer")
+
+    queue = KeyQueue("test", process)
+    async with running(queue):
+        await queue.settle(["a"])
+        assert attempts == 3
+        await queue.settle([])
+
+
+async def test_one_key_that_fails_does_not_hold_up_others() -> None:
+    async def process(key: str) -> None:
+        if key == "bad":
+            raise ZeroDivisionError
+
+    queue = KeyQueue("test", process, concurrency=1)
+    async with running(queue):
+        queue.add("bad")
+        await queue.settle(["good", "better"])
+
+
+async def test_no_more_passes_run_at_once_than_permitted() -> None:
+    now, most = 0, 0
+
+    async def process(key: int) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        now -= 1
+
+    queue = KeyQueue("test", process, concurrency=3)
+    task = asyncio.create_task(queue.run())
+    await queue.settle(range(20))
+    assert most == 3
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_passes_over_a_key_keep_their_distance() -> None:
+    times: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    async def process(key: str) -> None:
+        times.append(loop.time())
+
+    queue = KeyQueue("test", process, spacing_seconds=0.05)
+    async with running(queue):
+        for _ in range(3):
+            await queue.settle(["a"])
+    assert len(times) == 3
+    assert all(later - earlier >= 0.049 for earlier, later in itertools.pairwise(times))
+
+
+def test_requests_are_spread_over_time_after_a_burst() -> None:
+    time = 100.0
+    limit = RateLimit(10, lambda: time)
+    assert limit.reserve(10) == 0
+    assert limit.reserve(5) == 0.5
+    assert limit.reserve(5) == 1.0
+    time = 200.0
+    assert limit.reserve() == 0

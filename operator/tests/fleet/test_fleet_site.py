@@ -1,0 +1,361 @@
+"""One site's runner against a site that behaves badly. The site is scripted; what it is asked for is what counts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from simyard.api.base import Json
+from simyard.api.cloud_site import CloudSite
+from simyard.api.worker import Worker
+from simyard.fleet import site as site_module
+from simyard.fleet import site_health
+from simyard.fleet.broker import Broker
+from simyard.fleet.registry import Registry
+from simyard.fleet.site import SiteRunner
+from simyard.fleet.workers import WorkerStatuses
+from simyard.kube.client import KubeClient
+from simyard.kube.errors import NotFoundError, UnavailableError
+from simyard.messaging.errors import BrokerUnavailableError
+from simyard_adapter.bootstrap import BrokerAddress
+from simyard_sites.base import (
+    CapacityExhaustedError,
+    Changed,
+    Gone,
+    InvalidSpecError,
+    Machine,
+    MachineNotFoundError,
+    MachineRequest,
+    MachineState,
+    Outcome,
+    Owner,
+    PowerAction,
+    SiteError,
+    SiteEvent,
+    SiteInfo,
+    Snapshot,
+    UnknownOutcomeError,
+)
+
+SITE = {"metadata": {"name": "site", "uid": "site-uid"}, "spec": {"provider": {"emulated": {}}}}
+SERVICE = {
+    "metadata": {"name": "service", "namespace": "ns", "uid": "service-uid", "resourceVersion": "1"},
+    "spec": {"interface": {}, "connector": {"python": {"class": "module:Class"}}},
+}
+_versions = itertools.count(1)
+
+
+@dataclass
+class ScriptedSite:
+    """Machines in a dictionary. ``refusals`` are raised by the next creates, after the machine was made or before."""
+
+    machines: dict[str, Machine] = field(default_factory=dict)
+    refusals: list[tuple[SiteError, bool]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    mute: bool = False
+    _events: asyncio.Queue[SiteEvent | SiteError] = field(default_factory=asyncio.Queue)
+    _ids: Iterator[int] = field(default_factory=itertools.count)
+
+    def add(self, name: str, owner: Owner, state: MachineState = MachineState.RUNNING) -> Machine:
+        machine = Machine(str(next(self._ids)), name, owner, state)
+        self.machines[machine.id] = machine
+        self.tell(Changed(machine))
+        return machine
+
+    def tell(self, event: SiteEvent | SiteError) -> None:
+        if not self.mute:
+            self._events.put_nowait(event)
+
+    async def probe(self) -> SiteInfo:
+        return SiteInfo("scripted")
+
+    async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
+        for request in requests:
+            self.asked.append(f"create {request.owner.worker}")
+            refusal, made = self.refusals.pop(0) if self.refusals else (None, True)
+            found = next((machine for machine in self.machines.values() if machine.name == request.name), None)
+            if made and found is None:
+                found = self.add(request.name, request.owner)
+            yield Outcome(request.name, None if refusal else found, refusal)
+
+    async def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+        for machine_id in ids:
+            self.asked.append(f"delete {machine_id}")
+            machine = self.machines.pop(machine_id, None)
+            if machine is not None:
+                self.tell(Gone(machine_id, machine.name))
+            yield Outcome(machine_id)
+
+    async def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+        for machine_id in ids:
+            machine = self.machines.get(machine_id)
+            yield Outcome(machine_id, machine, None if machine else MachineNotFoundError("no such machine"))
+
+    async def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
+        for machine_id in ids:
+            self.asked.append(f"{action} {machine_id}")
+            yield Outcome(machine_id)
+
+    async def list_owned(self) -> Sequence[Machine]:
+        self.asked.append("list")
+        return list(self.machines.values())
+
+    async def events(self) -> AsyncGenerator[SiteEvent, None]:
+        yield Snapshot(list(self.machines.values()))
+        while True:
+            event = await self._events.get()
+            if isinstance(event, SiteError):
+                raise event
+            yield event
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass
+class ScriptedBroker:
+    down: bool = False
+
+    async def ensure_workers(self, workers: Collection[Worker]) -> None:
+        if self.down:
+            raise BrokerUnavailableError("down")
+
+    def address_for(self, worker: Worker) -> BrokerAddress:
+        return BrokerAddress("host", 5672, "/", "user", "password")
+
+
+@dataclass
+class ScriptedClient:
+    """The API server has no Workers but those of the cache; it may not answer at all."""
+
+    down: bool = False
+    asked: int = 0
+
+    async def get(self, *_: Any) -> Json:
+        self.asked += 1
+        if self.down:
+            raise UnavailableError(0, "", "no answer")
+        raise NotFoundError(404, "NotFound", "no such worker")
+
+
+@dataclass
+class Statuses:
+    """What was observed of workers."""
+
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def observe(self, uid: str, delay: float = 0.0, **changes: Any) -> None:
+        self.seen.setdefault(uid, {}).update(changes)
+
+    def machine_changed(self, uid: str, machine: Machine) -> None:
+        self.observe(uid, machine=machine)
+
+
+@dataclass
+class Bench:
+    """A runner on a scripted site."""
+
+    site: ScriptedSite = field(default_factory=ScriptedSite)
+    broker: ScriptedBroker = field(default_factory=ScriptedBroker)
+    client: ScriptedClient = field(default_factory=ScriptedClient)
+    statuses: Statuses = field(default_factory=Statuses)
+    orphans: list[str] = field(default_factory=list)
+    registry: Registry = field(init=False)
+    runner: SiteRunner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.registry = Registry(cast(KubeClient, self.client))
+        self.registry.services.learn(SERVICE)
+        self.runner = SiteRunner(
+            CloudSite.model_validate(SITE),
+            self.site,
+            self.registry,
+            cast(WorkerStatuses, self.statuses),
+            cast(Broker, self.broker),
+            changed=lambda: None,
+            orphan_removed=lambda machine: self.orphans.append(machine.name),
+        )
+        self.registry.workers.subscribe(self.runner.worker_changed)
+
+    def worker(self, name: str = "pool-0", **status: Any) -> Worker:
+        metadata = {"name": name, "namespace": "ns", "uid": f"{name:-<8}-uid", "resourceVersion": str(next(_versions))}
+        spec = {"serviceRef": {"name": "service"}, "site": "site"}
+        worker = self.registry.workers.learn({"metadata": metadata, "spec": spec, "status": status})
+        assert worker is not None
+        return worker
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.runner.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def until(check: Callable[[], Any]) -> None:
+    async with asyncio.timeout(10):
+        while not check():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+
+
+def owner(worker: str, uid: str = "") -> Owner:
+    return Owner("ns", worker, uid or f"{worker:-<8}-uid", "pool")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_health, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(site_module, "BROKER_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(site_module, "CONFIRM_SECONDS", 0.05)
+
+
+async def test_a_lost_answer_to_a_create_leaves_one_machine() -> None:
+    bench = Bench()
+    bench.site.refusals = [(UnknownOutcomeError("lost"), True), (UnknownOutcomeError("lost"), False)]
+    bench.worker("pool-0")
+    bench.worker("pool-1")
+    async with bench.running():
+        await until(lambda: len(bench.site.machines) == 2 and len(bench.runner.machines) == 2)
+    assert bench.site.asked.count("create pool-0") == 1, "it was looked for before it was asked for again"
+    assert bench.site.asked.count("create pool-1") == 2
+    assert "list" in bench.site.asked
+
+
+async def test_a_machine_is_not_deleted_while_nobody_can_say_that_its_worker_is_gone() -> None:
+    bench = Bench()
+    bench.client.down = True
+    bench.site.add("pool-0-unknown", owner("pool-0"))
+    async with bench.running():
+        await until(lambda: bench.client.asked >= 2)
+        assert bench.site.machines
+        bench.client.down = False
+        await until(lambda: not bench.site.machines)
+    assert bench.orphans == ["pool-0-unknown"]
+
+
+async def test_the_machine_of_a_worker_that_was_seen_to_be_deleted_goes_without_a_question() -> None:
+    bench = Bench()
+    worker = bench.worker()
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        bench.registry.workers.forget(worker)
+        await until(lambda: not bench.site.machines)
+    assert (bench.client.asked, bench.orphans) == (0, [])
+
+
+async def test_of_two_machines_of_one_worker_one_stays() -> None:
+    bench = Bench()
+    bench.worker()
+    bench.site.add("pool-0-a", owner("pool-0"), MachineState.FAILED)
+    bench.site.add("pool-0-b", owner("pool-0"))
+    async with bench.running():
+        await until(lambda: len(bench.site.machines) == 1)
+    assert [machine.name for machine in bench.site.machines.values()] == ["pool-0-b"]
+
+
+async def test_a_request_that_can_never_work_is_told_once_and_not_repeated() -> None:
+    bench = Bench()
+    bench.site.refusals = [(InvalidSpecError("no such image"), False)]
+    uid = bench.worker().metadata.uid
+    async with bench.running():
+        await until(lambda: bench.statuses.seen.get(uid, {}).get("refusal"))
+    assert bench.statuses.seen[uid]["refusal"] == "InvalidSpec: no such image"
+    assert bench.site.asked == ["create pool-0"]
+
+
+async def test_a_full_site_is_asked_again_after_a_pause() -> None:
+    bench = Bench()
+    bench.site.refusals = [(CapacityExhaustedError("full"), False)]
+    bench.worker()
+    async with bench.running():
+        await until(lambda: bench.site.machines)
+        await until(lambda: bench.runner.health.exhausted_seconds == 0)
+    assert bench.site.asked == ["create pool-0", "create pool-0"]
+
+
+async def test_no_machine_is_made_before_its_queue() -> None:
+    bench = Bench()
+    bench.broker.down = True
+    bench.worker()
+    async with bench.running():
+        await until(lambda: bench.runner.complete)
+        bench.broker.down = False
+        assert bench.site.asked == []
+        await until(lambda: bench.site.machines)
+
+
+async def test_a_machine_that_a_resync_misses_is_looked_for_before_its_worker_counts_as_lost() -> None:
+    bench = Bench()
+    there, gone = bench.worker("pool-0"), bench.worker("pool-1")
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 2)
+        (lost,) = [machine for machine in bench.site.machines.values() if machine.owner.worker == "pool-1"]
+        del bench.site.machines[lost.id]
+        bench.site.tell(Snapshot([]))
+        await until(lambda: bench.statuses.seen.get(gone.metadata.uid, {}).get("lost"))
+    assert not bench.statuses.seen[there.metadata.uid].get("lost")
+    assert "create pool-1" not in bench.site.asked[2:], "one uid is one machine"
+
+
+async def test_a_worker_whose_machine_went_while_nobody_looked_is_lost() -> None:
+    bench = Bench()
+    uid = bench.worker(machineId="7").metadata.uid
+    async with bench.running():
+        await until(lambda: bench.statuses.seen.get(uid, {}).get("lost"))
+    assert bench.site.asked == []
+
+
+async def test_machine_id_0_is_a_machine() -> None:
+    bench = Bench()
+    uid = bench.worker(machineId="0").metadata.uid
+    bench.site.add("pool-0-x", owner("pool-0"))
+    async with bench.running():
+        await until(lambda: bench.statuses.seen.get(uid, {}).get("machine"))
+    assert bench.site.asked == []
+
+
+async def test_a_deletion_whose_event_is_lost_is_noticed() -> None:
+    bench = Bench()
+    worker = bench.worker()
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        bench.site.mute = True
+        bench.registry.workers.forget(worker)
+        await until(lambda: len(bench.runner.machines) == 0)
+    assert bench.runner.machines.count_of_pool("ns", "") == 0
+
+
+async def test_nothing_is_done_while_the_site_s_events_are_broken() -> None:
+    bench = Bench()
+    async with bench.running():
+        await until(lambda: bench.runner.complete)
+        bench.site.tell(UnknownOutcomeError("stream"))
+        await until(lambda: not bench.runner.complete)
+        bench.worker()
+        assert bench.site.asked == []
+        await until(lambda: bench.site.machines)
+        assert bench.runner.complete
+
+
+async def test_a_machine_follows_the_worker_s_power_state() -> None:
+    bench = Bench()
+    worker = bench.worker()
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        changed = {
+            "metadata": {
+                **worker.metadata.model_dump(by_alias=True),
+                "generation": 2,
+                "resourceVersion": str(next(_versions)),
+            },
+            "spec": {**worker.spec.to_json(), "powerState": "Stopped"},
+        }
+        bench.registry.workers.learn(changed)
+        await until(lambda: "stop 0" in bench.site.asked)

@@ -1,0 +1,103 @@
+"""The local copy of objects: which state wins, what is indexed, what happens when the API server comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simyard.api import names
+from simyard.api.base import Json, Metadata
+from simyard.api.worker import Worker
+from simyard.kube.cache import Cache
+from simyard.kube.client import KubeClient
+from simyard_dev.controlplane import ControlPlane
+
+CONFIG_MAPS = names.Resource("", "v1", "configmaps", "ConfigMap")
+WAIT_SECONDS = 60
+
+
+def raw(name: str, version: int, uid: str = "u", site: str = "local") -> Json:
+    return {
+        "metadata": {"namespace": "default", "name": name, "uid": uid, "resourceVersion": str(version)},
+        "spec": {"serviceRef": {"name": "beam"}, "site": site},
+    }
+
+
+class Named:
+    """The least that can be cached."""
+
+    def __init__(self, item: Json) -> None:
+        metadata = item["metadata"]
+        self.metadata = Metadata(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def workers(control_plane: ControlPlane) -> Cache[Worker]:
+    client = await KubeClient.connect(control_plane.kubeconfig)
+    await client.aclose()
+    return Cache(client, names.WORKERS, Worker.model_validate, indexes={"site": lambda it: [it.spec.site]})
+
+
+async def test_an_older_state_never_replaces_a_newer_one(workers: Cache[Worker]) -> None:
+    workers.learn(raw("w", 5, site="new"))
+    workers.learn(raw("w", 4, site="old"))
+    found = workers.get("default", "w")
+    assert found is not None
+    assert found.spec.site == "new"
+    assert (len(workers.by("site", "new")), workers.count("site", "old")) == (1, 0)
+
+
+async def test_what_was_deleted_does_not_come_back_by_a_late_answer(workers: Cache[Worker]) -> None:
+    learnt = workers.learn(raw("w", 5))
+    assert learnt is not None
+    workers.forget(learnt)
+    workers.learn(raw("w", 6))
+    assert workers.get("default", "w") is None
+    workers.learn(raw("w", 7, uid="another"))
+    assert workers.count("site", "local") == 1
+
+
+async def test_an_object_that_cannot_be_read_hides_no_other(workers: Cache[Worker]) -> None:
+    broken = raw("broken", 1)
+    del broken["spec"]["site"]
+    assert workers.learn(broken) is None
+    assert workers.learn(raw("w", 2)) is not None
+    assert len(workers) == 1
+
+
+async def test_listeners_hear_each_change_with_what_was_before(workers: Cache[Worker]) -> None:
+    heard: list[tuple[str, str]] = []
+    workers.subscribe(lambda old, new: heard.append((old.spec.site if old else "-", new.spec.site if new else "-")))
+    workers.learn(raw("w", 1, site="a"))
+    learnt = workers.learn(raw("w", 2, site="b"))
+    assert learnt is not None
+    workers.forget(learnt)
+    assert heard == [("-", "a"), ("a", "b"), ("b", "-")]
+
+
+async def test_it_survives_the_api_server_and_its_age_tells(tmp_path: Path, simyard_directory: Path) -> None:
+    control_plane = ControlPlane(simyard_directory / tmp_path.name / "controlplane")
+    control_plane.start()
+    try:
+        async with await KubeClient.connect(control_plane.kubeconfig) as client:
+            maps = Cache(client, CONFIG_MAPS, Named)
+            running = asyncio.create_task(maps.run())
+            await asyncio.wait_for(maps.synced.wait(), WAIT_SECONDS)
+            await asyncio.to_thread(control_plane.stop, 0)
+            await until(lambda: maps.age_seconds() > 2)
+            await asyncio.to_thread(control_plane.start)
+            await asyncio.to_thread(control_plane.kubectl, "create", "configmap", "late")
+            await until(lambda: maps.get("default", "late") is not None)
+            assert maps.age_seconds() < 2
+            running.cancel()
+    finally:
+        control_plane.stop(0)

@@ -1,0 +1,201 @@
+"""ServiceActions: what each needs now, what becomes of it, and who gets it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_objects import NOW, at, made_ready, make_action, make_service, make_worker
+
+from simyard.api.base import find_condition
+from simyard.api.service_action import ServiceAction, ServiceActionStatus
+from simyard.plan.actions import (
+    MOST_ATTEMPTS,
+    OVERRUN_SECONDS,
+    WORKER_LOST_GRACE_SECONDS,
+    ActionPlan,
+    Need,
+    Target,
+    assigned,
+    invocation_id,
+    is_finished,
+    plan_action,
+    progressed,
+    resulted,
+    uid_of_invocation,
+    waiting,
+)
+from simyard.plan.assignment import match
+
+ACTIONS = [
+    {"name": "solve", "parameters": [{"name": "length", "type": "number"}], "timeoutSeconds": 100},
+    {"name": "sweep", "idempotent": True},
+]
+SERVICE = make_service(interface={"attributes": [], "actions": ACTIONS})
+WORKER = made_ready(make_worker(), at(1))
+
+
+def given_to_worker(action: ServiceAction) -> ServiceAction:
+    return action.model_copy(update={"status": assigned(action, WORKER, at(1))})
+
+
+def after(action: ServiceAction, status: ServiceActionStatus) -> ServiceAction:
+    return action.model_copy(update={"status": status})
+
+
+def need(action: ServiceAction, now: datetime = NOW, *, published: bool = True, **target: Any) -> ActionPlan:
+    fields: dict[str, Any] = {"service": SERVICE, "worker_there": True, **target}
+    return plan_action(action, Target(**fields), published=published, now=now)
+
+
+def failure(plan: ActionPlan) -> str:
+    assert plan.need is Need.WRITE
+    assert plan.status is not None
+    assert plan.status.failure is not None
+    return plan.status.failure.reason
+
+
+def test_an_action_is_assigned_then_published_then_awaited() -> None:
+    action = make_action(parameters={"length": 3})
+    assert need(action).need is Need.ASSIGN
+    running = given_to_worker(action)
+    assert (running.status.worker, running.status.attempts) == ("pool-0", 1)
+    assert need(running, published=False).need is Need.PUBLISH
+    assert need(running).need is Need.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "reason"),
+    [
+        (make_action(parameters={"length": "long"}), {}, "InvalidParameters"),
+        (make_action(action="nothing"), {}, "UnknownAction"),
+        (make_action(), {"service": None}, "TargetNotFound"),
+        (make_action(cancel=True), {}, "Cancelled"),
+    ],
+)
+def test_what_can_never_run_fails_before_anything_is_sent(
+    action: ServiceAction, target: dict[str, Any], reason: str
+) -> None:
+    plan = need(action, **target)
+    assert failure(plan) == reason
+    assert plan.status is not None
+    assert is_finished(after(action, plan.status))
+
+
+def test_an_action_of_a_lost_worker_fails_after_a_grace_for_its_result() -> None:
+    running = given_to_worker(make_action())
+    waits = need(running, at(10), worker_there=False, worker_gone=at(8))
+    assert (waits.need, waits.look_again) == (Need.NOTHING, at(8 + WORKER_LOST_GRACE_SECONDS))
+    assert failure(need(running, at(20), worker_there=False, worker_gone=at(8))) == "WorkerLost"
+
+
+def test_an_idempotent_action_of_a_lost_worker_goes_to_another_one_under_another_id() -> None:
+    running = given_to_worker(make_action(action="sweep"))
+    plan = need(running, at(20), worker_there=False, worker_gone=at(8))
+    assert plan.status is not None
+    free = after(running, plan.status)
+    assert not is_finished(free)
+    assert need(free).need is Need.ASSIGN
+    again = given_to_worker(free)
+    assert again.status.attempts == 2
+    assert invocation_id(again) != invocation_id(running)
+    assert {uid_of_invocation(invocation_id(item)) for item in (running, again)} == {running.metadata.uid}
+
+
+def test_an_action_on_one_worker_is_not_run_by_another_and_none_is_tried_for_ever() -> None:
+    lost: dict[str, Any] = {"worker_there": False, "worker_gone": at(8)}
+    alone = given_to_worker(make_action(action="sweep", kind="Worker", target="pool-0"))
+    assert failure(need(alone, at(20), **lost)) == "WorkerLost"
+    tired = given_to_worker(make_action(action="sweep", status={"attempts": MOST_ATTEMPTS - 1}))
+    assert failure(need(tired, at(20), **lost)) == "WorkerLost"
+
+
+def test_cancelling_is_asked_of_the_worker() -> None:
+    assert need(given_to_worker(make_action(cancel=True))).need is Need.CANCEL
+
+
+def test_an_adapter_that_never_answers_is_given_up() -> None:
+    running = given_to_worker(make_action(cancel=True))
+    begun = after(running, progressed(running, {"percent": 5}, at(1)))
+    ends = at(1 + 100 + OVERRUN_SECONDS)
+    assert need(begun, at(2)).look_again == ends
+    assert failure(need(begun, ends)) == "TimedOut"
+
+
+def test_a_finished_action_is_deleted_when_its_time_has_come() -> None:
+    running = given_to_worker(make_action(ttlSecondsAfterFinished=60))
+    done = after(running, resulted(running, SERVICE, {"result": {}}, at(5)))
+    assert need(done, at(64)).look_again == at(65)
+    assert need(done, at(65)).need is Need.DELETE
+
+
+def test_progress_says_that_it_began_and_how_far_it_is() -> None:
+    running = given_to_worker(make_action())
+    status = progressed(running, {"percent": 40.7, "message": "step 4"}, at(3))
+    assert (status.percent, status.progress, status.started_time) == (40, "step 4", at(3))
+    later = progressed(after(running, status), {"percent": 900}, at(9))
+    assert (later.percent, later.started_time) == (100, at(3))
+    assert progressed(running, {"percent": "many"}, at(3)).percent is None
+
+
+def test_a_result_completes_and_an_error_fails() -> None:
+    running = given_to_worker(make_action())
+    body: dict[str, Any] = {"startedAt": at(2).timestamp(), "seconds": 1.5, "result": {"twice": 6}}
+    done = resulted(running, SERVICE, body, at(4))
+    assert (done.result, done.run_milliseconds, done.started_time, done.finished_time) == (
+        {"twice": 6}, 1500, at(2), at(4),
+    )  # fmt: skip
+    error = {"reason": "InvalidParameters", "message": "has no *STEP", "field": "parameters.deck"}
+    refused = resulted(running, SERVICE, {"error": error}, at(4))
+    assert refused.failure is not None
+    assert refused.failure.message == "parameters.deck: has no *STEP"
+    for status, kinds in ((done, ("True", None)), (refused, ("False", "True"))):
+        found = [find_condition(status.conditions, kind) for kind in ("Complete", "Failed")]
+        assert tuple(item.status if item else None for item in found) == kinds
+
+
+@pytest.mark.parametrize(
+    ("action", "reason", "again"),
+    [
+        ("solve", "Draining", True),
+        ("solve", "Busy", True),
+        ("solve", "Interrupted", False),
+        ("sweep", "Interrupted", True),
+        ("sweep", "ActionFailed", False),
+    ],
+)
+def test_what_was_not_begun_or_does_no_harm_twice_runs_elsewhere(action: str, reason: str, again: bool) -> None:
+    running = given_to_worker(make_action(action=action))
+    status = resulted(running, SERVICE, {"error": {"reason": reason, "message": "no"}}, at(4))
+    assert is_finished(after(running, status)) is not again
+    assert (status.worker_uid == "") is again
+
+
+def test_waiting_is_a_condition() -> None:
+    action = make_action()
+    condition = find_condition(waiting(action, "no worker is ready", NOW).conditions, "Complete")
+    assert condition is not None
+    assert (condition.status, condition.reason, condition.message) == (
+        "False", "WaitingForWorker", "no worker is ready",
+    )  # fmt: skip
+
+
+@given(st.lists(st.booleans(), max_size=8), st.lists(st.booleans(), max_size=6))
+def test_each_worker_gets_one_exclusive_action_at_most_and_the_oldest_are_served_first(
+    concurrent: list[bool], busy: list[bool]
+) -> None:
+    actions = [make_action(f"a{index}", created=at(index)) for index in range(len(concurrent))]
+    workers = [made_ready(make_worker(f"pool-{index}"), at(1)) for index in range(len(busy))]
+    shared = {action.metadata.uid for action, yes in zip(actions, concurrent, strict=True) if yes}
+    taken = {worker.metadata.uid for worker, yes in zip(workers, busy, strict=True) if yes}
+    matched = match(list(reversed(actions)), workers, taken, shared)
+    exclusive = [action for action in actions if action.metadata.uid not in shared]
+    served = [action for action in exclusive if action.metadata.uid in matched]
+    assert served == exclusive[: busy.count(False)]
+    given_uids = [matched[action.metadata.uid].metadata.uid for action in served]
+    assert len(set(given_uids)) == len(given_uids)
+    assert not set(given_uids) & taken
+    assert all((uid in matched) == bool(workers) for uid in shared)

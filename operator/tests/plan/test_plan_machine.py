@@ -1,0 +1,45 @@
+"""What one machine needs."""
+
+import pytest
+from plan_objects import NOW, make_machine, make_worker
+
+from simyard.api.worker import Worker
+from simyard.plan.machine import Step, machine_name, plan_machine
+from simyard_sites.base import Machine, MachineState
+
+DELETING = make_worker().model_copy(
+    update={"metadata": make_worker().metadata.model_copy(update={"deletion_timestamp": NOW})}
+)
+
+
+@pytest.mark.parametrize(
+    ("worker", "machine", "step"),
+    [
+        (make_worker(), None, Step.CREATE),
+        (make_worker(machine_id="m"), None, Step.LOST),
+        (make_worker(machine_id="0"), None, Step.LOST),
+        (make_worker(), make_machine(MachineState.BOOT), Step.NOTHING),
+        (make_worker(), make_machine(), Step.NOTHING),
+        (make_worker(), make_machine(MachineState.FAILED), Step.NOTHING),
+        (None, make_machine(MachineState.FAILED), Step.DELETE),
+        (None, make_machine(), Step.DELETE),
+        (None, None, Step.NOTHING),
+        (DELETING, make_machine(), Step.DELETE),
+        (DELETING, None, Step.NOTHING),
+        (make_worker(spec={"powerState": "Stopped"}), make_machine(), Step.STOP),
+        (make_worker(spec={"powerState": "Suspended"}), make_machine(), Step.SUSPEND),
+        (make_worker(spec={"powerState": "Stopped"}), make_machine(MachineState.STOPPED), Step.NOTHING),
+        (make_worker(spec={"powerState": "Stopped"}), make_machine(MachineState.BOOT), Step.NOTHING),
+        (make_worker(), make_machine(MachineState.STOPPED), Step.START),
+        (make_worker(), make_machine(MachineState.SUSPENDED), Step.START),
+    ],
+)
+def test_each_pair_of_worker_and_machine_needs_one_step(
+    worker: Worker | None, machine: Machine | None, step: Step
+) -> None:
+    assert plan_machine(worker, machine) is step
+
+
+def test_a_machine_is_named_after_its_worker_and_its_uid() -> None:
+    assert machine_name("pool-0", "0123456789abcdef") == "pool-0-01234567"
+    assert len(machine_name("w" * 54, "0123456789abcdef")) == 63

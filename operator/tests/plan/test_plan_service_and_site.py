@@ -1,0 +1,120 @@
+"""The status of services and of sites."""
+
+from typing import Any
+
+import pytest
+from plan_objects import NOW, at, make_service, make_site
+
+from simyard.api.base import find_condition
+from simyard.api.cloud_site import CloudSite, SiteWorkers
+from simyard.plan.service import ServiceCounts, plan_service, values_problem
+from simyard.plan.site import SiteObservation, count_machines, plan_site
+from simyard_sites.base import (
+    CapacityExhaustedError,
+    MachineState,
+    QuotaExhaustedError,
+    SiteError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+
+def test_a_good_manifest_is_published() -> None:
+    status = plan_service(make_service(), ServiceCounts(2, 5, 4), NOW)
+    assert (status.pools, status.workers, status.ready_workers, len(status.interface_digest)) == (2, 5, 4, 12)
+    condition = find_condition(status.conditions, "Available")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "Published")
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"type": "number", "default": "x"}, "spec.interface.attributes[v].default"),
+        ({"type": "number", "default": 5, "maximum": 4}, "spec.interface.attributes[v].default"),
+        ({"type": "number", "minimum": 5, "maximum": 4}, "spec.interface.attributes[v].minimum"),
+        ({"type": "string", "pattern": "("}, "spec.interface: v: the pattern ("),
+    ],
+)
+def test_declarations_that_contradict_themselves_are_named_by_their_path(value: dict[str, Any], path: str) -> None:
+    service = make_service(interface={"attributes": [{"name": "v", **value}], "actions": []})
+    assert service.problem.startswith(path)
+    condition = find_condition(plan_service(service, ServiceCounts(0, 0, 0), NOW).conditions, "Available")
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("InterfaceInvalid", service.problem)
+
+
+def test_commands_are_checked_against_the_interface() -> None:
+    commands = {"actions": [{"action": "solve", "command": ["ccx", "$(deck)"]}]}
+    service = make_service(
+        interface={"attributes": [], "actions": [{"name": "solve"}]}, connector={"commands": commands}
+    )
+    assert service.problem.startswith("spec.connector.commands.actions[0].command[1]")
+
+
+def test_initial_values_must_fit_the_declared_attributes() -> None:
+    assert values_problem(make_service(), {"load": 3}) == ""
+    assert "spec.attributes.load" in values_problem(make_service(), {"load": -3})
+    assert "spec.attributes.colour" in values_problem(make_service(), {"colour": "red"})
+
+
+def observed(**fields: Any) -> SiteObservation:
+    return SiteObservation(**{"workers": SiteWorkers(), "version": "cloud 1", "probed": at(5), **fields})
+
+
+def conditions(site: CloudSite, seen: SiteObservation) -> dict[str, tuple[str, str]]:
+    return {item.type: (item.status, item.reason) for item in plan_site(site, seen, NOW).conditions}
+
+
+SITE = make_site("a", limits={"maxWorkers": 3}).site.model_copy(
+    update={"status": CloudSite.model_fields["status"].default}
+)
+
+
+def test_a_site_that_answers_is_ready() -> None:
+    assert conditions(SITE, observed()) == {
+        "Reachable": ("True", "ProbeSucceeded"),
+        "CredentialsValid": ("True", "ProbeSucceeded"),
+        "Ready": ("True", "ProbeSucceeded"),
+        "CapacityAvailable": ("True", "CapacityLeft"),
+    }
+    assert conditions(SITE, observed(probed=None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "reachable", "valid"),
+    [(UnauthenticatedError("wrong password"), "True", "False"), (UnavailableError("no answer"), "False", "Unknown")],
+)
+def test_an_error_says_whose_fault_it_is(error: SiteError, reachable: str, valid: str) -> None:
+    found = conditions(SITE, observed(error=error))
+    assert (found["Reachable"][0], found["CredentialsValid"][0]) == (reachable, valid)
+    assert found["Ready"] == ("False", error.reason)
+
+
+def test_a_full_site_stays_ready() -> None:
+    for exhausted, desired, reason in (
+        (QuotaExhaustedError("limit of 5 reached"), 0, "QuotaExhausted"),
+        (CapacityExhaustedError("no host"), 0, "CapacityExhausted"),
+        (None, 3, "MaxWorkersReached"),
+    ):
+        found = conditions(SITE, observed(exhausted=exhausted, desired=desired))
+        assert found["CapacityAvailable"] == ("False", reason)
+        assert found["Ready"][0] == "True"
+
+
+def test_a_provider_that_cannot_be_made_is_told() -> None:
+    found = conditions(SITE, observed(setup_problem=("ProviderNotInstalled", "no package offers it"), probed=None))
+    assert found == {"Ready": ("False", "ProviderNotInstalled")}
+
+
+def test_another_probe_alone_is_no_new_status() -> None:
+    first = plan_site(SITE, observed(), NOW)
+    site = SITE.model_copy(update={"status": first})
+    assert plan_site(site, observed(probed=at(60)), at(60)) == first
+    assert plan_site(site, observed(probed=at(60), version="cloud 2"), at(60)).last_probe_time == at(60)
+
+
+def test_machines_are_counted_by_what_they_do() -> None:
+    states = [MachineState.PENDING, MachineState.BOOT, MachineState.RUNNING, MachineState.FAILED, MachineState.STOPPED]
+    counts = dict.fromkeys(states, 1)
+    assert count_machines(counts) == SiteWorkers(total=5, starting=2, running=1, failed=1)

@@ -1,0 +1,115 @@
+"""The status of a worker."""
+
+from datetime import datetime
+
+from plan_objects import NOW, at, made_ready, make_machine, make_worker, not_ready, with_status
+
+from simyard.api.base import find_condition
+from simyard.api.worker import Worker
+from simyard.plan.worker import (
+    DISCONNECT_GRACE_SECONDS,
+    Change,
+    Observation,
+    Registration,
+    Values,
+    is_ready,
+    plan_worker,
+)
+from simyard_sites.base import MachineState, Stage
+
+LATER = at(10)
+ENTERED = {Stage.PENDING: at(1), Stage.PROLOG: at(2), Stage.BOOT: at(3), Stage.RUNNING: at(4)}
+
+
+def reason_of(worker: Worker, seen: Observation, now: datetime = LATER) -> str:
+    condition = find_condition(plan_worker(worker, seen, now).status.conditions, "Ready")
+    assert condition is not None
+    return f"{condition.status} {condition.reason}"
+
+
+def test_a_worker_is_ready_when_its_adapter_registered_even_before_anything_else_is_known() -> None:
+    plan = plan_worker(make_worker(), Observation(registration=Registration(at(5), "0.1.0")), at(6))
+    assert is_ready(with_status(make_worker(), conditions=plan.status.conditions))
+    assert plan.change is Change.READINESS
+    assert plan.status.stages.registered == at(5)
+    assert plan.status.adapter_version == "0.1.0"
+
+
+def test_every_stage_keeps_its_first_time() -> None:
+    first = plan_worker(make_worker(), Observation(machine=make_machine(entered=ENTERED)), at(5)).status
+    again = make_machine(entered={stage: at(50) for stage in ENTERED})
+    seen = Observation(machine=again, registration=Registration(at(60)))
+    stages = plan_worker(with_status(make_worker(), stages=first.stages), seen, at(61)).status.stages
+    assert [stages.start, stages.pending, stages.prolog, stages.boot, stages.running, stages.registered] == [
+        NOW, at(1), at(2), at(3), at(4), at(60),
+    ]  # fmt: skip
+
+
+def test_stages_alone_are_not_urgent() -> None:
+    plan = plan_worker(make_worker(), Observation(machine=make_machine(MachineState.BOOT, entered=ENTERED)), at(5))
+    assert plan.change is Change.STAGES
+    assert plan.status.machine_state == "Boot"
+
+
+def test_nothing_new_is_no_change() -> None:
+    seen = Observation(machine=make_machine(entered=ENTERED), registration=Registration(at(5)), consumer=True)
+    worker = make_worker()
+    worker = worker.model_copy(update={"status": plan_worker(worker, seen, at(6)).status})
+    assert plan_worker(worker, seen, at(99)).change is Change.NONE
+    assert plan_worker(worker, Observation(machine=make_machine(entered=ENTERED)), at(99)).change is Change.NONE
+
+
+def test_new_values_alone_are_the_least_urgent() -> None:
+    worker = made_ready(make_worker(), at(5))
+    seen = Observation(machine=make_machine(), values=Values(at(7), {"load": 3}))
+    worker = worker.model_copy(update={"status": plan_worker(worker, seen, at(8)).status})
+    plan = plan_worker(worker, Observation(machine=make_machine(), values=Values(at(9), {"load": 4})), at(10))
+    assert plan.change is Change.VALUES
+    assert plan.status.attributes == {"load": 4}
+
+
+def test_values_older_than_those_written_are_ignored() -> None:
+    worker = with_status(make_worker(), attributes={"load": 4}, attributes_time=at(9))
+    assert plan_worker(worker, Observation(values=Values(at(8), {"load": 3})), at(10)).status.attributes == {"load": 4}
+
+
+def test_an_unreachable_broker_changes_nothing() -> None:
+    ready = made_ready(make_worker(), at(5))
+    assert reason_of(ready, Observation(consumer=None)) == "True Registered"
+    gone = not_ready(ready, "AdapterDisconnected", at(20))
+    assert reason_of(gone, Observation(consumer=None), at(99)) == "False AdapterDisconnected"
+
+
+def test_a_lost_consumer_counts_after_a_grace() -> None:
+    ready = made_ready(make_worker(), at(5))
+    seen = Observation(consumer=False, consumer_gone=at(10))
+    plan = plan_worker(ready, seen, at(11))
+    assert plan.wake_seconds == DISCONNECT_GRACE_SECONDS - 1
+    assert reason_of(ready, seen, at(11)) == "True Registered"
+    assert reason_of(ready, seen, at(10 + DISCONNECT_GRACE_SECONDS)) == "False AdapterDisconnected"
+    assert reason_of(not_ready(ready, "AdapterDisconnected", at(20)), Observation(consumer=True)) == "True Registered"
+
+
+def test_what_is_worse_wins() -> None:
+    ready = made_ready(make_worker(spec={"drain": True}), at(5))
+    registered = Registration(at(5))
+    failed = make_machine(MachineState.FAILED, reason="NoHost", message="nothing fits")
+    assert reason_of(ready, Observation(refusal="InvalidSpec: no", registration=registered)) == "False MachineFailed"
+    assert reason_of(ready, Observation(lost=True, registration=registered)) == "False MachineLost"
+    assert reason_of(ready, Observation(machine=failed, registration=registered)) == "False MachineFailed"
+    assert reason_of(ready, Observation(registration=registered)) == "False Draining"
+    assert reason_of(ready, Observation(drained=True)) == "False Drained"
+    stopped = Observation(machine=make_machine(MachineState.STOPPED), registration=registered)
+    assert reason_of(made_ready(make_worker(), at(5)), stopped) == "False Stopped"
+    drained = not_ready(ready, "Drained", at(6))
+    assert reason_of(drained, Observation()) == "False Drained", "a new operator knows it from the status"
+    assert reason_of(make_worker(), Observation(consumer=True)) == "False Starting"
+
+
+def test_a_pending_machine_says_what_it_waits_for() -> None:
+    machine = make_machine(MachineState.PENDING, message="no host has enough memory")
+    condition = find_condition(
+        plan_worker(make_worker(), Observation(machine=machine), at(1)).status.conditions, "Ready"
+    )
+    assert condition is not None
+    assert condition.message == "no host has enough memory"
