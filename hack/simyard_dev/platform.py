@@ -20,8 +20,6 @@ SIMYARD = Path(sys.executable).parent / "simyard"
 READY_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 CLOUD_SECONDS = 60.0
-LEASE_SECONDS = 6
-"""Short, since a developer's machine has one operator and no network in between."""
 
 
 class Platform:
@@ -92,7 +90,6 @@ class Platform:
                 "operator",
                 f"--kubeconfig={self._kubeconfig(names.OPERATOR)}",
                 f"--metrics-port={self._ports['operator-metrics']}",
-                f"--lease-seconds={LEASE_SECONDS}",
             ],
             {
                 **os.environ,

@@ -101,6 +101,7 @@ class Reason(enum.StrEnum):
     NO_SITE_AVAILABLE = "NoSiteAvailable"
     ATTRIBUTES_INVALID = "AttributesInvalid"
     BROKER_UNREACHABLE = "BrokerUnreachable"
+    WORKERS_REFUSED = "WorkersRefused"
     TERMINATING = "Terminating"
     # Worker
     STARTING = "Starting"

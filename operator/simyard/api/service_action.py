@@ -49,7 +49,8 @@ class ServiceActionSpec(ApiModel):
         Field(description="As the service's interface declares them.", json_schema_extra={**FREE_FORM, **IMMUTABLE}),
     ] = {}
     timeout_seconds: Annotated[
-        int | None, Field(ge=1, le=2_592_000, description="Cancel it after this time; the declared time by default.")
+        int | None,
+        Field(ge=1, le=2_592_000, description="Cancel it after this time; at most, and by default, the declared time."),
     ] = None
     cancel: Annotated[bool, Field(description="Set it to cancel the invocation.")] = False
     ttl_seconds_after_finished: Annotated[

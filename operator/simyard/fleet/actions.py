@@ -48,6 +48,7 @@ class Actions:
         self._queue = KeyQueue("action", self._reconcile, concurrency=16)
         self._assignment = Assignment(registry, self._queue.add)
         self._published: dict[str, str] = {}
+        self._abandoned: dict[str, ServiceAction] = {}
         self._cancelled: set[str] = set()
         self._progress: dict[str, ReceivedEvent] = {}
         self._results: dict[str, ReceivedEvent] = {}
@@ -94,10 +95,20 @@ class Actions:
         await self._queue.settle(results)
 
     def _action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
-        if (left := gone(old, new)) is not None:
+        """Who wrote the change does not matter: it may have been another operator, or our own lost answer."""
+        left = gone(old, new)
+        if left is not None:
             self._forget(left.metadata.uid)
-        if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
+            if _is_running(left):
+                self._abandoned[left.metadata.uid] = left
+                self._queue.add(left.metadata.uid)
+        if old is not None and _is_running(old) and (left is not None or new is None or not _is_running(new)):
+            self._assignment.finished(old)
+        before = old if left is None else None
+        if new is not None and (before is None or _step(before) != _step(new)):
             self._queue.add(new.metadata.uid)
+            if before is not None and is_finished(new) and not is_finished(before):
+                FINISHED.labels(new.status.failure.reason if new.status.failure else "Succeeded").inc()
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         if (left := gone(old, new)) is not None:
@@ -116,6 +127,9 @@ class Actions:
     async def _reconcile(self, uid: str) -> float | None:
         action = self._registry.action(uid)
         if action is None:
+            if (abandoned := self._abandoned.get(uid)) is not None:
+                await self._cancel(abandoned)
+                del self._abandoned[uid]
             self._forget(uid)
             return None
         if (event := self._results.get(uid)) is not None and not is_finished(action):
@@ -126,6 +140,10 @@ class Actions:
             return 0.0
         published = self._published.get(uid) == invocation_id(action)
         plan = plan_action(action, self._target(action), published=published, now=now())
+        if plan.need is Need.WRITE and not is_finished(action):
+            # The last word is not spoken from a cache that may lag behind.
+            await self._look_again(action)
+            plan = plan_action(action, self._target(action), published=published, now=now())
         if plan.need is Need.ASSIGN:
             self._assignment.wanted(action)
         elif plan.need is Need.WRITE and plan.status is not None:
@@ -146,17 +164,25 @@ class Actions:
         since = self._registry.worker_gone(uid) or self._since if self._requester.connected else now()
         return Target(self._registry.service_of_target(action), there, None if there else since)
 
+    async def _look_again(self, action: ServiceAction) -> None:
+        """Have the API server say what exists: the target and its service, or the worker that it was given to."""
+        status = action.status
+        if not status.worker_uid:
+            await self._registry.look_for_target(action)
+        elif self._registry.worker(status.worker_uid) is None:
+            await self._registry.look_for_worker(action.metadata.namespace, status.worker, status.worker_uid)
+
     async def _publish(self, action: ServiceAction) -> None:
         worker = self._registry.worker(action.status.worker_uid)
-        declared = declared_action(action, self._registry.service_of_target(action))
-        if worker is None or declared is None:
+        if worker is None:
             return
         body: dict[str, Json] = {
             "action": action.spec.action,
             "parameters": action.spec.parameters,
             "mode": ActionMode.ASYNC.value,
-            "timeoutSeconds": timeout_seconds(action, declared),
         }
+        if (declared := declared_action(action, self._registry.service_of_target(action))) is not None:
+            body["timeoutSeconds"] = timeout_seconds(action, declared)
         await self._requester.publish_durable(queue_of(worker), wire.Request.ACTION, body, invocation_id(action))
         self._published[action.metadata.uid] = invocation_id(action)
 
@@ -181,12 +207,17 @@ class Actions:
         self._results.pop(action.metadata.uid, None)
 
     async def _write(self, action: ServiceAction, status: ServiceActionStatus) -> None:
+        """Guarded: what another operator has written meanwhile is read first.
+
+        Raises:
+            ConflictError: it was changed by somebody else; the pass is made again.
+        """
         registry = self._registry
-        written = await write_status(registry.client, registry.actions, action.metadata, action.status, status)
-        current = registry.action(action.metadata.uid)
-        if written and current is not None and is_finished(current) and not is_finished(action):
-            FINISHED.labels(status.failure.reason if status.failure else "Succeeded").inc()
-            self._assignment.finished(action)
+        if not await write_status(
+            registry.client, registry.actions, action.metadata, action.status, status, guarded=True
+        ):
+            await registry.look_for_action(action)
+            raise ConflictError(409, "Conflict", "it was changed meanwhile")
 
     async def _delete(self, action: ServiceAction) -> None:
         metadata = action.metadata
@@ -200,3 +231,14 @@ class Actions:
             self._registry.actions.forget(action)
         else:
             self._registry.actions.learn(left)
+
+
+def _is_running(action: ServiceAction) -> bool:
+    """Whether it occupies a worker."""
+    return bool(action.status.worker_uid) and not is_finished(action)
+
+
+def _step(action: ServiceAction) -> tuple[int, str, int, bool, bool]:
+    """What of an action decides what to do next."""
+    deleted = action.metadata.deletion_timestamp is not None
+    return action.metadata.generation, action.status.worker_uid, action.status.attempts, is_finished(action), deleted

@@ -54,13 +54,13 @@ class Assignment:
 
     async def _assign(self, key: str) -> None:
         actions = [action for action in self._registry.actions.by("target", key) if not action.status.worker_uid]
-        workers = [worker for worker in self._workers(key) if is_ready(worker)]
+        workers = [worker for worker in self._workers(key) if is_ready(worker) and not worker.spec.drain]
         if not actions:
             self._queue.forget(key)
             return
         busy = frozenset(worker.metadata.uid for worker in workers if self._busy(worker)) | self._held
         concurrent = frozenset(action.metadata.uid for action in actions if self._concurrent(action))
-        matched = match(actions, workers, busy, concurrent)
+        matched = match(actions, workers, busy, concurrent, {item.metadata.uid: self._load(item) for item in workers})
         taken = {worker.metadata.uid for worker in matched.values()} - self._held
         self._held |= taken
         try:
@@ -94,6 +94,9 @@ class Assignment:
             return self._registry.workers.by("service", f"{namespace}/{name}")
         pool = self._registry.pools.get(namespace, name)
         return self._registry.workers.by("pool", pool.metadata.uid) if pool is not None else []
+
+    def _load(self, worker: Worker) -> int:
+        return sum(self._concurrent(action) for action in self._registry.actions.by("worker", worker.metadata.uid))
 
     def _busy(self, worker: Worker) -> bool:
         return any(not self._concurrent(action) for action in self._registry.actions.by("worker", worker.metadata.uid))

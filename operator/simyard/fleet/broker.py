@@ -141,11 +141,11 @@ class Broker:
         while True:
             self._wake.clear()
             try:
-                if not self.prepared.is_set():
+                if sweeps := loop.time() >= self._sweep_at:
+                    self._sweep_at = loop.time() + SWEEP_SECONDS
                     await self._prepare()
                 await self._delete_released()
-                if loop.time() >= self._sweep_at:
-                    self._sweep_at = loop.time() + SWEEP_SECONDS
+                if sweeps:
                     await self._sweep()
                 self._set_reachable(True)
                 waits = SWEEP_SECONDS

@@ -109,10 +109,14 @@ class Fleet:
         await self._events.run()
 
     async def _take(self, batch: Sequence[ReceivedEvent]) -> None:
-        """Events from workers: handled when what they say is written."""
+        """Events from workers: handled when what they say is written.
+
+        The broker vouches for the user; that this user speaks for a worker of its own is checked here.
+        """
+        heard = [event for event in batch if event.user == self.registry.sender(event.worker_uid)]
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.statuses.take(batch))
-            group.create_task(self._actions.take(batch))
+            group.create_task(self.statuses.take(heard))
+            group.create_task(self._actions.take(heard))
 
     def _presence_changed(self, queue: str | None) -> None:
         if queue is not None:

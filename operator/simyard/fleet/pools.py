@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NoReturn
 
 from prometheus_client import Gauge, Histogram
@@ -23,10 +24,11 @@ from simyard.fleet.registry import Registry, gone, key_text, now, pool_uid_of
 from simyard.fleet.sites import Sites
 from simyard.fleet.statuses import write_status
 from simyard.kube.cache import Key, key_of
-from simyard.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
+from simyard.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from simyard.plan.backoff import Backoff
 from simyard.plan.pool import NewWorker, PoolInput, PoolPlan, Removal, plan_pool
 from simyard.plan.service import PublishedService
+from simyard.plan.times import after, seconds_until
 
 START_SECONDS = Histogram(
     "simyard_pool_start_seconds",
@@ -42,6 +44,8 @@ SECONDS_PER_WORKER = 1 / 20_000
 STATUS_SPACING_SECONDS = 1.0
 WRITERS = 32
 TEARDOWN_CHECK_SECONDS = 1.0
+REFUSED_SECONDS = 30.0
+"""After the API server refused a Worker (a quota, a policy), the next try is made so much later."""
 
 
 @dataclass(slots=True)
@@ -52,6 +56,8 @@ class _Memory:
     backoff: Backoff = field(default_factory=Backoff)
     written_at: float = 0.0
     taken: set[str] = field(default_factory=set)
+    refused: str = ""
+    refused_until: datetime | None = None
     torn_down: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -126,6 +132,8 @@ class Pools:
             return None
         memory = self._memory[pool.metadata.uid]
         workers = self._registry.workers.by("pool", pool.metadata.uid)
+        if memory.refused_until is not None and memory.refused_until <= now():
+            memory.refused_until = None
         given = PoolInput(
             pool=pool,
             previous=memory.status,
@@ -137,6 +145,7 @@ class Pools:
             taken=frozenset(memory.taken),
             busy=self._busy(workers) if len(workers) > pool.spec.replicas else frozenset(),
             broker=self._broker.reachable,
+            refused=memory.refused if memory.refused_until is not None else "",
         )
         plan = plan_pool(given)
         await self._carry_out(pool, memory, plan, given)
@@ -146,14 +155,21 @@ class Pools:
         waits = await self._write(pool, memory, urgent=plan.urgent)
         if pool.metadata.deletion_timestamp is not None:
             return await self._tear_down(pool, memory)
-        return min((value for value in (waits, plan.wake_seconds) if value is not None), default=None)
+        again = seconds_until(now(), [memory.refused_until])
+        return min((value for value in (waits, plan.wake_seconds, again) if value is not None), default=None)
 
     async def _carry_out(self, pool: WorkerPool, memory: _Memory, plan: PoolPlan, given: PoolInput) -> None:
         if not plan.create:
             memory.taken.clear()
         await self._all(self._delete(removal) for removal in plan.delete)
         await self._all(self._drain(worker) for worker in plan.drain)
-        await self._all(self._create(pool, memory, new, given) for new in plan.create)
+        try:
+            await self._all(self._create(pool, memory, new, given) for new in plan.create)
+        except ApiError as error:
+            if error.retryable:
+                raise
+            memory.refused, memory.refused_until = error.message, after(now(), REFUSED_SECONDS)
+            self._queue.add(key_of(pool))
 
     async def _all(self, calls: Iterable[Awaitable[None]]) -> None:
         """Make many requests, some at a time; the first failure is raised when all have ended."""

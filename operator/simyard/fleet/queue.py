@@ -72,7 +72,7 @@ class KeyQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def settle(self, keys: Iterable[K]) -> None:
-        """Have a pass over each of the keys now, and wait until it has succeeded."""
+        """Have a pass over each of the keys now, and wait until it has succeeded or it is clear that it will not."""
         loop = asyncio.get_running_loop()
         futures = []
         for key in keys:
@@ -110,16 +110,17 @@ class KeyQueue(Generic[K]):
             with SECONDS.labels(self._name).time():
                 again = await self._process(key)
             self._failures.pop(key, None)
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+            _release(waiters)
             if again is not None:
                 self.add(key, again)
         except (ApiError, MessagingError, SiteError) as error:
             log.warning("%s %s: %s", self._name, key, error)
+            if not error.retryable:
+                _release(waiters)
             self._retry(key, waiters)
         except Exception:
             log.exception("%s %s: this is a defect", self._name, key)
+            _release(waiters)
             self._retry(key, waiters)
         finally:
             self._running.discard(key)
@@ -131,14 +132,20 @@ class KeyQueue(Generic[K]):
 
     def _retry(self, key: K, waiters: list[asyncio.Future[None]]) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        if waiters:
-            self._waiters.setdefault(key, []).extend(waiters)
+        if left := [waiter for waiter in waiters if not waiter.done()]:
+            self._waiters.setdefault(key, []).extend(left)
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 16))
         self.add(key, pause * random.uniform(0.75, 1.25))  # noqa: S311
 
     def _push(self, key: K) -> None:
         heapq.heappush(self._heap, (self._due[key], next(self._order), key))
         self._wake.set()
+
+
+def _release(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 class RateLimit:

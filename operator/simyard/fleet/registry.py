@@ -99,6 +99,7 @@ class Registry:
         )
         self.caches = (self.sites, self.services, self.pools, self.workers, self.actions)
         self._gone: OrderedDict[str, datetime] = OrderedDict()
+        self._users_of_gone: dict[str, str] = {}
         self.workers.subscribe(self._note_gone)
 
     async def synced(self) -> None:
@@ -124,11 +125,6 @@ class Registry:
         """The service of a worker or pool."""
         return self.services.get(worker_or_pool.metadata.namespace, worker_or_pool.spec.service_ref.name)
 
-    def pool_of(self, worker: Worker) -> WorkerPool | None:
-        """The pool that owns the worker."""
-        uid = pool_uid_of(worker)
-        return next(iter(self.pools.by("uid", uid)), None) if uid else None
-
     def service_of_target(self, action: ServiceAction) -> PublishedService | None:
         """The service of what an action is called on, as far as both exist."""
         namespace, target = action.metadata.namespace, action.spec.target
@@ -136,6 +132,32 @@ class Registry:
             return self.services.get(namespace, target.name)
         item = (self.workers if target.kind == names.WORKERS.kind else self.pools).get(namespace, target.name)
         return self.service_of(item) if item is not None else None
+
+    def sender(self, worker_uid: str) -> str:
+        """The broker user that may speak for the Worker of that uid, also a while after it is gone; empty: nobody."""
+        worker = self.worker(worker_uid)
+        return broker_user_of(worker) if worker is not None else self._users_of_gone.get(worker_uid, "")
+
+    async def look_for_target(self, action: ServiceAction) -> None:
+        """Read what an action is called on, and its service, from the API server: the caches may lag behind."""
+        namespace, target = action.metadata.namespace, action.spec.target
+        service = target.name
+        try:
+            if target.kind != names.SIMULATION_SERVICES.kind:
+                cache = self.workers if target.kind == names.WORKERS.kind else self.pools
+                item = cache.learn(await self.client.get(cache.resource, target.name, namespace))
+                service = item.spec.service_ref.name if item is not None else ""
+            self.services.learn(await self.client.get(names.SIMULATION_SERVICES, service, namespace))
+        except NotFoundError:
+            return
+
+    async def look_for_action(self, action: ServiceAction) -> None:
+        """Read an action from the API server."""
+        metadata = action.metadata
+        try:
+            self.actions.learn(await self.client.get(names.SERVICE_ACTIONS, metadata.name, metadata.namespace))
+        except NotFoundError:
+            self.actions.forget(action)
 
     def worker_gone(self, uid: str) -> datetime | None:
         """Since when the Worker of that uid is known to be gone; None when it is not known to be."""
@@ -155,12 +177,14 @@ class Registry:
 
     def _note_gone(self, old: Worker | None, new: Worker | None) -> None:
         if (left := gone(old, new)) is not None:
+            self._users_of_gone[left.metadata.uid] = broker_user_of(left)
             self._gone_now(left.metadata.uid)
 
     def _gone_now(self, uid: str) -> None:
         self._gone[uid] = now()
         while len(self._gone) > _MOST_GONE:
-            self._gone.popitem(last=False)
+            forgotten, _ = self._gone.popitem(last=False)
+            self._users_of_gone.pop(forgotten, None)
 
 
 def _open_target(action: ServiceAction) -> list[str]:

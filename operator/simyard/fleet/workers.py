@@ -96,14 +96,16 @@ class WorkerStatuses:
     def _take_values(self, event: ReceivedEvent, values: Json, *, replace: bool) -> None:
         if not isinstance(values, dict):
             return
-        observed = event.body.get("observedAt")
-        time = from_seconds(observed if isinstance(observed, int | float) else event.received_at)
         uid = event.worker_uid
         known = self._seen.get(uid, Observation()).values
         worker = self._registry.worker(uid)
-        before: Mapping[str, Json] = known.values if known else worker.status.attributes if worker else {}
-        merged = values if replace else {**before, **values}
-        self.observe(uid, VALUES_DELAY_SECONDS, values=Values(time, merged))
+        service = self._registry.service_of(worker) if worker is not None else None
+        if worker is None or service is None:
+            return
+        declared = {name: value for name, value in values.items() if service.interface.attribute(name) is not None}
+        before: Mapping[str, Json] = known.values if known else worker.status.attributes
+        merged = declared if replace else {**before, **declared}
+        self.observe(uid, VALUES_DELAY_SECONDS, values=Values(from_seconds(event.received_at), merged))
 
     def _changed(self, old: Worker | None, new: Worker | None) -> None:
         if (left := gone(old, new)) is not None:

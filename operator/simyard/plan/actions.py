@@ -89,8 +89,8 @@ def declared_action(action: ServiceAction, service: PublishedService | None) -> 
 
 
 def timeout_seconds(action: ServiceAction, declared: Action) -> int:
-    """How long it may run."""
-    return action.spec.timeout_seconds or declared.timeout_seconds
+    """How long it may run: what is asked for, up to what the service allows."""
+    return min(action.spec.timeout_seconds or declared.timeout_seconds, declared.timeout_seconds)
 
 
 def plan_action(action: ServiceAction, target: Target, *, published: bool, now: datetime) -> ActionPlan:

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 
 from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
 
+MOST_CONCURRENT = 16
+"""Concurrent actions on one worker at the same time: half of what an adapter takes before it says that it is busy."""
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def match(
-    actions: Sequence[ServiceAction], workers: Sequence[Worker], busy: Container[str], concurrent: Container[str]
+    actions: Sequence[ServiceAction],
+    workers: Sequence[Worker],
+    busy: Container[str],
+    concurrent: Container[str],
+    load: Mapping[str, int],
 ) -> dict[str, Worker]:
     """The worker of each action that gets one, by the action's uid; the oldest action first.
 
     An exclusive action needs a worker that is not busy, and no two of them get the same; one that is declared
-    concurrent runs beside others.
+    concurrent runs beside others, on the worker that has the fewest of them, up to ``MOST_CONCURRENT``.
 
     Args:
         actions: those that wait.
         workers: those that are ready.
         busy: uids of workers that run an exclusive action.
         concurrent: uids of the actions that are declared concurrent.
+        load: how many concurrent actions run, by the worker's uid.
     """
     free = [worker for worker in reversed(workers) if worker.metadata.uid not in busy]
     matched: dict[str, Worker] = {}
-    shared = 0
+    running = {worker.metadata.uid: load.get(worker.metadata.uid, 0) for worker in workers}
     for action in sorted(actions, key=_age):
         if action.metadata.uid in concurrent:
-            if workers:
-                matched[action.metadata.uid] = workers[shared % len(workers)]
-                shared += 1
+            least = min(workers, key=lambda worker: running[worker.metadata.uid], default=None)
+            if least is not None and running[least.metadata.uid] < MOST_CONCURRENT:
+                matched[action.metadata.uid] = least
+                running[least.metadata.uid] += 1
         elif free:
             matched[action.metadata.uid] = free.pop()
     return matched

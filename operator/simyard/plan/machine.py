@@ -39,7 +39,8 @@ def plan_machine(worker: Worker | None, machine: Machine | None) -> Step:
     if worker is None or worker.metadata.deletion_timestamp is not None:
         return Step.DELETE if machine is not None else Step.NOTHING
     if machine is None:
-        return Step.LOST if worker.status.machine_id else Step.CREATE
+        had_one = bool(worker.status.machine_id) or worker.status.stages.registered is not None
+        return Step.LOST if had_one else Step.CREATE
     return _power(worker.spec.power_state, machine.state)
 
 

@@ -38,6 +38,7 @@ class PoolInput:
         taken: names of Workers of the namespace that belong to somebody else, where they are in the way.
         busy: uids of workers that run a ServiceAction.
         broker: whether the pool's user and queues can be made.
+        refused: what the API server said when it refused to store a Worker; empty when it is to be tried (again).
     """
 
     pool: WorkerPool
@@ -50,6 +51,7 @@ class PoolInput:
     taken: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
     broker: bool = True
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,8 @@ def _obstacle(given: PoolInput) -> tuple[Blocked | None, Choice | None]:
     choice = permitted_sites(pool, given.sites, service.service.spec.resources)
     if not choice.permitted:
         return Blocked(choice.reason, choice.message), None
+    if given.refused:
+        return Blocked(Reason.WORKERS_REFUSED, f"the API server refuses its workers: {given.refused}"), None
     if not given.broker:
         return Blocked(Reason.BROKER_UNREACHABLE, "the message broker cannot be reached"), None
     return None, choice

@@ -10,7 +10,7 @@ from simyard.api.names import ConditionType, Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import ScaleInPolicy
 from simyard.plan.times import after
-from simyard.plan.worker import is_ready, requested_time
+from simyard.plan.worker import FATAL, is_ready, requested_time
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -36,8 +36,13 @@ def victims(workers: Sequence[Worker], count: int, policy: ScaleInPolicy, busy: 
 
 
 def drain_ends(worker: Worker, policy: ScaleInPolicy) -> datetime | None:
-    """When a draining worker may be ended; None when it has not begun to drain, so that nobody knows yet."""
+    """When a draining worker may be ended; None when it has not begun to drain, so that nobody knows yet.
+
+    One whose machine has failed or is lost will never say that it is drained: it may be ended at once.
+    """
     ready = find_condition(worker.status.conditions, ConditionType.READY)
+    if ready is not None and ready.reason in FATAL:
+        return ready.last_transition_time
     if ready is None or ready.reason not in (Reason.DRAINING, Reason.DRAINED):
         return None
     begun = ready.last_transition_time

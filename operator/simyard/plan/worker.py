@@ -14,6 +14,7 @@ from simyard.plan.times import after, seconds_until
 from simyard_adapter.declarations import Json
 from simyard_sites.base import Machine, MachineState, Stage
 
+MOST_SECONDS_BEFORE_CREATION = 3600.0
 DISCONNECT_GRACE_SECONDS = 10.0
 """So long a ready worker may be without a consumer before it counts as disconnected (adapters reconnect)."""
 
@@ -81,12 +82,15 @@ class WorkerPlan:
 
 
 def requested_time(worker: Worker) -> datetime | None:
-    """When the worker was asked for."""
-    text = worker.metadata.annotations.get(ANNOTATION_REQUESTED, "")
+    """When the worker was asked for: as its annotation says, if that is a time shortly before its creation."""
+    created = worker.metadata.creation_timestamp
     try:
-        return datetime.fromisoformat(text)
+        requested = datetime.fromisoformat(worker.metadata.annotations.get(ANNOTATION_REQUESTED, ""))
     except ValueError:
-        return worker.metadata.creation_timestamp
+        return created
+    if requested.tzinfo is None or created is None:
+        return created
+    return requested if abs((created - requested).total_seconds()) < MOST_SECONDS_BEFORE_CREATION else created
 
 
 def is_ready(worker: Worker) -> bool:

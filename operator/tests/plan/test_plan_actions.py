@@ -28,7 +28,7 @@ from simyard.plan.actions import (
     uid_of_invocation,
     waiting,
 )
-from simyard.plan.assignment import match
+from simyard.plan.assignment import MOST_CONCURRENT, match
 
 ACTIONS = [
     {"name": "solve", "parameters": [{"name": "length", "type": "number"}], "timeoutSeconds": 100},
@@ -191,7 +191,7 @@ def test_each_worker_gets_one_exclusive_action_at_most_and_the_oldest_are_served
     workers = [made_ready(make_worker(f"pool-{index}"), at(1)) for index in range(len(busy))]
     shared = {action.metadata.uid for action, yes in zip(actions, concurrent, strict=True) if yes}
     taken = {worker.metadata.uid for worker, yes in zip(workers, busy, strict=True) if yes}
-    matched = match(list(reversed(actions)), workers, taken, shared)
+    matched = match(list(reversed(actions)), workers, taken, shared, {})
     exclusive = [action for action in actions if action.metadata.uid not in shared]
     served = [action for action in exclusive if action.metadata.uid in matched]
     assert served == exclusive[: busy.count(False)]
@@ -199,3 +199,13 @@ def test_each_worker_gets_one_exclusive_action_at_most_and_the_oldest_are_served
     assert len(set(given_uids)) == len(given_uids)
     assert not set(given_uids) & taken
     assert all((uid in matched) == bool(workers) for uid in shared)
+
+
+def test_concurrent_actions_are_spread_and_bounded() -> None:
+    actions = [make_action(f"a{index}", created=at(index)) for index in range(4)]
+    workers = [made_ready(make_worker(f"pool-{index}"), at(1)) for index in range(2)]
+    first, second = (worker.metadata.uid for worker in workers)
+    shared = {action.metadata.uid for action in actions}
+    matched = match(actions, workers, set(), shared, {first: MOST_CONCURRENT - 1, second: MOST_CONCURRENT - 2})
+    assert sorted(worker.metadata.uid for worker in matched.values()) == sorted([first, second, second])
+    assert actions[3].metadata.uid not in matched
