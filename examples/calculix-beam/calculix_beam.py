@@ -387,7 +387,7 @@ class CalculixBeam(Connector):
         self.state, self.progress = "running", 0
         started = time.monotonic()
         try:
-            done = context.run(["ccx", "-i", "job"], env={"OMP_NUM_THREADS": "1"}, on_line=follow)
+            done = context.run(["stdbuf", "-oL", "ccx", "-i", "job"], env={"OMP_NUM_THREADS": "1"}, on_line=follow)
             if done.returncode != 0:
                 raise ActionError(failure(done.returncode, done.stdout))
             seconds = round(time.monotonic() - started, 3)

@@ -56,15 +56,20 @@ def _link_commands(environment: Environment) -> None:
 
 
 def _start_pool(environment: Environment, summary_file: Path) -> float:
-    """Apply the example and wait; gives T_m, the seconds until kubectl saw the pool available."""
+    """Apply the example and wait; gives T_m, the seconds until kubectl saw the pool available.
+
+    A pool that is there belongs to the user, who may have scaled it.
+    """
     kubectl = environment.control_plane.kubectl
-    kubectl("apply", "--server-side", "-f", str(EXAMPLE / "service.yaml"), "-f", str(EXAMPLE / "site.yaml"))
+    files = ("-f", str(EXAMPLE / "service.yaml"), "-f", str(EXAMPLE / "site.yaml"))
+    kubectl("apply", "--server-side", "--force-conflicts", *files)
     kubectl("wait", "--for=condition=Available", "--timeout=60s", "simulationservice/calculix-beam")
     kubectl("wait", "--for=condition=Ready", "--timeout=60s", "cloudsite/local")
     is_new = not kubectl("get", "workerpool", POOL, "--ignore-not-found", "-o", "name")
     with step("starting the pool of workers"):
         requested = time.monotonic()
-        kubectl("apply", "--server-side", "-f", str(EXAMPLE / "pool.yaml"))
+        if is_new:
+            kubectl("apply", "--server-side", "-f", str(EXAMPLE / "pool.yaml"))
         try:
             wait = ("--for=condition=Available", f"--timeout={AVAILABLE_SECONDS}s")
             kubectl("wait", f"workerpool/{POOL}", *wait)

@@ -276,7 +276,7 @@ class Autoscaling(ApiModel):
 
 
 class Frontend(ApiModel):
-    """The OCCI frontends of the service."""
+    """The OCCI frontends of the service (accepted, and without effect before they are part of a release)."""
 
     model_config = rules(
         cel("!(has(self.replicas) && has(self.autoscaling))", "replicas and autoscaling exclude each other"),
@@ -287,9 +287,11 @@ class Frontend(ApiModel):
 
 
 class Licence(ApiModel):
-    """A limit that comes with the program's licence."""
+    """A limit that comes with the program's licence (accepted, and not enforced yet)."""
 
-    seats: Annotated[int, Field(ge=0, le=1_000_000, description="Workers at the same time, over all pools.")]
+    seats: Annotated[
+        int, Field(ge=0, le=1_000_000, description="Workers at the same time, over all pools; not enforced yet.")
+    ]
 
 
 class SimulationServiceSpec(ApiModel):

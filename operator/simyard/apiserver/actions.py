@@ -23,7 +23,7 @@ from simyard.apiserver.frontproxy import Identity
 from simyard.apiserver.inputs import flag, read_parameters
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target, timestamp
 from simyard.apiserver.routes import Call
-from simyard.apiserver.status import from_api, invalid_values, undeclared
+from simyard.apiserver.status import StatusError, StatusReason, from_api, invalid_values, undeclared
 from simyard.kube.client import KubeClient
 from simyard.kube.errors import ApiError
 from simyard_adapter.declarations import Action, ActionMode, InvalidValuesError, check_values
@@ -57,6 +57,9 @@ class Actions:
         if action is None:
             declared = [item.name for item in service.interface.actions]
             raise undeclared(target.subject, "action", call.path[1], declared)
+        if "dryRun" in query:
+            problem = "dryRun: an action cannot be tried without effect"
+            raise StatusError(StatusReason.BAD_REQUEST, problem, subject=target.subject)
         wait = flag(query, "wait", True) and action.mode is ActionMode.SYNC
         given = read_parameters(body, content_type, target.subject)
         try:

@@ -8,6 +8,7 @@ from simyard.build.metadata import metadata
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
 ACTION_POLICY = f"{names.SERVICE_ACTIONS.plural}.{names.GROUP}"
+OWNERSHIP_POLICY = f"{names.WORKERS.plural}.{names.GROUP}"
 PLACEMENT_POLICY = f"placement.{names.GROUP}"
 
 
@@ -50,10 +51,15 @@ def actions(namespace: str) -> list[Json]:
     targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
     plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
     account = f"system:serviceaccount:{namespace}:{names.APISERVER}"
+    requester = f"object.metadata.?annotations['{names.ANNOTATION_REQUESTED_BY}'].orValue('')"
+    renamed = f"{requester} != {requester.replace('object', 'oldObject', 1)}"
     spec: Json = {
         "matchConditions": [
             {"name": "by-a-user", "expression": f"request.userInfo.username != '{account}'"},
-            {"name": "of-the-spec", "expression": "oldObject == null || object.spec != oldObject.spec"},
+            {
+                "name": "of-the-call",
+                "expression": f"oldObject == null || object.spec != oldObject.spec || {renamed}",
+            },
         ],
         "variables": [
             {"name": "verb", "expression": "oldObject == null ? 'create' : 'update'"},
@@ -73,20 +79,58 @@ def actions(namespace: str) -> list[Json]:
                     f" + ' of {names.SUBRESOURCES_GROUP} on ' + object.spec.target.name"
                 ),
                 "reason": "Forbidden",
-            }
+            },
+            {
+                "expression": f"oldObject == null ? {requester} in ['', request.userInfo.username] : !({renamed})",
+                "message": f"metadata.annotations: {names.ANNOTATION_REQUESTED_BY} names who asked, and nobody else",
+                "reason": "Forbidden",
+            },
         ],
     }
     return [_policy(ACTION_POLICY, names.SERVICE_ACTIONS, spec), _binding(ACTION_POLICY)]
+
+
+def ownership(namespace: str) -> list[Json]:
+    """Only the platform says to which pool a Worker belongs: its credentials at the broker depend on it.
+
+    Kubernetes' own controllers (garbage collection) and administrators are exempt.
+    """
+    account = f"system:serviceaccount:{namespace}:{names.OPERATOR}"
+    exempt = "['system:masters', 'system:serviceaccounts:kube-system']"
+    spec: Json = {
+        "matchConditions": [
+            {
+                "name": "by-a-user",
+                "expression": (
+                    f"request.userInfo.username != '{account}'"
+                    f" && !request.userInfo.groups.exists(group, group in {exempt})"
+                ),
+            },
+        ],
+        "validations": [
+            {
+                "expression": (
+                    "oldObject == null ? !has(object.metadata.ownerReferences)"
+                    " : object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences"
+                ),
+                "message": "metadata.ownerReferences: only the platform says to which pool a worker belongs",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+    return [_policy(OWNERSHIP_POLICY, names.WORKERS, spec), _binding(OWNERSHIP_POLICY)]
 
 
 def placement() -> list[Json]:
     """A WorkerPool names only sites that its namespace may use, and consents to each External one that it names.
 
     Evaluated once per CloudSite. A pool whose placement does not change is not checked again: it must remain possible
-    to scale, and to delete, when a site changes.
+    to scale, and to delete, when a site changes. While the API server cannot evaluate it (just after its start it knows
+    no CloudSites yet), nothing is refused: the operator places by the same rules in any case.
     """
     named = "params.metadata.name in object.spec.placement.sites"
     spec: Json = {
+        "failurePolicy": "Ignore",
         "paramKind": {"apiVersion": names.API_VERSION, "kind": names.CLOUD_SITES.kind},
         "matchConditions": [
             {

@@ -24,6 +24,7 @@ def objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoi
         *rbac.apiserver(namespace),
         *rbac.user_roles(),
         *admission.actions(namespace),
+        *admission.ownership(namespace),
         *admission.placement(),
         *aggregation,
     ]

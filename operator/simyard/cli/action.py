@@ -125,7 +125,7 @@ def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:
         if line and line != shown:
             click.echo(line, err=True)
             shown = line
-    raise click.ClickException(f"serviceaction {invocation} was deleted before it finished")
+    raise click.ClickException(f"the watch ended: see `kubectl get serviceaction {invocation}`, if it still exists")
 
 
 def _from_file(filename: Path | None) -> Json:

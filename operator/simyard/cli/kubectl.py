@@ -57,7 +57,11 @@ class Kubectl:
         return items
 
     def watch(self, resource: Resource, name: str) -> Iterator[Json]:
-        """The object, and again whenever it changes, until the caller stops or the object is deleted."""
+        """The object, and again whenever it changes, until the caller stops or the object is deleted.
+
+        Raises:
+            KubectlError: the watch failed.
+        """
         arguments = ["get", _full(resource), name, "-o", "json", "--watch", "--output-watch-events"]
         command = self._command(*arguments, *self._scope(resource))
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -67,6 +71,9 @@ class Kubectl:
                     if event["type"] == "DELETED":
                         return
                     yield event["object"]
+                assert process.stderr is not None
+                if message := process.stderr.read().strip():
+                    raise KubectlError(message, process.wait())
             finally:
                 process.terminate()
 

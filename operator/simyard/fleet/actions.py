@@ -8,11 +8,13 @@ from typing import NoReturn
 from prometheus_client import Counter
 
 from simyard.api import names
+from simyard.api.base import Metadata
 from simyard.api.service_action import ServiceAction, ServiceActionStatus
 from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.assignment import Assignment
 from simyard.fleet.queue import KeyQueue
-from simyard.fleet.registry import Registry, gone, now, queue_of
+from simyard.fleet.registry import Registry, gone, now, queue_of, target_key
 from simyard.fleet.statuses import write_status
 from simyard.kube.errors import ApiError, ConflictError, NotFoundError
 from simyard.messaging.events import ReceivedEvent
@@ -30,6 +32,7 @@ from simyard.plan.actions import (
     timeout_seconds,
     uid_of_invocation,
 )
+from simyard.plan.service import PublishedService
 from simyard.plan.times import seconds_until
 from simyard_adapter import wire
 from simyard_adapter.declarations import ActionMode, Json
@@ -54,6 +57,8 @@ class Actions:
         self._results: dict[str, ReceivedEvent] = {}
         registry.actions.subscribe(self._action_changed)
         registry.workers.subscribe(self._worker_changed)
+        registry.pools.subscribe(self._pool_changed)
+        registry.services.subscribe(self._service_changed)
 
     async def run(self) -> NoReturn:
         """Dispatch until cancelled."""
@@ -114,10 +119,24 @@ class Actions:
         if (left := gone(old, new)) is not None:
             for action in self._registry.actions.by("worker", left.metadata.uid):
                 self._queue.add(action.metadata.uid)
+            self._target_gone(names.WORKERS, left.metadata)
         if new is not None:
             self._assignment.worker_changed(old, new)
 
+    def _pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._target_gone(names.WORKER_POOLS, left.metadata)
+
+    def _service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._target_gone(names.SIMULATION_SERVICES, left.metadata)
+
+    def _target_gone(self, resource: names.Resource, metadata: Metadata) -> None:
+        for action in self._registry.actions.by("target", target_key(resource.kind, metadata.namespace, metadata.name)):
+            self._queue.add(action.metadata.uid)
+
     def _forget(self, uid: str) -> None:
+        self._assignment.forget(uid)
         self._published.pop(uid, None)
         self._cancelled.discard(uid)
         self._progress.pop(uid, None)
@@ -135,7 +154,7 @@ class Actions:
         if (event := self._results.get(uid)) is not None and not is_finished(action):
             await self._finish(action, event)
             return 0.0
-        if (event := self._progress.pop(uid, None)) is not None:
+        if (event := self._progress.pop(uid, None)) is not None and not is_finished(action):
             await self._write(action, progressed(action, event.body, now()))
             return 0.0
         published = self._published.get(uid) == invocation_id(action)

@@ -24,6 +24,7 @@ class Assignment:
     def __init__(self, registry: Registry, added: Callable[[str], None]) -> None:
         self._registry = registry
         self._added = added
+        self._wanted: set[str] = set()
         self._held: set[str] = set()
         self._queue = KeyQueue("assignment", self._assign, concurrency=4, spacing_seconds=PASS_SPACING_SECONDS)
 
@@ -32,9 +33,14 @@ class Assignment:
         await self._queue.run()
 
     def wanted(self, action: ServiceAction) -> None:
-        """An action waits for a worker."""
+        """An action that has nothing wrong with it waits for a worker."""
+        self._wanted.add(action.metadata.uid)
         target = action.spec.target
         self._queue.add(target_key(target.kind, action.metadata.namespace, target.name))
+
+    def forget(self, uid: str) -> None:
+        """An action is gone."""
+        self._wanted.discard(uid)
 
     def finished(self, action: ServiceAction) -> None:
         """An action is over, so its worker may be free."""
@@ -53,7 +59,8 @@ class Assignment:
                 self._queue.add(key)
 
     async def _assign(self, key: str) -> None:
-        actions = [action for action in self._registry.actions.by("target", key) if not action.status.worker_uid]
+        waiting_here = self._registry.actions.by("target", key)
+        actions = [item for item in waiting_here if not item.status.worker_uid and item.metadata.uid in self._wanted]
         workers = [worker for worker in self._workers(key) if is_ready(worker) and not worker.spec.drain]
         if not actions:
             self._queue.forget(key)

@@ -145,9 +145,9 @@ class Broker:
                     self._sweep_at = loop.time() + SWEEP_SECONDS
                     await self._prepare()
                 await self._delete_released()
+                self._set_reachable(True)
                 if sweeps:
                     await self._sweep()
-                self._set_reachable(True)
                 waits = SWEEP_SECONDS
             except (MessagingError, ApiError) as error:
                 log.warning("broker: %s", error)

@@ -28,7 +28,7 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class _Series:
-    """An event, and how often it happened since; ``written`` is its name once it is there."""
+    """An event, and how often it happened since; ``written`` is its name once it is there (its note is immutable)."""
 
     resource: names.Resource
     regarding: Metadata
@@ -37,10 +37,11 @@ class _Series:
     count: int = 0
     began: float = 0.0
     written: str = ""
+    written_note: str = ""
 
 
 class Recorder:
-    """Writes events in the background: the same reason for the same object within 5 minutes is one Event."""
+    """Writes events in the background: the same thing about the same object within 5 minutes is one Event."""
 
     def __init__(self, client: KubeClient, namespace: str, instance: str) -> None:
         self._client = client
@@ -82,9 +83,8 @@ class Recorder:
 
     async def _put(self, series: _Series, reason: str) -> None:
         namespace = series.regarding.namespace or self._namespace
-        if series.written:
+        if series.written and series.note == series.written_note:
             change: Json = {
-                "note": series.note,
                 "series": {"count": series.count, "lastObservedTime": now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
             }
             try:
@@ -92,8 +92,9 @@ class Recorder:
                 return
             except NotFoundError:
                 series.written = ""
+        note = series.note
         raw = await self._client.create(EVENTS, self._event(series, reason, namespace), namespace)
-        series.written = str(raw["metadata"]["name"])
+        series.written, series.written_note = str(raw["metadata"]["name"]), note
 
     def _event(self, series: _Series, reason: str, namespace: str) -> Json:
         name, uid = series.regarding.name, series.regarding.uid

@@ -181,7 +181,7 @@ class Registry:
             self._gone_now(left.metadata.uid)
 
     def _gone_now(self, uid: str) -> None:
-        self._gone[uid] = now()
+        self._gone.setdefault(uid, now())
         while len(self._gone) > _MOST_GONE:
             forgotten, _ = self._gone.popitem(last=False)
             self._users_of_gone.pop(forgotten, None)

@@ -66,7 +66,7 @@ class Lease:
         """Renew until that fails.
 
         Raises:
-            LeaseLostError: it was not renewed for two thirds of its duration, or another took it.
+            LeaseLostError: it was not renewed for two thirds of its duration (so nobody else has it yet).
         """
         while True:
             await asyncio.sleep(self._interval)

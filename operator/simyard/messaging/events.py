@@ -173,7 +173,9 @@ def parse_event(message: DeliveredMessage, received_at: float) -> ReceivedEvent 
 
 def _has_plausible_times(body: Mapping[str, Json]) -> bool:
     for name, largest in (("observedAt", LATEST_TIME), ("startedAt", LATEST_TIME), ("seconds", LONGEST_SECONDS)):
-        value = body.get(name, 0)
+        value = body.get(name)
+        if value is None:  # as in the result of what was never begun
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
             return False
     return True

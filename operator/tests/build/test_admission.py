@@ -163,3 +163,26 @@ def test_a_pool_can_be_scaled_and_let_go_after_its_site_became_external(api: Api
     eventually(lambda: not api.create(pool(namespace, [sites.regional], name="q"), dry_run=True).accepted)
     assert api.patch(stored, {"spec": {"replicas": 0}}).accepted
     assert api.patch(stored, {"metadata": {"finalizers": None}}).accepted
+
+
+def test_users_cannot_move_a_worker_to_another_pool(api: Api, namespace: str) -> None:
+    user = f"editor-{uuid.uuid4().hex[:8]}"
+    api.bind(user, namespace, "ClusterRole", "simyard-edit")
+    worker: Json = {
+        "apiVersion": names.API_VERSION,
+        "kind": "Worker",
+        "metadata": {"name": f"w-{uuid.uuid4().hex[:8]}", "namespace": namespace},
+        "spec": {"serviceRef": {"name": "beam"}, "site": "local"},
+    }
+    stored = api.create(worker).body
+    path = path_of(worker) + "?dryRun=All"
+    owner = {"apiVersion": names.API_VERSION, "kind": "WorkerPool", "name": "p", "uid": "another", "controller": True}
+
+    def put(metadata: Json, spec: Json) -> Any:
+        return api.request(
+            "PUT", path, {**stored, "metadata": {**stored["metadata"], **metadata}, "spec": spec}, user=user
+        )
+
+    eventually(lambda: put({"labels": {"a": "b"}}, stored["spec"]).accepted)
+    eventually(lambda: put({"ownerReferences": [owner]}, stored["spec"]).status == 403)
+    assert "metadata.ownerReferences: " in put({"ownerReferences": [owner]}, stored["spec"]).message

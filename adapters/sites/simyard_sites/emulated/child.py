@@ -152,5 +152,9 @@ def end_leftovers(directory: Path, timeout_seconds: float = 1.0) -> int:
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return inherited | {"HOME": str(directory), MARK: f"{directory}/"}
+    return inherited_environment() | {"HOME": str(directory), MARK: f"{directory}/"}
+
+
+def inherited_environment() -> dict[str, str]:
+    """What of our environment another program may know: where to find things and how to write; no secrets."""
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ}

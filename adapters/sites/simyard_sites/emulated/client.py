@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from simyard_sites.base import UnavailableError
 from simyard_sites.emulated import protocol
+from simyard_sites.emulated.child import inherited_environment
 from simyard_sites.emulated.files import CloudFiles
 from simyard_sites.emulated.protocol import Call, Configure, Reply, ShutDown, Welcome
 from simyard_sites.emulated.settings import Settings
@@ -145,6 +146,7 @@ async def _start(files: CloudFiles, lock: int, guest_command: Sequence[str]) -> 
                 stdout=log,
                 stderr=log,
                 cwd=files.directory,
+                env=inherited_environment(),
                 pass_fds=(theirs.fileno(), lock),
             )
         try:
