@@ -73,6 +73,28 @@ def test_what_cannot_run_fails_with_the_reason(world: Scene) -> None:
     assert failures["refused"]["message"] == "*ERROR in e_c3d: nonpositive jacobian"
 
 
+def test_what_waits_ends_with_its_pool(world: Scene, ledger: Path, gate: Path) -> None:
+    world.make_pool(1)
+    world.act("run", "running", parameters={"ledger": str(ledger), "until": str(gate)})
+    wait_until(lambda: runs(ledger) == 1)
+    world.act("run", "waiting", parameters={"ledger": str(ledger), "until": str(gate)})
+    wait_until(lambda: reason(world, "waiting") == "WaitingForWorker")
+    world.stack.delete(names.WORKER_POOLS, world.namespace, "pool")
+    assert world.finished("waiting")["status"]["failure"]["reason"] == "TargetNotFound"
+    assert world.finished("running")["status"]["failure"]["reason"] in ("Interrupted", "WorkerLost")
+
+
+def test_an_action_that_is_deleted_while_it_runs_makes_room_for_the_next(
+    world: Scene, ledger: Path, gate: Path
+) -> None:
+    world.make_pool(1)
+    world.act("run", "deleted", parameters={"ledger": str(ledger), "until": str(gate)})
+    wait_until(lambda: runs(ledger) == 1)
+    world.act("run", "next", parameters={"ledger": str(ledger)})
+    world.stack.delete(names.SERVICE_ACTIONS, world.namespace, "deleted")
+    assert condition(world.finished("next"), "Complete")["status"] == "True"
+
+
 def test_an_action_is_cancelled_while_it_runs(world: Scene, ledger: Path, gate: Path) -> None:
     world.make_pool(1)
     world.act("run", "long", parameters={"ledger": str(ledger), "until": str(gate)})
