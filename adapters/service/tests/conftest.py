@@ -160,6 +160,7 @@ class Service:
         self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._connection: aio_pika.abc.AbstractConnection | None = None
         self._processes: list[Process] = []
+        self._workers: set[str] = set()
 
     # The operator's part.
 
@@ -179,6 +180,11 @@ class Service:
         return await asyncio.to_thread(call)
 
     async def install(self) -> None:
+        await self.apply()
+        await self.connect()
+
+    async def apply(self) -> None:
+        """Make what is missing; a broker that is killed forgets what it was told in its last moments."""
         vhost, user = quote(self.vhost, safe=""), quote(self.user)
         await self.manage("PUT", f"vhosts/{vhost}", {})
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
@@ -204,9 +210,11 @@ class Service:
             await self.manage("PUT", f"topic-permissions/{vhost}/{user}", topic)
         quorum = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 5}}
         await self.manage("PUT", f"queues/{vhost}/{quote(wire.pool_queue(self.user))}", quorum)
-        await self.connect()
+        for uid in tuple(self._workers):
+            await self.add_worker(uid)
 
     async def add_worker(self, uid: str) -> None:
+        self._workers.add(uid)
         queue = quote(wire.worker_queue(self.user, uid))
         await self.manage("PUT", f"queues/{quote(self.vhost, safe='')}/{queue}", {"durable": True})
 

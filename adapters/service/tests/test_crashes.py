@@ -189,6 +189,7 @@ async def test_a_broker_that_goes_and_comes_back_loses_and_repeats_nothing(
     (tmp_path / "gate").touch()
     await until(lambda: len(lines()) == 3)
     await asyncio.to_thread(own_broker.start)
+    await fragile.apply()
     await fragile.connect()
     for worker in ("w1", "w2"):
         again = await fragile.event(Event.REGISTER, lambda body, it=worker: body["worker"] == it, after=seen)

@@ -31,8 +31,8 @@ from simyard_sites.emulated import EmulatedSite
 
 CONNECTOR = Path(__file__).parent / "operator_connector.py"
 SIMYARD = [sys.executable, "-c", "from simyard.roles import main; main()"]
-READY_SECONDS = 30.0
-PATIENCE_SECONDS = 40.0
+READY_SECONDS = 90.0
+PATIENCE_SECONDS = 90.0
 SERVICE = "program"
 
 
@@ -136,7 +136,7 @@ class Operator:
                 "operator",
                 f"--kubeconfig={self._stack._kubeconfig}",
                 f"--metrics-port={self._port}",
-                "--lease-seconds=6",
+                "--lease-seconds=10",
                 *(f"--{key.replace('_', '-')}={value}" for key, value in self._options.items()),
             ],
             {

@@ -10,6 +10,8 @@ from operator_stack import Operator, Scene, Stack, condition, wait_until
 from simyard.api import names
 from simyard_dev import broker as brokers
 
+pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
+
 
 def runs(ledger: Path) -> int:
     return len(ledger.read_text().splitlines()) if ledger.exists() else 0

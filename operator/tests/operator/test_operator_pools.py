@@ -3,10 +3,13 @@
 import os
 import signal
 
+import pytest
 from operator_stack import SERVICE, Operator, Scene, Stack, condition, wait_until
 
 from simyard.api import names
 from simyard_adapter.wire import pool_queue, pool_user, standalone_user
+
+pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
 
 
 def test_a_pool_becomes_available_and_says_how_its_start_went(world: Scene) -> None:
