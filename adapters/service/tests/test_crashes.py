@@ -1,6 +1,7 @@
 """Adapters and brokers that die: no accepted action is lost, and none runs twice."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,8 +18,8 @@ Lines = Any
 
 @pytest.fixture(scope="module")
 def own_broker(simyard_directory: Path) -> Iterator[LocalBroker]:
-    """A broker that these tests may stop and kill."""
-    broker = LocalBroker(simyard_directory / "broker-of-adapter-crashes")
+    """A broker that these tests may stop and kill; each process that runs tests has its own."""
+    broker = LocalBroker(simyard_directory / f"broker-of-adapter-crashes-{os.getpid()}")
     broker.start()
     yield broker
     broker.stop(grace_seconds=0)

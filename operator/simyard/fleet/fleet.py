@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
+
+from prometheus_client import Counter
 
 from simyard.fleet.actions import Actions
 from simyard.fleet.broker import Broker
@@ -19,9 +22,13 @@ from simyard.fleet.workers import WorkerStatuses
 from simyard.kube.client import KubeClient
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.events import OperatorEvents, ReceivedEvent
+from simyard.messaging.events import DeadLetter, DeadLetters, OperatorEvents, ReceivedEvent
 from simyard.messaging.liveness import Liveness
 from simyard.messaging.requests import Requester
+
+log = logging.getLogger(__name__)
+
+DEAD_LETTERS = Counter("simyard_broker_dead_letters_total", "Requests that no worker finished, by why.", ["reason"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,7 @@ class Fleet:
             changed=self._broker_changed,
         )
         self._events = OperatorEvents(settings.broker, self._take)
+        self._dead_letters = DeadLetters(settings.broker, _give_up)
         self.recorder = Recorder(client, settings.namespace, settings.identity)
         self.statuses = WorkerStatuses(registry, self.liveness.present)
         self.sites = Sites(
@@ -83,9 +91,10 @@ class Fleet:
                 await self.registry.synced()
                 for name, task in (
                     ("broker", self.broker.run()),
-                    ("requests", self._request()),
+                    ("requests", self._when_prepared(self.requester.run)),
                     ("liveness", self.liveness.run()),
-                    ("events from workers", self._consume()),
+                    ("events from workers", self._when_prepared(self._events.run)),
+                    ("dead letters", self._when_prepared(self._dead_letters.run)),
                     ("events", self.recorder.run()),
                     ("worker statuses", self.statuses.run()),
                     ("sites", self.sites.run()),
@@ -100,13 +109,9 @@ class Fleet:
             await self._admin.aclose()
         raise AssertionError("the tasks do not end")
 
-    async def _request(self) -> NoReturn:
+    async def _when_prepared(self, run: Callable[[], Awaitable[NoReturn]]) -> NoReturn:
         await self.broker.prepared.wait()
-        await self.requester.run()
-
-    async def _consume(self) -> NoReturn:
-        await self.broker.prepared.wait()
-        await self._events.run()
+        await run()
 
     async def _take(self, batch: Sequence[ReceivedEvent]) -> None:
         """Events from workers: handled when what they say is written.
@@ -131,3 +136,10 @@ class Fleet:
 
     def _broker_changed(self) -> None:
         self.pools.wake_all()
+
+
+async def _give_up(letters: Sequence[DeadLetter]) -> None:
+    """Requests that nobody answered in time, or that ended several workers: their callers have been told already."""
+    for letter in letters:
+        DEAD_LETTERS.labels(letter.reason).inc()
+        log.info("a request was given up: %s %s of %s: %s", letter.kind, letter.message_id, letter.queue, letter.reason)
