@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,6 +243,13 @@ async def test_a_cloud_without_machines_and_clients_ends_by_itself(
 ) -> None:
     await clouds.site().probe()
     await asyncio.to_thread(death_of, clouds.process_id())
+
+
+async def test_a_cloud_whose_directory_was_removed_ends_by_itself(clouds: Any, death_of: Callable[[int], None]) -> None:
+    await clouds.site().probe()
+    process_id = clouds.process_id()
+    shutil.rmtree(clouds.files().directory)
+    await asyncio.to_thread(death_of, process_id)
 
 
 async def test_a_directory_that_others_can_get_at_is_refused(clouds: Any) -> None:

@@ -68,6 +68,8 @@ class Stack:
         self.control_plane.write_service_account_kubeconfig(self._kubeconfig, names.SYSTEM_NAMESPACE, names.OPERATOR)
 
     def down(self) -> None:
+        for operator in self._operators.values():  # or they would start the clouds again
+            operator.process.stop(0)
         for file in self.emulated.glob("*/pid"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(file.read_text()), signal.SIGTERM)

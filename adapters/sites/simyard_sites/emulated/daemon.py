@@ -42,7 +42,11 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
     locks: list[int] = []
 
     def stop_if_nobody_comes() -> None:
-        held = files.lock()
+        try:
+            held = files.lock()
+        except FileNotFoundError:  # the directory was removed: nobody can come any more
+            stopping.set()
+            return
         if held is not None:
             locks.append(held)
             stopping.set()
@@ -70,7 +74,7 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
             _LOG.info("%s listens in %s", protocol.VERSION, files.directory)
             await stopping.wait()
             if not locks:  # nobody is to start the cloud anew before this process has ended
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(TimeoutError, FileNotFoundError):
                     async with asyncio.timeout(_LOCK_SECONDS):
                         locks.append(await files.lock_when_free())
             clients.close()
