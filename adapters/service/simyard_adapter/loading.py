@@ -45,7 +45,7 @@ def make_backend(bootstrap: Bootstrap, directory: Path) -> Backend:
             return CommandBackend(CommandSet.from_json(kinds["commands"], bootstrap.interface), bootstrap.interface)
         except InvalidValuesError as error:
             raise StartError(f"connector.commands: {error}") from None
-    found = load_class(str(kinds["python"].get("class") or ""), directory if bootstrap.files else None)
+    found = load_class(str(kinds["python"].get("class") or ""), directory if bootstrap.files else None, bootstrap.files)
     different = differences(bootstrap.interface, found.interface)
     if different:
         raise StartError("the connector's interface is not the manifest's: " + "; ".join(different))

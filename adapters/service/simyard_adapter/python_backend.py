@@ -8,7 +8,8 @@ import importlib
 import inspect
 import sys
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from types import ModuleType
+from typing import Any, Callable, Iterable, Mapping, Optional, Tuple
 
 from simyard_adapter.backend import Host, in_thread
 from simyard_adapter.connector import Connector
@@ -70,8 +71,11 @@ async def _call(hook: Callable[..., Any], *args: Any) -> None:
         await in_thread(lambda: hook(*args))
 
 
-def load_class(reference: str, directory: Optional[Path] = None) -> type[Connector]:
+def load_class(reference: str, directory: Optional[Path] = None, files: Iterable[str] = ()) -> type[Connector]:
     """Import ``module:Class``; modules in ``directory`` come first.
+
+    In a process of many adapters, those with the same ``files`` (paths below ``directory``) share the modules, also
+    when the directory of the first is gone; other files are imported anew, and adapters that run keep what they have.
 
     Raises:
         StartError: there is no such class, its module fails, or it is not a :class:`Connector`.
@@ -79,28 +83,49 @@ def load_class(reference: str, directory: Optional[Path] = None) -> type[Connect
     module_name, _, class_name = reference.partition(":")
     if not module_name or not class_name:
         raise StartError(f"the connector's class must read module:Class, not {reference!r}")
-    source = directory / (module_name.replace(".", "/") + ".py") if directory else None
-    if directory:
-        sys.path.insert(0, str(directory))
-        importlib.invalidate_caches()
     try:
-        module = importlib.import_module(module_name)
+        module = _import_from(directory, module_name, files) if directory else importlib.import_module(module_name)
     except Exception as error:  # the vendor's module: whatever it raises is why the adapter cannot start
         raise StartError(f"the connector's module {module_name} fails: {type(error).__name__}: {error}") from error
-    finally:
-        if directory:
-            sys.path.remove(str(directory))
-    if source and source.is_file() and not _same_source(source, getattr(module, "__file__", None)):
-        raise StartError(f"this process has another module named {module_name} already")
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Connector)):
         raise StartError(f"{reference} is not a simyard_adapter.Connector")
     return found
 
 
-def _same_source(source: Path, loaded: Optional[str]) -> bool:
-    digests = [hashlib.sha256(Path(path).read_bytes()).digest() for path in (source, loaded) if path]
-    return len(digests) == 2 and digests[0] == digests[1]
+_imported: dict[Tuple[str, bytes], dict[str, ModuleType]] = {}
+"""The modules among a connector's files, by the name of its own module and the digest of its files."""
+
+
+def _import_from(directory: Path, module_name: str, files: Iterable[str]) -> ModuleType:
+    source = directory / (module_name.replace(".", "/") + ".py")
+    digest = hashlib.sha256()
+    for path in sorted({source, *(directory / name for name in files)}):
+        if path.is_file():
+            digest.update(f"{path.relative_to(directory)}\0".encode() + path.read_bytes())
+    key = module_name, digest.digest()
+    if key not in _imported:
+        for (other, _), modules in _imported.items():
+            for name in modules if other == module_name else ():
+                sys.modules.pop(name, None)
+        sys.path.insert(0, str(directory))
+        importlib.invalidate_caches()
+        try:
+            module = importlib.import_module(module_name)
+        finally:
+            sys.path.remove(str(directory))
+        if not _is_below(directory, module):
+            if source.is_file():
+                raise ImportError(f"this process has another module named {module_name} already")
+            return module
+        _imported[key] = {name: item for name, item in list(sys.modules.items()) if _is_below(directory, item)}
+    sys.modules.update(_imported[key])
+    return sys.modules[module_name]
+
+
+def _is_below(directory: Path, module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and directory in Path(file).parents
 
 
 def differences(manifest: Interface, connector: Interface) -> list[str]:

@@ -1,5 +1,6 @@
 """Connector classes: what they declare, and what the adapter makes of them."""
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -143,13 +144,26 @@ def test_a_class_that_cannot_be_loaded_says_why(tmp_path: Path, reference: str, 
         load_class(reference, tmp_path)
 
 
-def test_two_services_in_one_process_do_not_get_each_others_module(tmp_path: Path) -> None:
-    text = "from simyard_adapter import Connector\nclass Twin(Connector): pass\n"
-    for name, more in (("a", ""), ("b", ""), ("c", "# other\n")):
-        write_files({"twin_connector.py": text + more}, tmp_path / name)
-    assert load_class("twin_connector:Twin", tmp_path / "a") is load_class("twin_connector:Twin", tmp_path / "b")
-    with pytest.raises(StartError, match="another module named twin_connector"):
-        load_class("twin_connector:Twin", tmp_path / "c")
+def test_in_one_process_each_service_gets_its_own_module_also_when_its_first_directory_is_gone(tmp_path: Path) -> None:
+    text = "from simyard_adapter import Connector\nimport twin_helper\nclass Twin(Connector): kind = twin_helper.KIND\n"
+    for directory, kind in (("a", 1), ("b", 1), ("c", 2), ("d", 1)):
+        write_files({"twin_connector.py": text, "twin_helper.py": f"KIND = {kind}\n"}, tmp_path / directory)
+
+    def load(directory: str) -> type[Connector]:
+        return load_class("twin_connector:Twin", tmp_path / directory, ["twin_connector.py", "twin_helper.py"])
+
+    first = load("a")
+    assert load("b") is first
+    shutil.rmtree(tmp_path / "a")
+    other = load("c")
+    assert load("d") is first
+    assert (first.kind, other.kind) == (1, 2)  # type: ignore[attr-defined]
+
+
+def test_a_connector_named_like_a_module_of_this_process_is_refused(tmp_path: Path) -> None:
+    write_files({"shutil.py": "from simyard_adapter import Connector\nclass Twin(Connector): pass\n"}, tmp_path)
+    with pytest.raises(StartError, match="another module named shutil"):
+        load_class("shutil:Twin", tmp_path)
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", ".", "..", "a\\..\\x", "c:x"])
