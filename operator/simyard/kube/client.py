@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -33,6 +35,7 @@ REQUESTS = Counter(
 FIELD_MANAGER = "simyard"
 LIST_PAGE = 1000
 MAX_ATTEMPTS = 5
+READ_BYTES = 2**21
 WATCH_SECONDS = 300
 WATCH_SILENCE_SECONDS = 90
 """A watch that says nothing for so long is dead: a bookmark comes about every minute."""
@@ -59,10 +62,13 @@ class KubeClient:
 
     def __init__(self, configuration: kubernetes.Configuration, *, request_seconds: float = 30.0) -> None:
         self._api = kubernetes.ApiClient(configuration)
-        self._session: aiohttp.ClientSession = self._api.rest_client.pool_manager
+        # The library's own session reads .netrc and the proxies of the environment anew for each request.
+        self._session = aiohttp.ClientSession(
+            connector=self._api.rest_client.pool_manager.connector, connector_owner=False, read_bufsize=READ_BYTES
+        )
         self._server_hostname: str | None = self._api.rest_client.server_hostname
-        self._proxy: str | None = self._api.rest_client.proxy
         self._host = str(configuration.host).rstrip("/")
+        self._proxy: str | None = self._api.rest_client.proxy or _environment_proxy(self._host)
         self._timeout = aiohttp.ClientTimeout(total=request_seconds)
         self._configuration = configuration
 
@@ -92,6 +98,7 @@ class KubeClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        await self._session.close()
         await self._api.close()
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
@@ -269,6 +276,12 @@ def path_of(resource: Resource, namespace: str = "", name: str = "", subresource
     parts.append(resource.plural)
     parts += [part for part in (name, subresource) if part]
     return "/".join(parts)
+
+
+def _environment_proxy(host: str) -> str | None:
+    """The proxy that the environment names for a URL."""
+    url = urlsplit(host)
+    return None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)
 
 
 def _parse(data: bytes) -> object:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 import orjson
-from aiormq.abc import AbstractChannel
+from aiormq.abc import AbstractChannel, AbstractConnection
 
 from simyard.messaging.access import BrokerAccess
-from simyard.messaging.connection import open_connection
+from simyard.messaging.connection import open_connection, translated
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
 from simyard.messaging.topology import ExchangeSpec, QueueSpec, UserSpec, platform_specs
 
@@ -26,6 +27,7 @@ REQUEST_SECONDS = 30.0
 BULK_SECONDS = 120.0
 HTTP_CONNECTIONS = 8
 CHANNELS = 16
+IDLE_CONNECTIONS = 4
 T = TypeVar("T")
 
 
@@ -35,6 +37,28 @@ class QueueInfo:
 
     consumers: int | None
     messages: int | None
+
+
+class _Line:
+    """A connection with channels that are kept."""
+
+    def __init__(self, connection: AbstractConnection, stack: AsyncExitStack) -> None:
+        self.connection = connection
+        self._stack = stack
+        self._channels: list[AbstractChannel] = []
+
+    @classmethod
+    async def open(cls, access: BrokerAccess) -> _Line:
+        stack = AsyncExitStack()
+        return cls(await stack.enter_async_context(open_connection(access, "simyard admin")), stack)
+
+    async def channels(self, count: int) -> list[AbstractChannel]:
+        while len(self._channels) < count:
+            self._channels.append(await self.connection.channel(publisher_confirms=False))
+        return self._channels[:count]
+
+    async def aclose(self) -> None:
+        await self._stack.aclose()
 
 
 class BrokerAdmin:
@@ -49,6 +73,7 @@ class BrokerAdmin:
         self._access = access
         self._vhost = quote(access.vhost, safe="")
         self._session: aiohttp.ClientSession | None = None
+        self._idle: list[_Line] = []
 
     async def ensure_platform(self) -> None:
         """Make the exchanges and queues that exist once."""
@@ -118,6 +143,8 @@ class BrokerAdmin:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        while self._idle:
+            await self._idle.pop().aclose()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -157,19 +184,36 @@ class BrokerAdmin:
             return
         width = min(CHANNELS, len(items))
         try:
-            async with asyncio.timeout(BULK_SECONDS), open_connection(self._access, "simyard admin") as connection:
+            async with asyncio.timeout(BULK_SECONDS), self._line() as line:
 
-                async def send_share(first: int) -> None:
-                    channel = await connection.channel(publisher_confirms=False)
+                async def send_share(channel: AbstractChannel, first: int) -> None:
                     for item in items[first::width]:
                         await send(channel, item)
                     await channel.basic_qos(prefetch_count=1)
 
-                await asyncio.gather(*(send_share(first) for first in range(width)))
+                channels = await line.channels(width)
+                await asyncio.gather(*(send_share(channel, first) for first, channel in enumerate(channels)))
         except TimeoutError:
             raise BrokerUnavailableError(
                 f"the broker took more than {BULK_SECONDS:g} s for {len(items)} items"
             ) from None
+
+    @asynccontextmanager
+    async def _line(self) -> AsyncIterator[_Line]:
+        """A connection that nobody else uses meanwhile: one that was used before, if it is still good."""
+        while self._idle and self._idle[-1].connection.is_closed:
+            await self._idle.pop().aclose()
+        line = self._idle.pop() if self._idle else await _Line.open(self._access)
+        try:
+            with translated():
+                yield line
+        except BaseException:
+            await line.aclose()
+            raise
+        if len(self._idle) < IDLE_CONNECTIONS:
+            self._idle.append(line)
+        else:
+            await line.aclose()
 
 
 async def _declare_exchange(channel: AbstractChannel, spec: ExchangeSpec) -> None:
