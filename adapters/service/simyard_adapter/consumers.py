@@ -111,7 +111,7 @@ class PoolConsumer:
         failures = 0
         while True:
             try:
-                async with self._connections.channel() as channel:
+                async with self._connections.channel(publishes=False) as channel:
                     self._session = session = Session(channel)
                     self._consumer = Consumer(session, self._queue, POOL_PREFETCH, self._take)
                     try:

@@ -100,8 +100,8 @@ class Connections:
         self._failure: tuple[float, BrokerError] = (0.0, BrokerError())
 
     @contextlib.asynccontextmanager
-    async def channel(self) -> AsyncIterator[AbstractChannel]:
-        """A channel with publisher confirms on which unroutable messages raise.
+    async def channel(self, *, publishes: bool = True) -> AsyncIterator[AbstractChannel]:
+        """A channel; on one that ``publishes``, the broker confirms what it has, and unroutable messages raise.
 
         Raises:
             BrokerError: the broker cannot be reached, or refuses the user.
@@ -118,7 +118,7 @@ class Connections:
                 raise
             line.channels += 1
         try:
-            channel = line.connection.channel(publisher_confirms=True, on_return_raises=True)
+            channel = line.connection.channel(publisher_confirms=publishes, on_return_raises=publishes)
             await guarded(channel.initialize(), "opening a channel")
             try:
                 yield channel

@@ -11,10 +11,13 @@ It serves ``/livez``, ``/readyz`` and ``/metrics``; SIGTERM ends it and releases
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 
 import click
 
+GC_THRESHOLD = (50_000, 20, 20)
+"""Caches live long: to look at them as often as Python does by itself takes a tenth of the CPU."""
 _ROLES = {"operator": "simyard.roles.operator", "apiserver": "simyard.roles.apiserver"}
 
 
@@ -37,3 +40,4 @@ class _Roles(click.Group):
 @click.version_option(package_name="simyard")
 def main() -> None:
     """Simyard: simulation software as a service, on Kubernetes."""
+    gc.set_threshold(*GC_THRESHOLD)
