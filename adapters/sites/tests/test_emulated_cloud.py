@@ -1,3 +1,5 @@
+import dataclasses
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,20 @@ from simyard_sites.emulated.settings import Settings
 
 OWNER = Owner("default", "worker", "uid")
 SLOW = Settings(pending_milliseconds=1000, prolog_milliseconds=2000, boot_milliseconds=3000)
+ROOM = 2
+LIMITED = Settings(
+    boot_milliseconds=500,
+    requests_per_second=4,
+    requests_per_machine=2,
+    request_burst=3,
+    interval_milliseconds=1000,
+    machines_per_interval=2,
+    threads=1,
+    operation_milliseconds=700,
+    hosts=ROOM,
+    operations_per_host=1,
+    machines_per_host=1,
+)
 STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 
 
@@ -98,7 +114,7 @@ def test_as_many_machines_fail_as_the_settings_say_and_they_say_that_it_is_emula
 def test_changed_settings_hold_from_the_next_stage_on() -> None:
     cloud = Cloud(SLOW)
     cloud.create("a", OWNER, 0.0)
-    cloud.settings = Settings(prolog_milliseconds=10_000)
+    cloud.configure(Settings(prolog_milliseconds=10_000), 0.0)
     cloud.advance(10.9)
     assert states(cloud) == [MachineState.PROLOG]
     cloud.advance(11.0)
@@ -142,20 +158,112 @@ def test_a_machine_that_still_stops_can_be_started_only_when_it_has() -> None:
     assert states(cloud) == [MachineState.RUNNING]
 
 
+def test_a_machine_waits_for_the_scheduler_then_for_a_thread_and_its_host() -> None:
+    cloud = Cloud(
+        Settings(
+            interval_milliseconds=10_000,
+            threads=2,
+            operation_milliseconds=3000,
+            hosts=1,
+            operations_per_host=1,
+            boot_milliseconds=1000,
+        )
+    )
+    for name in "abc":
+        cloud.create(name, OWNER, 100.0)
+    cloud.advance(200.0)
+    entered = [[machine.entered[stage] - 100 for stage in STAGES] for machine in seen(cloud)]
+    assert entered == [[0, 5, 8, 9], [0, 5, 11, 12], [0, 5, 14, 15]]
+
+
+def test_a_machine_without_room_stays_pending_and_says_why_until_there_is_some() -> None:
+    cloud = Cloud(Settings(hosts=1, machines_per_host=1))
+    cloud.create("a", OWNER, 0.0)
+    cloud.create("b", OWNER, 0.0)
+    assert cloud.advance(0.0).count(Change("1", "b")) == 2
+    assert [(machine.state, machine.reason) for machine in seen(cloud)] == [
+        (MachineState.RUNNING, ""),
+        (MachineState.PENDING, "Unschedulable"),
+    ]
+    assert "emulated: no host has room" in seen(cloud)[1].message
+    cloud.delete("0")
+    cloud.ended("0", 1.0)
+    cloud.advance(1.0)
+    assert [(machine.state, machine.reason, machine.message) for machine in seen(cloud)] == [
+        (MachineState.RUNNING, "", "")
+    ]
+
+
+def test_a_machine_without_room_is_placed_when_the_cloud_gets_more_hosts() -> None:
+    cloud = Cloud(Settings(hosts=1, machines_per_host=1))
+    cloud.create("a", OWNER, 0.0)
+    cloud.create("b", OWNER, 0.0)
+    cloud.advance(0.0)
+    cloud.configure(Settings(hosts=2, machines_per_host=1), 1.0)
+    cloud.advance(1.0)
+    assert states(cloud) == [MachineState.RUNNING] * 2
+
+
+@pytest.mark.parametrize(("percent", "least", "most"), [(0, 0, 0), (10, 60, 140), (100, 1000, 1000)])
+def test_as_many_events_and_answers_are_lost_as_the_settings_say_by_the_names_alone(
+    percent: int, least: int, most: int
+) -> None:
+    runs = []
+    for _ in range(2):
+        cloud = Cloud(Settings(lost_events_percent=percent, lost_answers_percent=percent))
+        for number in range(1000):
+            cloud.create(f"m{number}", OWNER, 0.0)
+        told = [(change.id, change.lost) for change in cloud.advance(0.0) if change.guest is GuestOrder.RUN]
+        runs.append((told, [cloud.loses_answer(f"m{number}", "create") for number in range(1000)]))
+    assert runs[0] == runs[1]
+    told, answers = runs[0]
+    assert least <= sum(is_lost for _, is_lost in told) <= most
+    assert least <= sum(answers) <= most
+
+
+def test_a_forgotten_machine_ends_and_is_gone_without_a_word() -> None:
+    cloud = Cloud(Settings())
+    cloud.create("a", OWNER, 0.0)
+    cloud.advance(0.0)
+    cloud.forget("0", 1.0)
+    assert cloud.advance(1.0) == [
+        Change("0", "a", guest=GuestOrder.END, lost=True),
+        Change("0", "a", gone=True, lost=True),
+    ]
+    assert len(cloud) == 0
+
+
+def test_a_resurrected_machine_runs_under_its_old_id_and_can_be_deleted_again() -> None:
+    cloud = Cloud(Settings())
+    cloud.create("a", OWNER, 0.0)
+    with pytest.raises(MachineNotFoundError):
+        cloud.resurrect("0", 0.0)
+    for _ in range(2):
+        cloud.delete("0")
+        cloud.ended("0", 1.0)
+        cloud.advance(1.0)
+        assert (cloud.resurrect("0", 2.0).id, states(cloud)) == ("0", [MachineState.RUNNING])
+        assert cloud.advance(2.0) == [Change("0", "a")]
+
+
 class AnyHistory(RuleBasedStateMachine):
     """Anything may happen at any time; beside the cloud we keep what its orders make of the guests."""
+
+    settings = SLOW
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.cloud = Cloud(SLOW)
+        self.cloud = Cloud(self.settings)
         self.guests: dict[str, GuestOrder] = {}
         self.created = 0
         self.entered: dict[str, dict[Stage, float]] = {}
 
     def look(self) -> None:
         for change in self.cloud.advance(self.now):
-            if change.gone:
+            if change.gone and change.lost:
+                assert self.guests.pop(change.id) is GuestOrder.END
+            elif change.gone:
                 assert change.id not in self.guests
                 assert self.cloud.machine(change.id) is None
             elif change.guest:
@@ -173,6 +281,11 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(number=st.integers(0, 5))
     def delete(self, number: int) -> None:
         self.cloud.delete(str(number))
+        self.look()
+
+    @rule(number=st.integers(0, 5))
+    def forget(self, number: int) -> None:
+        self.cloud.forget(str(number), self.now)
         self.look()
 
     @rule(number=st.integers(0, 5), action=st.sampled_from(PowerAction))
@@ -228,23 +341,43 @@ class AnyHistory(RuleBasedStateMachine):
         self.look()
         self.end_guests()
         assert len(self.cloud) == 0
+        for number in range(ROOM):
+            self.cloud.create(f"last-{number}", OWNER, self.now)
+        self.cloud.advance(self.now + 100)
+        assert states(self.cloud) == [MachineState.RUNNING] * ROOM
+
+
+class AnyHistoryWithinLimits(AnyHistory):
+    """The same in a cloud with a controller, a scheduler, threads and little room."""
+
+    settings = LIMITED
 
 
 TestAnyHistory = AnyHistory.TestCase
-TestAnyHistory.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestAnyHistoryWithinLimits = AnyHistoryWithinLimits.TestCase
+for history in (TestAnyHistory, TestAnyHistoryWithinLimits):
+    history.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 100))),
     st.lists(st.floats(0, 20), max_size=5),
+    st.sampled_from([Settings(), LIMITED]),
 )
 def test_how_often_the_clock_is_looked_at_changes_nothing(
-    latencies: list[tuple[int, int, int, int]], looks: list[float]
+    latencies: list[tuple[int, int, int, int]], looks: list[float], limits: Settings
 ) -> None:
-    often, once = Cloud(Settings()), Cloud(Settings())
+    often, once = Cloud(limits), Cloud(limits)
     for number, (pending, prolog, boot, jitter) in enumerate(latencies):
         for cloud in (often, once):
-            cloud.settings = Settings(Settings().guests, pending, prolog, boot, jitter)
+            limited = dataclasses.replace(
+                limits,
+                pending_milliseconds=pending,
+                prolog_milliseconds=prolog,
+                boot_milliseconds=boot,
+                jitter_percent=jitter,
+            )
+            cloud.configure(limited, 0.0)
             cloud.create(f"m{number}", OWNER, 0.0)
     for now in sorted(looks):
         often.advance(now)

@@ -1,8 +1,9 @@
 """An emulated cloud: a process of its own with modelled stages of a start, whose machines are real service adapters.
 
-What is emulated: the cloud. How long a machine is pending, in prolog and in boot, and how often one fails, are settings
-(``spec.provider.emulated`` of a CloudSite); image and size of a machine mean nothing. Every figure that comes from it
-is emulated, and so says the version that it reports. What is real: the adapter in each machine, its connector, what
+What is emulated: the cloud. What its front end accepts, when its scheduler places machines, how long they are pending,
+in prolog and in boot, and what fails, are settings (``spec.provider.emulated`` of a CloudSite, see
+``docs/emulated-clouds.md``); image and size of a machine mean nothing. Every figure that comes from it is emulated, and
+so says the version that it reports, with the profile. What is real: the adapter in each machine, its connector, what
 these start, and how they live and die.
 
 The cloud runs on this computer (Linux, with ``setpriv`` of util-linux), in ``<directory>/<installation>-<site>`` where

@@ -15,7 +15,7 @@ from simyard_sites.base import UnavailableError
 from simyard_sites.emulated import protocol
 from simyard_sites.emulated.child import inherited_environment
 from simyard_sites.emulated.files import CloudFiles
-from simyard_sites.emulated.protocol import Call, Configure, Reply, ShutDown, Welcome
+from simyard_sites.emulated.protocol import Call, Configure, Forget, Outcomes, Reply, Resurrect, ShutDown, Welcome
 from simyard_sites.emulated.settings import Settings
 
 START_SECONDS = 30.0
@@ -72,6 +72,24 @@ async def connect(files: CloudFiles, settings: Settings, guest_command: Sequence
         raise UnavailableError(f"the emulated cloud in {files.directory} did not answer in time") from None
     except OSError as error:
         raise UnavailableError(f"the emulated cloud in {files.directory} cannot be reached: {error}") from error
+
+
+async def inject(files: CloudFiles, fault: Forget | Resurrect) -> None:
+    """Have a running cloud forget or resurrect machines, for tests.
+
+    Raises:
+        OSError: it does not run, or ends meanwhile.
+        SiteError: it cannot be done to one of the machines; to the others, it was.
+    """
+    async with asyncio.timeout(START_SECONDS):
+        with contextlib.closing(await _open(files)) as connection:
+            await connection.send(fault)
+            reply = await connection.receive()
+    if not isinstance(reply, Outcomes):
+        raise ConnectionResetError(f"the emulated cloud answered {type(reply).__name__}")
+    for outcome in reply.items:
+        if outcome.error:
+            raise outcome.error
 
 
 async def shut_down(files: CloudFiles) -> bool:

@@ -3,6 +3,10 @@
 It does no I/O and has no clock: every call is told the time (seconds since the epoch). Chance is drawn from the name of
 the machine, so the same machines meet the same fate each time. A change costs O(log n) in the number of machines that
 are on their way to RUNNING, and nothing in the number of the others.
+
+A machine is PENDING until the controller has made its requests, the latency of that stage has passed and the scheduler
+has placed it; in PROLOG until a driver thread and its host had time for its operation and the latency has passed; in
+BOOT for the latency alone. What waits for a thread or a host is carried out even if its machine is deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -11,11 +15,16 @@ import enum
 import hashlib
 import heapq
 import struct
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from simyard_sites.base import ConflictError, Machine, MachineNotFoundError, MachineState, Owner, PowerAction, Stage
+from simyard_sites.emulated.queueing import Rate, Servers
+from simyard_sites.emulated.scheduler import Scheduler
 from simyard_sites.emulated.settings import Settings
+
+_REMEMBERED = 1000  # machines that are gone, for resurrect
 
 _NEXT = {
     MachineState.PENDING: MachineState.PROLOG,
@@ -60,12 +69,16 @@ class GuestOrder(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A machine is new, in another state, or (``gone``) does not exist any more."""
+    """A machine is new, in another state, or (``gone``) does not exist any more.
+
+    Of one that is ``lost`` no watcher hears.
+    """
 
     id: str
     name: str
     gone: bool = False
     guest: GuestOrder | None = None
+    lost: bool = False
 
 
 @dataclass(slots=True)
@@ -80,27 +93,38 @@ class _Record:
     entered: dict[Stage, float] = field(default_factory=dict)
     due: float | None = None
     then: MachineState | None = None
+    host: int | None = None
     reason: str = ""
     message: str = ""
 
 
 class Cloud:
-    """The machines of one emulated cloud. Ids count up from ``first_id``.
-
-    ``settings`` may be replaced at any time; a machine that is in a stage leaves it when it would have.
-    """
+    """The machines of one emulated cloud. Ids count up from ``first_id``."""
 
     def __init__(self, settings: Settings, first_id: int = 0) -> None:
         self.settings = settings
         self.next_id = first_id
         self._by_id: dict[str, _Record] = {}
         self._by_name: dict[str, _Record] = {}
-        self._timetable: list[tuple[float, int, _Record]] = []
+        self._gone: OrderedDict[str, _Record] = OrderedDict()
+        self._controller = Rate()
+        self._scheduler = Scheduler()
+        self._threads = Servers()
+        self._hosts: dict[int, Servers] = {}
+        self._timetable: list[tuple[float, int, _Record | None]] = []  # no record: the scheduler runs
         self._timetable_entries = 0
         self._changes: list[Change] = []
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def configure(self, settings: Settings, now: float) -> None:
+        """Replace the settings; a machine that is in a stage leaves it when it would have."""
+        if settings != self.settings:
+            self.settings = settings
+            before = self._scheduler.next_run
+            self._scheduler.retry(now)
+            self._plan_run(before)
 
     def ids(self) -> list[str]:
         """The ids of all machines, oldest first."""
@@ -130,6 +154,7 @@ class Cloud:
         """End a machine, whatever its state; it is gone once its guest has ended. An absent one is no error."""
         record = self._by_id.get(machine_id)
         if record and record.state is not MachineState.TERMINATING:
+            self._scheduler.drop(record.id)
             record.due = record.then = None
             record.state = MachineState.TERMINATING
             self._changed(record, GuestOrder.END)
@@ -166,8 +191,7 @@ class Cloud:
         if record is None:
             return
         if record.state is MachineState.TERMINATING:
-            del self._by_id[record.id], self._by_name[record.name]
-            self._changes.append(Change(record.id, record.name, gone=True))
+            self._remove(record, now, _is_drawn(self.settings.lost_events_percent, record.name, "gone"))
         elif record.then:
             target, record.then = record.then, None
             self._enter(record, target, now)
@@ -178,11 +202,41 @@ class Cloud:
         if record and record.state is MachineState.RUNNING and not record.then:
             self._fail(record, reason, message)
 
+    def forget(self, machine_id: str, now: float) -> None:
+        """Inject a fault: the machine is gone, and nobody is told. An absent one is no error."""
+        record = self._by_id.get(machine_id)
+        if record:
+            self._scheduler.drop(record.id)
+            record.due = record.then = None
+            self._changes.append(Change(record.id, record.name, guest=GuestOrder.END, lost=True))
+            self._remove(record, now, is_lost=True)
+
+    def resurrect(self, machine_id: str, now: float) -> Machine:
+        """Inject a fault: a machine that is gone is there again, and runs; nothing runs in it.
+
+        Raises:
+            MachineNotFoundError: it was never there, too many are gone since, or its name is in use again.
+        """
+        record = self._gone.pop(machine_id, None)
+        if record is None or record.name in self._by_name:
+            raise MachineNotFoundError(f"the emulated cloud remembers no machine {machine_id}")
+        self._by_id[record.id] = self._by_name[record.name] = record
+        record.state = MachineState.RUNNING
+        record.entered.setdefault(Stage.RUNNING, now)
+        self._changed(record, None)
+        return _seen(record)
+
+    def loses_answer(self, name: str, what: str) -> bool:
+        """Whether the answer to a call that does ``what`` to this machine first of all is lost."""
+        return _is_drawn(self.settings.lost_answers_percent, name, what)
+
     def advance(self, now: float) -> list[Change]:
         """Let time pass; returns everything that changed since the last call, in order."""
         while self._timetable and self._timetable[0][0] <= now:
             due, _, record = heapq.heappop(self._timetable)
-            if record.due == due:
+            if record is None:
+                self._run_scheduler(due)
+            elif record.due == due:
                 self._leave_stage(record, due)
         changes, self._changes = self._changes, []
         return changes
@@ -197,10 +251,13 @@ class Cloud:
         if state in _STAGE_OF:
             record.entered.setdefault(_STAGE_OF[state], now)
         if state in _NEXT:
-            record.due = now + self._seconds_in(state, record)
-            self._timetable_entries += 1
-            heapq.heappush(self._timetable, (record.due, self._timetable_entries, record))
+            record.due = self._served(state, record, now) + self._latency(state, record)
+            self._plan(record.due, record)
         self._changed(record, GuestOrder.RUN if state is MachineState.RUNNING else None)
+
+    def _plan(self, due: float, record: _Record | None) -> None:
+        self._timetable_entries += 1
+        heapq.heappush(self._timetable, (due, self._timetable_entries, record))
 
     def _leave_stage(self, record: _Record, now: float) -> None:
         luck, which = record.draws[3:]
@@ -208,16 +265,70 @@ class Cloud:
         if record.state is fails_in and luck * 100 < self.settings.failure_percent:
             message = f"emulated: {self.settings.failure_percent} % of the machines fail, this one in {record.state}"
             self._fail(record, "EmulatedFailure", message)
+        elif record.state is MachineState.PENDING and (self.settings.interval_milliseconds or self.settings.hosts):
+            record.due = None
+            before = self._scheduler.next_run
+            self._scheduler.add(record.id, self.settings, now)
+            self._plan_run(before)
         else:
             self._enter(record, _NEXT[record.state], now)
 
-    def _seconds_in(self, state: MachineState, record: _Record) -> float:
-        milliseconds, draw = {
-            MachineState.PENDING: (self.settings.pending_milliseconds, record.draws[0]),
-            MachineState.PROLOG: (self.settings.prolog_milliseconds, record.draws[1]),
-            MachineState.BOOT: (self.settings.boot_milliseconds, record.draws[2]),
-        }[state]
-        return milliseconds / 1000 * (1 + (2 * draw - 1) * self.settings.jitter_percent / 100)
+    def _plan_run(self, before: float | None) -> None:
+        """Put the scheduler's next run into the timetable, unless it was there ``before``."""
+        if self._scheduler.next_run is not None and self._scheduler.next_run != before:
+            self._plan(self._scheduler.next_run, None)
+
+    def _run_scheduler(self, now: float) -> None:
+        placed = self._scheduler.run(self.settings, now)
+        self._plan_run(None)
+        for machine_id, host in placed.machines:
+            record = self._by_id[machine_id]
+            record.host = host
+            record.reason = record.message = ""
+            self._enter(record, MachineState.PROLOG, now)
+        for machine_id in placed.stuck:
+            record = self._by_id[machine_id]
+            record.reason, record.message = "Unschedulable", "emulated: no host has room for it"
+            self._changed(record, None)
+
+    def _served(self, state: MachineState, record: _Record, now: float) -> float:
+        """When those that a machine shares with others have done their part of the stage."""
+        settings = self.settings
+        if state is MachineState.PENDING and settings.requests_per_second:
+            pace = settings.seconds_per(settings.requests_per_second)
+            return self._controller.take(settings.requests_per_machine, settings.request_burst, pace, now)
+        if state is MachineState.PROLOG and settings.operation_milliseconds:
+            start = self._threads.free_at(settings.threads, now)
+            host = self._hosts.setdefault(record.host, Servers()) if record.host is not None else None
+            if host:
+                start = max(start, host.free_at(settings.operations_per_host, now))
+            end = start + settings.seconds(settings.operation_milliseconds)
+            self._threads.occupy(end)
+            if host:
+                host.occupy(end)
+            return end
+        return now
+
+    def _latency(self, state: MachineState, record: _Record) -> float:
+        if state is MachineState.PENDING:
+            milliseconds, draw = self.settings.pending_milliseconds, record.draws[0]
+        elif state is MachineState.PROLOG:
+            milliseconds, draw = self.settings.prolog_milliseconds, record.draws[1]
+        else:
+            milliseconds, draw = self.settings.boot_milliseconds, record.draws[2]
+        return self.settings.seconds(milliseconds) * (1 + (2 * draw - 1) * self.settings.jitter_percent / 100)
+
+    def _remove(self, record: _Record, now: float, is_lost: bool) -> None:
+        del self._by_id[record.id], self._by_name[record.name]
+        if record.host is not None:
+            before = self._scheduler.next_run
+            self._scheduler.release(record.host, self.settings, now)
+            self._plan_run(before)
+            record.host = None
+        self._gone[record.id] = record
+        if len(self._gone) > _REMEMBERED:
+            self._gone.popitem(last=False)
+        self._changes.append(Change(record.id, record.name, gone=True, lost=is_lost))
 
     def _fail(self, record: _Record, reason: str, message: str) -> None:
         record.state = MachineState.FAILED
@@ -226,7 +337,8 @@ class Cloud:
         self._changed(record, None)
 
     def _changed(self, record: _Record, guest: GuestOrder | None) -> None:
-        self._changes.append(Change(record.id, record.name, guest=guest))
+        is_lost = _is_drawn(self.settings.lost_events_percent, record.name, record.state)
+        self._changes.append(Change(record.id, record.name, guest=guest, lost=is_lost))
 
 
 def _seen(record: _Record) -> Machine:
@@ -239,3 +351,11 @@ def _draws(name: str) -> tuple[float, ...]:
     """Five numbers in [0, 1) that depend on the name alone: three for the latencies, two for failures."""
     digest = hashlib.blake2b(name.encode(), digest_size=40).digest()
     return tuple(number / 2**64 for number in struct.unpack("<5Q", digest))
+
+
+def _is_drawn(percent: int, name: str, what: str) -> bool:
+    """Whether a machine is among so many for which something happens; depends on both names alone."""
+    if not percent:
+        return False
+    digest = hashlib.blake2b(f"{name} {what}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) * 100 < percent * 2**64

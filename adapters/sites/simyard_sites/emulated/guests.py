@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
@@ -74,9 +75,9 @@ class Disks:
         try:
             for machine_id, bootstrap in bootstraps.items():
                 self.path(machine_id).mkdir(mode=0o700, exist_ok=True)
-                document = self.path(machine_id) / BOOTSTRAP_FILE
-                document.touch(mode=0o600)
-                document.write_bytes(bootstrap)
+                document = os.open(self.path(machine_id) / BOOTSTRAP_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with os.fdopen(document, "wb") as file:
+                    file.write(bootstrap)
         except OSError:
             self.remove(bootstraps)
             raise

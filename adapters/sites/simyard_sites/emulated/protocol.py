@@ -1,13 +1,13 @@
 """What an emulated cloud and its clients say to each other: JSON, one message per line, over a unix socket.
 
-A client sends :class:`Configure` first, then calls; each gets one line in answer. After :class:`Watch` the cloud sends
-:class:`Batch` lines without end: the snapshot in parts, then changes, and an empty one at least every
-``HEARTBEAT_SECONDS``.
+A client sends :class:`Configure` first, then one call after the other; for calls beside each other it has several
+connections. Each call is answered by one line, or by several :class:`Outcomes`. After :class:`Watch` the cloud sends
+:class:`Batch` lines without end: the snapshot in parts, then changes, and the snapshot again after it has lost some.
+At least every ``HEARTBEAT_SECONDS`` it sends a line, which may be empty.
 """
 
 from __future__ import annotations
 
-import base64
 import enum
 import importlib.metadata
 import json
@@ -38,6 +38,7 @@ ITEMS = 500
 BOOTSTRAP_BYTES = 8 * 2**20
 """How much of bootstrap documents one ``Create`` carries, unless a single one is larger."""
 HEARTBEAT_SECONDS = 10.0
+_BYTES = "latin-1"  # any bytes as a string, one character each
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,20 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """Inject a fault: these machines are gone without a word; answered by :class:`Outcomes`."""
+
+    ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Resurrect:
+    """Inject a fault: these machines, which are gone, run again, empty; answered by :class:`Outcomes`."""
+
+    ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Watch:
     """Tell all machines and all changes; answered by :class:`Batch` lines until the connection ends."""
 
@@ -86,7 +101,7 @@ class ShutDown:
     """End all machines and the cloud itself; answered by the end of the connection."""
 
 
-Call = Configure | Create | Delete | Get | Act | Watch | ShutDown
+Call = Configure | Create | Delete | Get | Act | Forget | Resurrect | Watch | ShutDown
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +113,17 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of each item of a call."""
+    """What became of items of a call; with ``more`` there are others, which another line follows for."""
 
     items: Sequence[Outcome]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The call as a whole is refused; nothing was done."""
+
+    error: SiteError
 
 
 class BatchKind(enum.StrEnum):
@@ -119,7 +142,7 @@ class Batch:
     gone: Sequence[Gone] = ()
 
 
-Reply = Welcome | Outcomes | Batch
+Reply = Welcome | Outcomes | Refused | Batch
 
 
 def encode(message: Call | Reply) -> bytes:
@@ -139,14 +162,20 @@ def _to_json(message: Call | Reply) -> dict[str, Any]:
             return {"get": list(ids)}
         case Act(ids, action):
             return {action.value: list(ids)}
+        case Forget(ids):
+            return {"forget": list(ids)}
+        case Resurrect(ids):
+            return {"resurrect": list(ids)}
         case Watch():
             return {"watch": True}
         case ShutDown():
             return {"shutDown": True}
         case Welcome(version):
             return {"version": version}
-        case Outcomes(items):
-            return {"items": [_outcome_to_json(item) for item in items]}
+        case Outcomes(items, more):
+            return {"items": [_outcome_to_json(item) for item in items], "more": more}
+        case Refused(error):
+            return {"refused": _error_to_json(error)}
         case Batch(kind, machines, gone):
             found = [_machine_to_json(machine) for machine in machines]
             return {kind.value: found, "gone": [[item.id, item.name] for item in gone]}
@@ -171,6 +200,10 @@ def decode_call(line: bytes) -> Call:
                 return Delete(ids)
             case {"get": ids}:
                 return Get(ids)
+            case {"forget": ids}:
+                return Forget(ids)
+            case {"resurrect": ids}:
+                return Resurrect(ids)
             case {"watch": True}:
                 return Watch()
             case {"shutDown": True}:
@@ -193,8 +226,10 @@ def decode_reply(line: bytes) -> Reply:
         match data:
             case {"version": version}:
                 return Welcome(version)
-            case {"items": items}:
-                return Outcomes([_outcome_from_json(item) for item in items])
+            case {"items": items, "more": more}:
+                return Outcomes([_outcome_from_json(item) for item in items], more)
+            case {"refused": error}:
+                return Refused(_error_from_json(error))
             case _:
                 kind = BatchKind.SNAPSHOT if BatchKind.SNAPSHOT in data else BatchKind.CHANGES
                 machines = [_machine_from_json(item) for item in data[kind]]
@@ -211,12 +246,12 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _request_to_json(request: MachineRequest) -> list[Any]:
-    return [request.name, _owner_to_json(request.owner), base64.b64encode(request.bootstrap).decode()]
+    return [request.name, _owner_to_json(request.owner), request.bootstrap.decode(_BYTES)]
 
 
 def _request_from_json(data: list[Any]) -> MachineRequest:
     name, owner, bootstrap = data
-    return MachineRequest(name, Owner(*owner), base64.b64decode(bootstrap))
+    return MachineRequest(name, Owner(*owner), bootstrap.encode(_BYTES))
 
 
 def _owner_to_json(owner: Owner) -> list[str]:
@@ -252,19 +287,26 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     if outcome.machine:
         data["machine"] = _machine_to_json(outcome.machine)
     if outcome.error:
-        data["error"] = [type(outcome.error).__name__, str(outcome.error)]
+        data["error"] = _error_to_json(outcome.error)
     return data
 
 
 def _outcome_from_json(data: dict[str, Any]) -> Outcome:
     machine = _machine_from_json(data["machine"]) if "machine" in data else None
-    error = None
-    if "error" in data:
-        name, message = data["error"]
-        error = _ERRORS[name](message)
+    error = _error_from_json(data["error"]) if "error" in data else None
     return Outcome(data["key"], machine, error)
 
 
+def _error_to_json(error: SiteError) -> list[Any]:
+    return [type(error).__name__, str(error), error.retry_after_seconds]
+
+
+def _error_from_json(data: list[Any]) -> SiteError:
+    name, message, retry_after_seconds = data
+    return _ERRORS[name](message, retry_after_seconds=retry_after_seconds)
+
+
 _ERRORS: dict[str, type[SiteError]] = {
-    error.__name__: error for error in (base.ConflictError, base.MachineNotFoundError, base.InternalError)
+    error.__name__: error
+    for error in (base.ConflictError, base.MachineNotFoundError, base.InternalError, base.ThrottledError)
 }

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
 from simyard_sites.base import (
-    Gone,
     InternalError,
-    Machine,
     MachineNotFoundError,
     MachineRequest,
     MachineState,
     Outcome,
     PowerAction,
     SiteError,
+    ThrottledError,
 )
 from simyard_sites.emulated import protocol
 from simyard_sites.emulated.cloud import Change, Cloud, GuestOrder
 from simyard_sites.emulated.files import CloudFiles
 from simyard_sites.emulated.guests import Disks, GuestListener, Guests
-from simyard_sites.emulated.protocol import Batch, BatchKind, Outcomes, Welcome
+from simyard_sites.emulated.portions import portions
+from simyard_sites.emulated.protocol import Act, Create, Delete, Outcomes, Refused, Reply, Welcome
+from simyard_sites.emulated.queueing import Front, throttled
 from simyard_sites.emulated.settings import GuestKind, Settings
+from simyard_sites.emulated.watching import Watchers
 
 _LOG = logging.getLogger(__name__)
 _IDS_AT_ONCE = 1000
 _TICK_SECONDS = 0.005
 _Item = TypeVar("_Item")
 
+_Send = Callable[[Reply], Awaitable[None]]
 MakeGuests = Callable[[Disks, GuestListener], Mapping[GuestKind, Guests]]
 
 
@@ -59,12 +63,14 @@ class CloudServer:
         self._guests_of: dict[str, Guests] = {}
         self._reserved_ids = int(self._next_id.read_text()) if self._next_id.exists() else 0
         self._cloud = Cloud(Settings(), self._reserved_ids)
+        self._front = Front()
+        self._closing = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._creating = asyncio.Lock()
         self._to_remove: list[str] = []
         self._removing: asyncio.Task[None] | None = None
-        self._watchers: set[_Watcher] = set()
+        self._watchers = Watchers(self._cloud)
         self._clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._on_shut_down = on_shut_down
         self._on_idle = on_idle
@@ -76,6 +82,13 @@ class CloudServer:
         task = asyncio.current_task()
         assert task
         self._clients[writer] = task
+
+        async def send(reply: Reply) -> None:
+            with contextlib.suppress(ConnectionError):  # it left; what it asked for is carried out all the same
+                if not writer.is_closing():
+                    writer.write(protocol.encode(reply))
+                    await writer.drain()
+
         try:
             async for line in reader:
                 try:
@@ -84,12 +97,11 @@ class CloudServer:
                     _LOG.warning("a client does not speak our protocol: %s", error)
                     break
                 if isinstance(call, protocol.Watch):
-                    await self._serve_watch(reader, writer)
+                    await self._watchers.serve(reader, writer)
                 elif isinstance(call, protocol.ShutDown):
                     self._on_shut_down()
-                else:
-                    writer.write(protocol.encode(await self._answer(call)))
-                    await writer.drain()
+                elif not await self._answer(call, send):
+                    break
         except ConnectionError:
             pass  # it left in the middle
         finally:
@@ -99,6 +111,7 @@ class CloudServer:
 
     async def aclose(self) -> None:
         """Leave the clients and end all guests; the machines are gone, and their ids will not be used again."""
+        self._closing.set()
         for client in self._clients:
             client.transport.abort()
         while self._clients:
@@ -124,24 +137,93 @@ class CloudServer:
         self._advance()
 
     async def _answer(
-        self, call: protocol.Configure | protocol.Create | protocol.Delete | protocol.Get | protocol.Act
-    ) -> Welcome | Outcomes:
+        self,
+        call: Create | Delete | Act | protocol.Configure | protocol.Get | protocol.Forget | protocol.Resurrect,
+        send: _Send,
+    ) -> bool:
+        """Do what was asked and say so; False says that the answer is lost, and the connection with it."""
+        reply: Reply
         match call:
+            case Create() | Delete() | Act():
+                return await self._serve_call(call, send)
             case protocol.Configure(settings):
-                self._cloud.settings = settings
-                return Welcome(protocol.VERSION)
-            case protocol.Create(requests):
-                outcomes = await self._create(requests)
-            case protocol.Delete(ids):
-                outcomes = [self._delete(machine_id) for machine_id in ids]
+                self._cloud.configure(settings, time.time())
+                reply = Welcome(f"{protocol.VERSION} {settings.title}")
             case protocol.Get(ids):
-                outcomes = [self._get(machine_id) for machine_id in ids]
-            case protocol.Act(ids, action):
-                outcomes = [self._act(machine_id, action) for machine_id in ids]
+                reply = Outcomes([self._get(machine_id) for machine_id in ids])
+            case protocol.Forget(ids):
+                reply = Outcomes([self._forget(machine_id) for machine_id in ids])
+            case protocol.Resurrect(ids):
+                reply = Outcomes([self._resurrect(machine_id) for machine_id in ids])
             case _:
                 assert_never(call)
         self._advance()
-        return Outcomes(outcomes)
+        await send(reply)
+        return True
+
+    async def _serve_call(self, call: Create | Delete | Act, send: _Send) -> bool:
+        """The same for a call that the front end limits, in the time that it takes."""
+        try:
+            self._front.begin(self._cloud.settings)
+        except ThrottledError as error:
+            await send(Refused(error))
+            return True
+        try:
+            match call:
+                case Create(requests):
+                    admitted, refused = self._admit(requests)
+                    return await self._serve_items(Create(admitted), admitted, self._create, send, refused)
+                case Delete(ids):
+                    return await self._serve_items(call, ids, self._delete, send)
+                case Act(ids, action):
+                    return await self._serve_items(call, ids, functools.partial(self._act, action), send)
+                case _:
+                    assert_never(call)
+        finally:
+            self._front.end()
+
+    async def _serve_items(
+        self,
+        call: Create | Delete | Act,
+        items: Sequence[_Item],
+        do: Callable[[Sequence[_Item]], Awaitable[list[Outcome]]],
+        send: _Send,
+        refused: Sequence[Outcome] = (),
+    ) -> bool:
+        is_lost = self._loses_answer(call)
+        times = self._front.serve(len(items), self._cloud.settings, time.time())
+        left = len(items)
+        outcomes = list(refused)
+        async for part in portions(items, times, protocol.HEARTBEAT_SECONDS, self._closing):
+            if part:
+                outcomes += await do(part)
+                self._advance()
+                left -= len(part)
+            if not is_lost:
+                await send(Outcomes(outcomes, more=left > 0))
+            outcomes = []
+        return not is_lost
+
+    def _loses_answer(self, call: Create | Delete | Act) -> bool:
+        """Only what does something new can lose its answer, so that repeating it leads somewhere."""
+        match call:
+            case Create(requests):
+                new = [request.name for request in requests if self._cloud.named(request.name) is None]
+                return bool(new) and self._cloud.loses_answer(new[0], "create")
+            case Delete(ids):
+                found = (machine for machine in map(self._cloud.machine, ids) if machine)
+                new = [machine.name for machine in found if machine.state is not MachineState.TERMINATING]
+                return bool(new) and self._cloud.loses_answer(new[0], "delete")
+            case Act():
+                return False
+
+    def _admit(self, requests: Sequence[MachineRequest]) -> tuple[list[MachineRequest], list[Outcome]]:
+        """Those that the front end accepts at this moment, and the refusals of the others."""
+        settings = self._cloud.settings
+        admitted = [request for request in requests if self._front.admit(settings, time.time())]
+        names = {request.name for request in admitted}
+        error = throttled(f"more than {settings.creates_per_second} creates per second", settings)
+        return admitted, [Outcome(request.name, error=error) for request in requests if request.name not in names]
 
     async def _create(self, requests: Sequence[MachineRequest]) -> list[Outcome]:
         async with self._creating:
@@ -165,9 +247,22 @@ class CloudServer:
             self._reserved_ids = needed_ids + _IDS_AT_ONCE
         self._disks.make(bootstraps)
 
-    def _delete(self, machine_id: str) -> Outcome:
-        self._cloud.delete(machine_id)
-        return Outcome(machine_id, self._cloud.machine(machine_id))
+    async def _delete(self, machine_ids: Sequence[str]) -> list[Outcome]:
+        for machine_id in machine_ids:
+            self._cloud.delete(machine_id)
+        return [Outcome(machine_id, self._cloud.machine(machine_id)) for machine_id in machine_ids]
+
+    def _forget(self, machine_id: str) -> Outcome:
+        self._cloud.forget(machine_id, time.time())
+        return Outcome(machine_id)
+
+    def _resurrect(self, machine_id: str) -> Outcome:
+        try:
+            machine = self._cloud.resurrect(machine_id, time.time())
+        except MachineNotFoundError as error:
+            return Outcome(machine_id, error=error)
+        self._guests_of[machine_id] = self._guests[self._cloud.settings.guests]
+        return Outcome(machine_id, machine)
 
     def _get(self, machine_id: str) -> Outcome:
         machine = self._cloud.machine(machine_id)
@@ -175,19 +270,21 @@ class CloudServer:
             return Outcome(machine_id, error=MachineNotFoundError(f"the emulated cloud has no machine {machine_id}"))
         return Outcome(machine_id, machine)
 
-    def _act(self, machine_id: str, action: PowerAction) -> Outcome:
-        try:
-            return Outcome(machine_id, self._cloud.act(machine_id, action, time.time()))
-        except SiteError as error:
-            return Outcome(machine_id, error=error)
+    async def _act(self, action: PowerAction, machine_ids: Sequence[str]) -> list[Outcome]:
+        outcomes = []
+        for machine_id in machine_ids:
+            try:
+                outcomes.append(Outcome(machine_id, self._cloud.act(machine_id, action, time.time())))
+            except SiteError as error:
+                outcomes.append(Outcome(machine_id, error=error))
+        return outcomes
 
     def _advance(self) -> None:
         """Carry out all that has changed, and wake again when time brings the next change."""
         while changes := self._cloud.advance(time.time()):
             for change in changes:
                 self._carry_out(change)
-                for watcher in self._watchers:
-                    watcher.tell(change)
+                self._watchers.tell(change)
         if self._timer:
             self._timer.cancel()
         due = self._cloud.next_change()
@@ -207,9 +304,9 @@ class CloudServer:
             self._ended(change.id)
 
     def _ended(self, machine_id: str) -> None:
-        """Nothing runs in the machine any more. One that is to go has its directory removed first."""
+        """Nothing runs in the machine any more. One that is to go, or forgotten, has its directory removed first."""
         machine = self._cloud.machine(machine_id)
-        if machine and machine.state is MachineState.TERMINATING:
+        if machine is None or machine.state is MachineState.TERMINATING:
             self._to_remove.append(machine_id)
             if self._removing is None:
                 self._removing = self._tasks.create_task(self._remove())
@@ -225,41 +322,6 @@ class CloudServer:
             self._advance()
         self._removing = None
 
-    async def _serve_watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Send batches until the client leaves."""
-        sending = asyncio.create_task(self._send_batches(writer))
-        try:
-            await reader.read()
-        finally:
-            sending.cancel()
-            await asyncio.wait([sending])
-
-    async def _send_batches(self, writer: asyncio.StreamWriter) -> None:
-        async def send(batch: Batch) -> None:
-            writer.write(protocol.encode(batch))
-            await writer.drain()
-
-        watcher = _Watcher()
-        self._watchers.add(watcher)
-        try:
-            for ids in _parts(self._cloud.ids()):
-                await send(Batch(BatchKind.SNAPSHOT, self._present(ids)))
-            await send(Batch(BatchKind.CHANGES))
-            while True:
-                changes = await watcher.take(protocol.HEARTBEAT_SECONDS)
-                for part in _parts(list(changes.values())):
-                    machines = self._present(change.id for change in part)
-                    here = {machine.id for machine in machines}
-                    gone = [Gone(change.id, change.name) for change in part if change.id not in here]
-                    await send(Batch(BatchKind.CHANGES, machines, gone))
-        except ConnectionError:
-            pass  # it left in the middle
-        finally:
-            self._watchers.discard(watcher)
-
-    def _present(self, ids: Iterable[str]) -> list[Machine]:
-        return [machine for machine in map(self._cloud.machine, ids) if machine]
-
     def _restart_idle_clock(self) -> None:
         if not self._clients and not len(self._cloud):
             self._idle_timer.cancel()
@@ -269,29 +331,3 @@ class CloudServer:
         if not self._clients and not len(self._cloud):
             self._on_idle()
             self._restart_idle_clock()
-
-
-class _Watcher:
-    """What one client has not been told yet: the last change of each machine, so that a slow client costs no more."""
-
-    def __init__(self) -> None:
-        self._changes: dict[str, Change] = {}
-        self._changed = asyncio.Event()
-
-    def tell(self, change: Change) -> None:
-        self._changes[change.id] = change
-        self._changed.set()
-
-    async def take(self, timeout_seconds: float) -> dict[str, Change]:
-        """All of it; waits until there is something, but not longer than that."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                await self._changed.wait()
-        self._changed.clear()
-        changes, self._changes = self._changes, {}
-        return changes
-
-
-def _parts(items: Sequence[_Item]) -> list[Sequence[_Item]]:
-    """The items in the parts that a line may hold; no items are one empty part."""
-    return [items[start : start + protocol.ITEMS] for start in range(0, len(items) or 1, protocol.ITEMS)]

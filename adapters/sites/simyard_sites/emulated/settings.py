@@ -5,13 +5,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from simyard_sites.base import ErrorScope, InvalidSpecError
+from simyard_sites.emulated.profiles import PROFILES, Profile
 
 _PATH = "spec.provider.emulated"
-_LATENCIES = ("pendingMilliseconds", "prologMilliseconds", "bootMilliseconds")
 _DAY = 86_400_000
+_MANY = 1_000_000
+_HOSTS = 10_000
+_THREADS = 10_000
+_Member = TypeVar("_Member", bound=enum.StrEnum)
 
 
 class GuestKind(enum.StrEnum):
@@ -23,53 +27,131 @@ class GuestKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How an emulated cloud behaves.
+    """How an emulated cloud behaves; ``docs/emulated-clouds.md`` says what each number does. 0 is: none, or no limit.
 
-    The three latencies say how long a machine stays in the stages ``pending``, ``prolog`` and ``boot``. Each is drawn
-    anew for each machine, evenly from ``jitter_percent`` below to ``jitter_percent`` above. Of all machines,
-    ``failure_percent`` end FAILED instead of RUNNING.
+    Times and rates are in the cloud's own time; :meth:`seconds` gives the time that passes here.
     """
 
     guests: GuestKind = GuestKind.PROCESS
+    profile: Profile = Profile.INSTANT
+    time_scale_percent: int = 100
     pending_milliseconds: int = 0
     prolog_milliseconds: int = 0
     boot_milliseconds: int = 0
     jitter_percent: int = 0
     failure_percent: int = 0
+    lost_events_percent: int = 0
+    lost_answers_percent: int = 0
+    call_milliseconds: int = 0
+    item_milliseconds: int = 0
+    calls_in_flight: int = 0
+    creates_per_second: int = 0
+    create_burst: int = 1
+    retry_after_milliseconds: int = 0
+    requests_per_second: int = 0
+    request_burst: int = 0
+    requests_per_machine: int = 0
+    interval_milliseconds: int = 0
+    machines_per_interval: int = 0
+    machines_per_host_and_interval: int = 0
+    threads: int = 0
+    operation_milliseconds: int = 0
+    hosts: int = 0
+    operations_per_host: int = 0
+    machines_per_host: int = 0
 
     @classmethod
     def from_provider(cls, provider: Mapping[str, Any]) -> Settings:
-        """Read the member ``emulated``; what is not given is at its default.
+        """Read the member ``emulated``; what is not given is as in its profile.
 
         Raises:
             InvalidSpecError: names the field that cannot be used, and what it accepts.
         """
-        latencies = provider.get("latencies") or {}
-        if not isinstance(latencies, Mapping):
-            raise _invalid("latencies", latencies, f"an object with {', '.join(_LATENCIES)}")
-        try:
-            guests = GuestKind(provider.get("guests", GuestKind.PROCESS))
-        except ValueError:
-            raise _invalid("guests", provider["guests"], " or ".join(GuestKind)) from None
-        pending, prolog, boot = (_integer(latencies, name, f"latencies.{name}", _DAY) for name in _LATENCIES)
-        jitter, failure = (_integer(provider, name, name, 100) for name in ("jitterPercent", "failurePercent"))
-        return cls(guests, pending, prolog, boot, jitter, failure)
+        guests = _member(provider, "guests", GuestKind, GuestKind.PROCESS)
+        profile = _member(provider, "profile", Profile, Profile.INSTANT)
+        values = {name: _number(provider, path, limits) for name, (path, *limits) in _NUMBERS.items()}
+        given = {name: value for name, value in values.items() if value is not None}
+        return cls(guests, profile, **(_of_profile(profile) | given))
 
     def to_provider(self) -> dict[str, Any]:
-        """The same as :meth:`from_provider` reads."""
-        values = (self.pending_milliseconds, self.prolog_milliseconds, self.boot_milliseconds)
-        return {
-            "guests": self.guests.value,
-            "latencies": dict(zip(_LATENCIES, values, strict=True)),
-            "jitterPercent": self.jitter_percent,
-            "failurePercent": self.failure_percent,
-        }
+        """The same as :meth:`from_provider` reads, with every number."""
+        provider: dict[str, Any] = {"guests": self.guests.value, "profile": self.profile.value}
+        for name, (path, _, _) in _NUMBERS.items():
+            group, _, key = path.rpartition(".")
+            members = provider.setdefault(group, {}) if group else provider
+            members[key] = getattr(self, name)
+        return provider
+
+    @property
+    def title(self) -> str:
+        """The profile, whether single settings differ from it, and the time scale unless that is 100 %."""
+        plain = type(self)(self.guests, self.profile, self.time_scale_percent, **_of_profile(self.profile))
+        adjusted = "" if self == plain else " (adjusted)"
+        scale = "" if self.time_scale_percent == 100 else f" at {self.time_scale_percent} % of its time"
+        return f"{self.profile}{adjusted}{scale}"
+
+    def seconds(self, milliseconds: float) -> float:
+        """How long a time of the cloud lasts here, in seconds."""
+        return milliseconds * self.time_scale_percent / 100_000
+
+    def seconds_per(self, rate: int) -> float:
+        """The time here between two events of a rate (per second of the cloud); 0 where the rate has no limit."""
+        return self.seconds(1000 / rate) if rate else 0.0
 
 
-def _integer(values: Mapping[str, Any], name: str, path: str, maximum: int) -> int:
-    value = values.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
-        raise _invalid(path, value, f"an integer from 0 to {maximum}")
+_NUMBERS: Mapping[str, tuple[str, int, int]] = {
+    "time_scale_percent": ("timeScalePercent", 1, 1000),
+    "pending_milliseconds": ("latencies.pendingMilliseconds", 0, _DAY),
+    "prolog_milliseconds": ("latencies.prologMilliseconds", 0, _DAY),
+    "boot_milliseconds": ("latencies.bootMilliseconds", 0, _DAY),
+    "jitter_percent": ("jitterPercent", 0, 100),
+    "failure_percent": ("failurePercent", 0, 100),
+    "lost_events_percent": ("lostEventsPercent", 0, 100),
+    "lost_answers_percent": ("lostAnswersPercent", 0, 100),
+    "call_milliseconds": ("api.callMilliseconds", 0, _DAY),
+    "item_milliseconds": ("api.itemMilliseconds", 0, _DAY),
+    "calls_in_flight": ("api.callsInFlight", 0, _MANY),
+    "creates_per_second": ("api.createsPerSecond", 0, _MANY),
+    "create_burst": ("api.createBurst", 1, _MANY),
+    "retry_after_milliseconds": ("api.retryAfterMilliseconds", 0, _DAY),
+    "requests_per_second": ("controller.requestsPerSecond", 0, _MANY),
+    "request_burst": ("controller.requestBurst", 0, _MANY),
+    "requests_per_machine": ("controller.requestsPerMachine", 0, _MANY),
+    "interval_milliseconds": ("scheduler.intervalMilliseconds", 0, _DAY),
+    "machines_per_interval": ("scheduler.machinesPerInterval", 0, _MANY),
+    "machines_per_host_and_interval": ("scheduler.machinesPerHostAndInterval", 0, _MANY),
+    "threads": ("drivers.threads", 0, _THREADS),
+    "operation_milliseconds": ("drivers.operationMilliseconds", 0, _DAY),
+    "hosts": ("hosts.count", 0, _HOSTS),
+    "operations_per_host": ("hosts.operationsPerHost", 0, _THREADS),
+    "machines_per_host": ("hosts.machinesPerHost", 0, _MANY),
+}
+"""Each number's path below ``spec.provider.emulated``, its least and its largest value."""
+
+
+def _of_profile(profile: Profile) -> dict[str, Any]:
+    return {name: PROFILES[profile][path] for name, (path, _, _) in _NUMBERS.items() if path in PROFILES[profile]}
+
+
+def _member(provider: Mapping[str, Any], name: str, kind: type[_Member], default: _Member) -> _Member:
+    try:
+        return kind(provider.get(name, default))
+    except ValueError:
+        raise _invalid(name, provider[name], " or ".join(kind)) from None
+
+
+def _number(provider: Mapping[str, Any], path: str, limits: list[int]) -> int | None:
+    """The number at that path, None if it is not given."""
+    group, _, name = path.rpartition(".")
+    members = provider.get(group, {}) if group else provider
+    if not isinstance(members, Mapping):
+        raise _invalid(group, members, "an object")
+    value = members.get(name)
+    least, most = limits
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise _invalid(path, value, f"an integer from {least} to {most}")
     return value
 
 

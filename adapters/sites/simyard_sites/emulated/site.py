@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 
 from simyard_sites.base import (
     Changed,
@@ -24,10 +24,20 @@ from simyard_sites.emulated import client, protocol
 from simyard_sites.emulated.client import Connection
 from simyard_sites.emulated.files import cloud_files
 from simyard_sites.emulated.guests import ADAPTER
-from simyard_sites.emulated.protocol import Act, Batch, BatchKind, Create, Delete, Get, Outcomes, Watch, Welcome
+from simyard_sites.emulated.protocol import (
+    Act,
+    Batch,
+    BatchKind,
+    Create,
+    Delete,
+    Get,
+    Outcomes,
+    Refused,
+    Watch,
+    Welcome,
+)
 from simyard_sites.emulated.settings import Settings
 
-_CALL_SECONDS = 30.0
 _SILENCE_SECONDS = 3 * protocol.HEARTBEAT_SECONDS
 
 
@@ -35,7 +45,7 @@ class EmulatedSite:
     """See :class:`simyard_sites.base.Site`. Image, size and options of a request mean nothing here.
 
     The cloud is started by the first call, lives in a process of its own, and outlives this one; ``guest_command`` is
-    what its process guests run.
+    what its process guests run. Each call that is under way has a connection of its own.
 
     Raises:
         InvalidSpecError: the provider's settings cannot be used.
@@ -45,38 +55,29 @@ class EmulatedSite:
         self._settings = Settings.from_provider(config.provider)
         self._config = config
         self._guest_command = guest_command
-        self._connection: Connection | None = None
-        self._turn = asyncio.Lock()
+        self._idle: list[Connection] = []
 
     async def probe(self) -> SiteInfo:
-        """See :class:`simyard_sites.base.Site`; the version says that it is emulated."""
+        """See :class:`simyard_sites.base.Site`; the version says that it is emulated, and by which profile."""
         connection, welcome = await self._connect()
         connection.close()
         return SiteInfo(version=welcome.version)
 
-    async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
+    def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
         """See :class:`simyard_sites.base.Site`."""
-        for part in _parts_by_size(requests):
-            for outcome in await self._call(Create(part)):
-                yield outcome
+        return self._ask(Create(part) for part in _parts_by_size(requests))
 
-    async def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+    def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
         """See :class:`simyard_sites.base.Site`."""
-        for part in _parts(ids):
-            for outcome in await self._call(Delete(part)):
-                yield outcome
+        return self._ask(Delete(part) for part in _parts(ids))
 
-    async def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+    def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
         """See :class:`simyard_sites.base.Site`."""
-        for part in _parts(ids):
-            for outcome in await self._call(Get(part)):
-                yield outcome
+        return self._ask(Get(part) for part in _parts(ids))
 
-    async def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
+    def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
         """See :class:`simyard_sites.base.Site`."""
-        for part in _parts(ids):
-            for outcome in await self._call(Act(part, action)):
-                yield outcome
+        return self._ask(Act(part, action) for part in _parts(ids))
 
     async def list_owned(self) -> Sequence[Machine]:
         """See :class:`simyard_sites.base.Site`."""
@@ -87,20 +88,27 @@ class EmulatedSite:
         raise UnavailableError("the emulated cloud did not say what it has")
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
-        """See :class:`simyard_sites.base.Site`: pushed by the cloud; a state that was passed quickly may be skipped."""
+        """See :class:`simyard_sites.base.Site`: pushed by the cloud; a state that was passed quickly may be skipped.
+
+        A cloud that has lost events gives a snapshot again some time later.
+        """
         connection, _ = await self._connect()
         try:
             await connection.send(Watch())
-            machines: list[Machine] = []
-            while (batch := await _next_batch(connection)).kind is BatchKind.SNAPSHOT:
-                machines += batch.machines
-            yield Snapshot(machines)
+            snapshot: list[Machine] | None = None
             while True:
+                batch = await _next_batch(connection)
+                if batch.kind is BatchKind.SNAPSHOT:
+                    snapshot = snapshot or []
+                    snapshot += batch.machines
+                    continue
+                if snapshot is not None:
+                    yield Snapshot(snapshot)
+                    snapshot = None
                 for machine in batch.machines:
                     yield Changed(machine)
                 for gone in batch.gone:
                     yield gone
-                batch = await _next_batch(connection)
         except (ConnectionError, TimeoutError) as error:
             raise UnavailableError(f"the emulated cloud's events have stopped: {error}") from error
         finally:
@@ -108,29 +116,52 @@ class EmulatedSite:
 
     async def aclose(self) -> None:
         """See :class:`simyard_sites.base.Site`."""
-        self._disconnect()
+        while self._idle:
+            self._idle.pop().close()
 
-    async def _call(self, call: Create | Delete | Get | Act) -> Sequence[Outcome]:
-        async with self._turn:
-            if self._connection is None or self._connection.is_broken:
-                self._disconnect()
-                self._connection, _ = await self._connect()
-            is_answered = False
-            try:
-                async with asyncio.timeout(_CALL_SECONDS):
-                    await self._connection.send(call)
-                    reply = await self._connection.receive()
-                is_answered = True
-            except (ConnectionError, TimeoutError) as error:
-                if isinstance(call, Get):
-                    raise UnavailableError(f"the emulated cloud did not answer: {error}") from error
-                raise UnknownOutcomeError(f"the emulated cloud's answer was lost: {error}") from error
-            finally:
-                if not is_answered:
-                    self._disconnect()
-        if not isinstance(reply, Outcomes):
-            raise InternalError(f"the emulated cloud answered {type(reply).__name__}")
-        return reply.items
+    async def _ask(self, calls: Iterable[Create | Delete | Get | Act]) -> AsyncGenerator[Outcome, None]:
+        for call in calls:
+            async with contextlib.aclosing(self._call(call)) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome
+
+    async def _call(self, call: Create | Delete | Get | Act) -> AsyncGenerator[Outcome, None]:
+        """Ask over a connection of its own; it is kept for the next call."""
+        connection = await self._idle_connection()
+        is_answered = False
+        try:
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                await connection.send(call)
+            while not is_answered:
+                async with asyncio.timeout(_SILENCE_SECONDS):
+                    reply = await connection.receive()
+                if isinstance(reply, Refused):
+                    self._idle.append(connection)
+                    is_answered = True
+                    raise reply.error
+                if not isinstance(reply, Outcomes):
+                    raise InternalError(f"the emulated cloud answered {type(reply).__name__}")
+                is_answered = not reply.more
+                if is_answered:
+                    self._idle.append(connection)
+                for outcome in reply.items:
+                    yield outcome
+        except (ConnectionError, TimeoutError) as error:
+            if isinstance(call, Get):
+                raise UnavailableError(f"the emulated cloud did not answer: {error}") from error
+            raise UnknownOutcomeError(f"the emulated cloud's answer was lost: {error}") from error
+        finally:
+            if not is_answered:
+                connection.close()
+
+    async def _idle_connection(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_broken:
+                return connection
+            connection.close()
+        connection, _ = await self._connect()
+        return connection
 
     async def _connect(self) -> tuple[Connection, Welcome]:
         try:
@@ -138,11 +169,6 @@ class EmulatedSite:
         except OSError as error:
             raise UnavailableError(f"there is no place for the emulated cloud: {error}") from error
         return await client.connect(files, self._settings, self._guest_command)
-
-    def _disconnect(self) -> None:
-        if self._connection:
-            self._connection.close()
-            self._connection = None
 
 
 async def _next_batch(connection: Connection) -> Batch:
