@@ -30,8 +30,10 @@ class MachineTable:
 
     def of_worker(self, uid: str) -> list[Machine]:
         """The machines of a worker, the one to keep first: there is one, except where a name was used twice."""
-        machines = self._of_worker.get(uid, {}).values()
-        return sorted(machines, key=lambda item: (item.state is MachineState.FAILED, item.id))
+        machines = list(self._of_worker.get(uid, {}).values())
+        if len(machines) > 1:
+            machines.sort(key=lambda item: (item.state is MachineState.FAILED, item.id))
+        return machines
 
     def count_of_pool(self, namespace: str, pool: str) -> int:
         """How many machines a pool has there."""
@@ -43,7 +45,13 @@ class MachineTable:
 
     def put(self, machine: Machine) -> Machine | None:
         """Add or replace a machine; returns what was known of it before."""
-        old = self.remove(machine.id)
+        old = self._machines.get(machine.id)
+        if old is not None and old.owner == machine.owner:
+            self._machines[machine.id] = self._of_worker[machine.owner.worker_uid][machine.id] = machine
+            self._states[old.state] -= 1
+            self._states[machine.state] += 1
+            return old
+        self.remove(machine.id)
         self._machines[machine.id] = machine
         self._of_worker.setdefault(machine.owner.worker_uid, {})[machine.id] = machine
         self._of_pool[machine.owner.namespace, machine.owner.pool] += 1

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 from prometheus_client import Counter
 
-from simyard.api.cloud_site import CloudSite
-from simyard.api.quantities import cores_of, mebibytes_of
+from simyard.api.cloud_site import CloudSite, CloudSiteSpec
 from simyard.api.worker import Worker
-from simyard.build.bootstrap import bootstrap_document
 from simyard.fleet.broker import Broker
-from simyard.fleet.bulk import Bulk
+from simyard.fleet.bulk import Bulk, Told
+from simyard.fleet.machine_requests import MachineRequests
 from simyard.fleet.machines import MachineTable
+from simyard.fleet.metering import SiteMeter
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, gone
+from simyard.fleet.site_calls import carry_out, look
 from simyard.fleet.site_health import SiteHealth, pause_after
 from simyard.fleet.workers import WorkerStatuses
 from simyard.messaging.errors import MessagingError
-from simyard.plan.machine import POWER, Step, machine_name, plan_machine
+from simyard.plan.machine import POWER, Step, plan_machine
 from simyard.plan.site import SiteObservation, count_machines
 from simyard_sites.base import (
+    CapacityExhaustedError,
     Changed,
     ConflictError,
     ErrorScope,
     Gone,
     Machine,
     MachineNotFoundError,
-    MachineRequest,
     MachineState,
     Outcome,
-    Owner,
+    QuotaExhaustedError,
     Site,
     SiteError,
     SiteEvent,
     Snapshot,
+    ThrottledError,
     UnavailableError,
     UnknownOutcomeError,
 )
 
 log = logging.getLogger(__name__)
 
-REQUESTS = Counter(
-    "simyard_site_requests_total", "Items of bulk calls to a site, by outcome.", ["site", "call", "outcome"]
-)
 ORPHANS = Counter("simyard_site_orphans_total", "Machines found without a Worker, and removed.", ["site"])
 
 SERVICE_WAIT_SECONDS = 30.0
@@ -69,42 +69,61 @@ class SiteRunner:
         registry: Registry,
         statuses: WorkerStatuses,
         broker: Broker,
+        meter: SiteMeter,
         *,
         changed: Callable[[], None],
         orphan_removed: Callable[[Machine], None],
     ) -> None:
         self.name = site.metadata.name
         self.machines = MachineTable()
-        self.health = SiteHealth(provider, changed)
-        self.bulk = Bulk(self._send, site.spec.limits)
+        self.health = SiteHealth(
+            self.name,
+            provider,
+            changed=changed,
+            permitted_changed=lambda: self._bulk.wake(),
+            waits=lambda: self._bulk.waits,
+        )
+        self._bulk = Bulk(self.name, self._send, site.spec.limits, lambda: self.health.permitted, changed)
+        self._orphan_grace_seconds = site.spec.orphan_grace_seconds
         self.complete = False
         self._provider = provider
-        self._provider_kind = site.spec.provider.member()[0]
+        self._requests = MachineRequests(site, registry, broker)
         self._registry = registry
         self._statuses = statuses
-        self._broker = broker
+        self._meter = meter
         self._changed = changed
         self._orphan_removed = orphan_removed
         self._attempts: dict[str, int] = {}
         self._lost: set[str] = set()
         self._suspects: set[str] = set()
         self._deleting: dict[str, float] = {}
+        self._missing: dict[str, str] = {}
+        self._orphans: dict[str, float] = {}
         self._clock = asyncio.get_running_loop().time
         self._queue = KeyQueue(f"site-{self.name}", self._evaluate)
 
     def observation(self) -> SiteObservation:
         """What the site's status is made from."""
         desired = self._registry.workers.count("site", self.name)
-        return self.health.observation(count_machines(self.machines.states), desired)
+        return self.health.observation(count_machines(self.machines.states), desired, self._bulk.observations())
+
+    def adjust(self, spec: CloudSiteSpec) -> None:
+        """Take over what may change while it runs."""
+        self._bulk.set_limits(spec.limits)
+        self._orphan_grace_seconds = spec.orphan_grace_seconds
+        for uid in self._orphans:
+            self._queue.add(uid)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         """A Worker of the site was made, changed or deleted."""
         if (left := gone(old, new)) is not None:
             self._lost.discard(left.metadata.uid)
             self._attempts.pop(left.metadata.uid, None)
-            self._queue.add(left.metadata.uid)
+            self._compare(left.metadata.uid)
         if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
-            self._queue.add(new.metadata.uid)
+            for machine in self.machines.of_worker(new.metadata.uid)[:1]:
+                self._statuses.machine_changed(new.metadata.uid, machine)
+            self._compare(new.metadata.uid)
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
@@ -113,9 +132,10 @@ class SiteRunner:
                 group.create_task(self._follow(), name=f"events of {self.name}")
                 group.create_task(self.health.probe(), name=f"probe of {self.name}")
                 group.create_task(self._queue.run(), name=f"machines of {self.name}")
-                group.create_task(self.bulk.run(), name=f"requests to {self.name}")
+                group.create_task(self._bulk.run(), name=f"requests to {self.name}")
         finally:
             self.complete = False
+            self._settle()
             await self._provider.aclose()
         raise AssertionError("the tasks do not end")
 
@@ -133,6 +153,7 @@ class SiteRunner:
             except SiteError as error:
                 log.warning("site %s: %s", self.name, error)
                 self.complete = False
+                self._settle()
                 self.health.stream(error)
             finally:
                 if isinstance(events, AsyncGenerator):
@@ -151,207 +172,225 @@ class SiteRunner:
                 self._take_machine(machine)
             self.complete = True
             self.health.stream(None)
-            for machine in self.machines:
-                self._queue.add(machine.owner.worker_uid)
-            for worker in self._registry.workers.by("site", self.name):
-                self._queue.add(worker.metadata.uid)
+            uids = [machine.owner.worker_uid for machine in self.machines]
+            uids += [worker.metadata.uid for worker in self._registry.workers.by("site", self.name)]
+            for uid in dict.fromkeys(uids):
+                self._compare(uid)
+            self._settle()
         self._changed()
+
+    def _settle(self) -> None:
+        """Tell the meter whether all machines are known."""
+        self._meter.settle(self.machines if self.complete and not self._suspects else None)
 
     def _take_machine(self, machine: Machine) -> None:
         self._suspects.discard(machine.id)
         old = self.machines.put(machine)
+        self._meter.seen(machine)
+        self._settle()
         if machine.state is MachineState.RUNNING and (old is None or old.state is not MachineState.RUNNING):
             self.health.booted(machine)
         uid = machine.owner.worker_uid
         worker = self._registry.worker(uid)
         if worker is not None:
             self._statuses.machine_changed(uid, machine)
+        elif old is None and self.complete and not self._bulk.under_way(Step.CREATE, uid):
+            self._orphans.setdefault(uid, self._clock())
         if old is None or plan_machine(worker, machine) is not Step.NOTHING:
-            self._queue.add(uid)
+            self._compare(uid)
 
     def _take_gone(self, machine_id: str) -> None:
         self._suspects.discard(machine_id)
         self._deleting.pop(machine_id, None)
         machine = self.machines.remove(machine_id)
+        if machine is not None:
+            self._meter.gone(machine)
+        self._settle()
         if machine is None:
             return
         uid = machine.owner.worker_uid
+        if not self.machines.of_worker(uid):
+            self._orphans.pop(uid, None)
+            self._note_lost(uid)
+        self._changed()
+
+    def _note_lost(self, uid: str) -> None:
         worker = self._registry.worker(uid)
-        if worker is not None and worker.metadata.deletion_timestamp is None and not self.machines.of_worker(uid):
+        if worker is not None and worker.metadata.deletion_timestamp is None:
             self._lost.add(uid)
             self._statuses.observe(uid, machine=None, lost=True)
-        self._changed()
 
     # What is to be done
 
-    async def _evaluate(self, uid: str) -> float | None:
-        """Compare a Worker with its machine. Nothing is done while the machines are not all known."""
-        if not self.complete:
-            return None
-        for machine in self.machines.of_worker(uid):
-            if machine.id in self._suspects:
-                await self._confirm(machine.id)
+    async def _evaluate(self, uid: str) -> None:
+        """Compare a Worker with its machine, after looking for it where no cache has it."""
         machines = self.machines.of_worker(uid)
-        worker = self._registry.worker(uid)
-        if worker is None and machines and self._registry.worker_gone(uid) is None:
-            owner = machines[0].owner
-            await self._registry.look_for_worker(owner.namespace, owner.worker, uid)
-            worker = self._registry.worker(uid)
-            if worker is None:
-                ORPHANS.labels(self.name).inc()
-                self._orphan_removed(machines[0])
+        if self.complete and machines and self._may_be_orphan(uid, machines[0]):
+            await self._look_for_owner(uid, machines[0])
+        else:
+            self._compare(uid)
+
+    def _may_be_orphan(self, uid: str, machine: Machine) -> bool:
+        """A machine whose Worker was seen to go is none: it goes as well."""
+        if self._registry.worker(uid) is not None or machine.state is MachineState.TERMINATING:
+            return False
+        return uid in self._orphans or self._registry.worker_gone(uid) is None
+
+    async def _look_for_owner(self, uid: str, machine: Machine) -> None:
+        """A machine that has no Worker for the time of grace is removed."""
+        owner = machine.owner
+        await self._registry.look_for_worker(owner.namespace, owner.worker, uid)
+        if self._registry.worker(uid) is None:
+            waits = self._orphans.setdefault(uid, self._clock()) + self._orphan_grace_seconds - self._clock()
+            if waits > 0:
+                self._queue.add(uid, waits)
+                return
+            ORPHANS.labels(self.name).inc()
+            self._orphan_removed(machine)
+        self._orphans.pop(uid, None)
+        self._compare(uid)
+
+    def _compare(self, uid: str) -> None:
+        """Ask for what a Worker's machine needs. Nothing is done while the machines are not all known."""
+        if not self.complete:
+            return
+        machines = self.machines.of_worker(uid)
+        if suspects := [machine.id for machine in machines if machine.id in self._suspects]:
+            for machine_id in suspects:
+                self._bulk.want(Step.LOOK, machine_id)
+            return
+        if machines and self._may_be_orphan(uid, machines[0]):
+            self._queue.add(uid)
+            return
         for extra in machines[1:]:
-            self.bulk.want(Step.DELETE, extra.id)
-        return await self._carry_out(uid, worker, machines[0] if machines else None)
-
-    async def _carry_out(self, uid: str, worker: Worker | None, machine: Machine | None) -> float | None:
+            self._bulk.want(Step.DELETE, extra.id)
+        worker, machine = self._registry.worker(uid), machines[0] if machines else None
         step = plan_machine(worker, machine)
-        if worker is not None and machine is not None:
-            self._statuses.machine_changed(uid, machine)
         if step is Step.DELETE and machine is not None:
-            return await self._want_delete(machine)
-        if step is Step.LOST and worker is not None and uid not in self._lost:
-            if await self._confirm(worker.status.machine_id) is None:
-                self._lost.add(uid)
-                self._statuses.observe(uid, machine=None, lost=True)
+            self._want_delete(machine)
+        elif step is Step.LOST and worker is not None and uid not in self._lost:
+            self._missing[worker.status.machine_id] = uid
+            self._bulk.want(Step.LOOK, worker.status.machine_id)
         elif step is Step.CREATE and uid not in self._lost:
-            self.bulk.want(step, uid)
+            self._bulk.want(step, uid)
         elif step in POWER and machine is not None:
-            self.bulk.want(step, machine.id)
-        return None
+            self._bulk.want(step, machine.id)
 
-    async def _want_delete(self, machine: Machine) -> float | None:
+    def _want_delete(self, machine: Machine) -> None:
         """Have it deleted, once; when that takes long, ask whether it is still there (an event may be lost)."""
         if machine.state is MachineState.TERMINATING:
             self._deleting.setdefault(machine.id, self._clock())
         accepted = self._deleting.get(machine.id)
         if accepted is None:
-            self.bulk.want(Step.DELETE, machine.id)
-            return None
-        left = accepted + CONFIRM_SECONDS - self._clock()
-        if left > 0:
-            return left
-        del self._deleting[machine.id]
-        if await self._confirm(machine.id) is not None:
-            self.bulk.want(Step.DELETE, machine.id)
-        return None
-
-    async def _confirm(self, machine_id: str) -> Machine | None:
-        """Ask the site for one machine, and take over the answer."""
-        async for outcome in self._provider.get([machine_id]):
-            if outcome.machine is not None:
-                self._take_machine(outcome.machine)
-                return outcome.machine
-            if not isinstance(outcome.error, MachineNotFoundError):
-                raise outcome.error or UnavailableError(f"no answer for machine {machine_id}")
-        self._take_gone(machine_id)
-        return None
+            self._bulk.want(Step.DELETE, machine.id)
+        elif (left := accepted + CONFIRM_SECONDS - self._clock()) > 0:
+            self._queue.add(machine.owner.worker_uid, left)
+        else:
+            self._bulk.want(Step.LOOK, machine.id)
 
     # Requests
 
-    async def _send(self, step: Step, keys: Sequence[str]) -> None:
+    async def _send(self, step: Step, keys: Sequence[str]) -> Told | None:
         if step is Step.CREATE:
-            await self._create(keys)
-            return
-        call = self._provider.delete(keys) if step is Step.DELETE else self._provider.act(keys, POWER[step])
-        async for key, failure in self._outcomes(step, keys, call):
-            self.bulk.done(step, key)
-            machine = self.machines.get(key)
-            if isinstance(failure, MachineNotFoundError):
-                self._take_gone(key)
-            elif machine is not None and failure is not None:
-                self._queue.add(machine.owner.worker_uid, self._pause(failure, key, step))
-            elif machine is not None and step is Step.DELETE:
-                self._deleting[key] = self._clock()
-                self._queue.add(machine.owner.worker_uid, CONFIRM_SECONDS)
+            return await self._create(keys)
+        if step is Step.LOOK:
+            call, take = self._provider.get(keys), self._looked
+        elif step is Step.DELETE:
+            call, take = self._provider.delete(keys), self._deleted
+        else:
+            call, take = self._provider.act(keys, POWER[step]), partial(self._acted, step)
+        return await carry_out(self.name, self.health, step, keys, call, take)
 
-    async def _create(self, uids: Sequence[str]) -> None:
+    def _looked(self, outcome: Outcome) -> None:
+        key, error = outcome.key, outcome.error
+        self._bulk.done(Step.LOOK, key)
+        uid = self._missing.pop(key, None)
+        known = self.machines.get(key)
+        if outcome.machine is not None:
+            self._take_machine(outcome.machine)
+            if self._deleting.pop(key, None) is not None:
+                self._bulk.want(Step.DELETE, key)
+            else:
+                self._compare(outcome.machine.owner.worker_uid)
+        elif isinstance(error, MachineNotFoundError):
+            self._take_gone(key)
+            if uid is not None and not self.machines.of_worker(uid):
+                self._note_lost(uid)
+        elif error is not None and (uid := known.owner.worker_uid if known is not None else uid) is not None:
+            self._again(Step.LOOK, key, uid, error)
+
+    def _deleted(self, outcome: Outcome) -> None:
+        key = outcome.key
+        self._acted(Step.DELETE, outcome)
+        machine = self.machines.get(key)
+        if outcome.error is None and machine is not None:
+            self._deleting[key] = self._clock()
+            self._queue.add(machine.owner.worker_uid, CONFIRM_SECONDS)
+
+    def _acted(self, step: Step, outcome: Outcome) -> None:
+        key, error = outcome.key, outcome.error
+        self._bulk.done(step, key)
+        if outcome.machine is not None:
+            self._take_machine(outcome.machine)
+        machine = self.machines.get(key)
+        if isinstance(error, MachineNotFoundError):
+            self._take_gone(key)
+        elif error is None:
+            self._attempts.pop(key, None)
+        elif machine is not None:
+            self._again(step, key, machine.owner.worker_uid, error)
+
+    async def _create(self, uids: Sequence[str]) -> Told | None:
         found = [worker for uid in uids if (worker := self._registry.worker(uid)) is not None]
         workers = [worker for worker in found if not self.machines.of_worker(worker.metadata.uid)]
         try:
-            await self._broker.ensure_workers(workers)
+            requests = await self._requests.prepare(workers)
         except MessagingError as error:
             log.warning("site %s: %d machines wait for the broker: %s", self.name, len(workers), error)
             for worker in workers:
                 self._queue.add(worker.metadata.uid, BROKER_WAIT_SECONDS)
-            return
-        requests: dict[str, MachineRequest] = {}
-        for worker in workers:
-            if self._registry.worker(worker.metadata.uid) is None:
-                continue
-            if (request := self._request(worker)) is not None:
-                requests[request.name] = request
-            else:
-                self._queue.add(worker.metadata.uid, SERVICE_WAIT_SECONDS)
-        look = False
-        async for name, failure in self._outcomes(
-            Step.CREATE, list(requests), self._provider.create(list(requests.values()))
-        ):
-            uid = requests[name].owner.worker_uid
-            self.bulk.done(Step.CREATE, uid)
-            if failure is None:
-                self._attempts.pop(uid, None)
-                self.health.served()
-            elif failure.retryable or failure.scope is ErrorScope.SITE:
-                look = look or isinstance(failure, UnknownOutcomeError)
-                self._queue.add(uid, self._pause(failure, uid, Step.CREATE))
-            else:
-                self._statuses.observe(uid, refusal=f"{failure.reason}: {failure}")
-        if look:
-            await self._look()
-
-    async def _look(self) -> None:
-        """After answers were lost: see what is there, before anything is asked for again."""
-        try:
-            for machine in await self._provider.list_owned():
-                self._take_machine(machine)
-        except SiteError as error:
-            log.warning("site %s: %s", self.name, error)
-
-    async def _outcomes(
-        self, step: Step, keys: Sequence[str], call: AsyncIterator[Outcome]
-    ) -> AsyncIterator[tuple[str, SiteError | None]]:
-        """Each key, and why it failed (None: it did not), be it alone, with the whole call, or without an answer."""
-        left = dict.fromkeys(keys)
-        failure: SiteError = UnknownOutcomeError("the site did not answer for it")
-        try:
-            async for outcome in call:
-                left.pop(outcome.key, None)
-                if outcome.machine is not None:
-                    self._take_machine(outcome.machine)
-                REQUESTS.labels(self.name, step.name.lower(), outcome.error.reason if outcome.error else "OK").inc()
-                yield outcome.key, outcome.error
-        except SiteError as error:
-            log.warning("site %s: %s of %d machines: %s", self.name, step.name.lower(), len(keys), error)
-            failure = error
-        for key in left:
-            REQUESTS.labels(self.name, step.name.lower(), failure.reason).inc()
-            yield key, failure
-
-    def _request(self, worker: Worker) -> MachineRequest | None:
-        """What to ask the site for; None while the service is not there or makes no sense."""
-        service = self._registry.service_of(worker)
-        if service is None or service.problem:
             return None
-        metadata, spec = worker.metadata, service.service.spec
-        owner = metadata.controller
-        pool = owner.name if owner is not None else ""
-        address = self._broker.address_for(worker)
-        return MachineRequest(
-            name=machine_name(metadata.name, metadata.uid),
-            owner=Owner(metadata.namespace, metadata.name, metadata.uid, pool),
-            bootstrap=bootstrap_document(worker, pool, service.interface, spec.connector, address),
-            cores=cores_of(spec.resources.cpu),
-            memory_mib=mebibytes_of(spec.resources.memory),
-            image=spec.images.to_json().get(self._provider_kind, ""),
-        )
+        for worker in workers:
+            if worker.metadata.uid not in requests:
+                self._queue.add(worker.metadata.uid, SERVICE_WAIT_SECONDS)
+        if not requests:
+            return None
+        uids_of = {request.name: uid for uid, request in requests.items()}
+        lost: list[str] = []
 
-    def _pause(self, failure: SiteError, key: str, step: Step) -> float:
-        """After how many seconds to try again; a failure of the whole site holds up all requests of that kind."""
-        if failure.scope is ErrorScope.SITE:
-            seconds = self.health.refused(failure)
-            self.bulk.pause(step, seconds)
-            return seconds
-        attempts = 1 if isinstance(failure, ConflictError) else self._attempts.get(key, 0) + 1
+        def take(outcome: Outcome) -> None:
+            uid = uids_of[outcome.key]
+            if isinstance(outcome.error, UnknownOutcomeError):
+                lost.append(uid)
+            self._created(uid, outcome)
+
+        call = self._provider.create(list(requests.values()))
+        told = await carry_out(self.name, self.health, Step.CREATE, list(uids_of), call, take)
+        if lost and self.health.permitted != 0:
+            for machine in await look(self.name, self._provider):
+                self._take_machine(machine)
+        return told
+
+    def _created(self, uid: str, outcome: Outcome) -> None:
+        error = outcome.error
+        if outcome.machine is not None:
+            self._take_machine(outcome.machine)
+        self._bulk.done(Step.CREATE, uid)
+        if error is None:
+            self._attempts.pop(uid, None)
+            self.health.created()
+        elif error.retryable or error.scope is ErrorScope.SITE:
+            self._again(Step.CREATE, uid, uid, error)
+        else:
+            self._statuses.observe(uid, refusal=f"{error.reason}: {error}")
+
+    def _again(self, step: Step, key: str, uid: str, error: SiteError) -> None:
+        """Ask once more: at the site's pace when it was too much, when there is room, or after a pause of its own."""
+        if isinstance(error, QuotaExhaustedError | CapacityExhaustedError):
+            self._bulk.pause(step, self.health.full(error))
+        if isinstance(error, ThrottledError | QuotaExhaustedError | CapacityExhaustedError):
+            self._bulk.want(step, key)
+            return
+        attempts = 1 if isinstance(error, ConflictError) else self._attempts.get(key, 0) + 1
         self._attempts[key] = attempts
-        return failure.retry_after_seconds or pause_after(attempts)
+        self._queue.add(uid, error.retry_after_seconds or pause_after(attempts))

@@ -1,32 +1,36 @@
-"""Whether a site can be used: its probes, its stream of events, and what its answers to requests say."""
+"""Whether a site can be used: its probes, its stream of events, its breaker, and what its answers to requests say."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import statistics
 from collections import deque
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import NoReturn
+
+from prometheus_client import Gauge
 
 from simyard.api.cloud_site import SiteWorkers
 from simyard.fleet.registry import now
-from simyard.plan.site import SiteObservation
-from simyard_sites.base import (
-    CapacityExhaustedError,
-    Machine,
-    QuotaExhaustedError,
-    Site,
-    SiteError,
-    Stage,
-    UnavailableError,
-)
+from simyard.plan.breaker import Breaker, BreakerState
+from simyard.plan.site import BreakerName, BreakerObservation, CallObservation, SiteObservation, StageSeconds
+from simyard_sites.base import Machine, Site, SiteError, Stage, UnavailableError
+
+BREAKER = Gauge("simyard_site_breaker_open", "1 while the breaker of a site is open or half open, else 0.", ["site"])
 
 PROBE_SECONDS = 60.0
 PROBE_DEADLINE_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+_STATES: Mapping[BreakerState, BreakerName] = {
+    BreakerState.CLOSED: "Closed",
+    BreakerState.OPEN: "Open",
+    BreakerState.HALF_OPEN: "HalfOpen",
+}
+_STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 
 
 def pause_after(failures: int) -> float:
@@ -35,11 +39,26 @@ def pause_after(failures: int) -> float:
 
 
 class SiteHealth:
-    """What is known of a site as a whole; ``changed`` is called when its status may be different."""
+    """What is known of a site as a whole.
 
-    def __init__(self, provider: Site, changed: Callable[[], None]) -> None:
+    ``changed`` is called when its status may be different, ``permitted_changed`` when its breaker permits more than
+    before; ``waits`` says whether a request to it waits to be sent.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        provider: Site,
+        *,
+        changed: Callable[[], None],
+        permitted_changed: Callable[[], None],
+        waits: Callable[[], bool],
+    ) -> None:
+        self._name = name
         self._provider = provider
         self._changed = changed
+        self._permitted_changed = permitted_changed
+        self._waits = waits
         self._version = ""
         self._probed: datetime | None = None
         self._probe_error: SiteError | None = None
@@ -47,8 +66,10 @@ class SiteHealth:
         self._exhausted: SiteError | None = None
         self._exhausted_until = 0.0
         self._clock = asyncio.get_running_loop().time
-        self._boot_seconds: deque[float] = deque(maxlen=101)
-        self._failures = 0
+        self._stages: dict[Stage, deque[float]] = {stage: deque(maxlen=101) for stage in _STAGES}
+        self._full = 0
+        self._breaker = Breaker(FIRST_PAUSE_SECONDS)
+        self._breaker_seen = BreakerObservation()
         self._probe_wanted = asyncio.Event()
 
     @property
@@ -59,10 +80,16 @@ class SiteHealth:
     @property
     def boot_seconds(self) -> float | None:
         """The median time from accepting a machine to running it, of the newest ones."""
-        return statistics.median(self._boot_seconds) if self._boot_seconds else None
+        return self._median(Stage.RUNNING)
 
-    def observation(self, machines: SiteWorkers, desired: int) -> SiteObservation:
+    @property
+    def permitted(self) -> int | None:
+        """How many items may be under way at once because of the breaker; None: as many as the limits say."""
+        return self._breaker.permitted
+
+    def observation(self, machines: SiteWorkers, desired: int, calls: Iterable[CallObservation]) -> SiteObservation:
         """What the site's status is made from."""
+        pending, prolog, boot, running = (self._median(stage) for stage in _STAGES)
         return SiteObservation(
             workers=machines,
             desired=desired,
@@ -70,6 +97,9 @@ class SiteHealth:
             error=self._probe_error or self._stream_error,
             exhausted=self._exhausted if self.exhausted_seconds else None,
             probed=self._probed,
+            calls=tuple(calls),
+            stages=StageSeconds(pending, prolog, boot, running),
+            breaker=self._breaker_seen,
         )
 
     def stream(self, error: SiteError | None) -> None:
@@ -79,44 +109,88 @@ class SiteHealth:
 
     def booted(self, machine: Machine) -> None:
         """A machine has begun to run."""
-        if Stage.RUNNING in machine.entered and Stage.PENDING in machine.entered:
-            self._boot_seconds.append(machine.entered[Stage.RUNNING] - machine.entered[Stage.PENDING])
+        entered = machine.entered
+        if Stage.RUNNING not in entered or Stage.PENDING not in entered:
+            return
+        self._stages[Stage.RUNNING].append(entered[Stage.RUNNING] - entered[Stage.PENDING])
+        ends = entered[Stage.RUNNING]
+        for stage in (Stage.BOOT, Stage.PROLOG, Stage.PENDING):
+            begins = entered.get(stage, ends)
+            self._stages[stage].append(max(0.0, ends - begins))
+            ends = begins
 
-    def served(self) -> None:
-        """The site created a machine."""
-        self._failures = 0
+    def created(self) -> None:
+        """The site created a machine: it is not full."""
+        self._full = 0
         if self._exhausted is not None:
             self._exhausted = None
             self._changed()
 
-    def refused(self, error: SiteError) -> float:
-        """The site as a whole refused a request; after how many seconds to try again."""
-        self._failures += 1
-        seconds = error.retry_after_seconds or pause_after(self._failures)
-        if isinstance(error, QuotaExhaustedError | CapacityExhaustedError):
-            self._exhausted, self._exhausted_until = error, self._clock() + seconds
-        else:
-            self._probe_wanted.set()
+    def full(self, error: SiteError) -> float:
+        """The site, or a quota there, has no room; after how many seconds to try again."""
+        if not self.exhausted_seconds:
+            self._full += 1
+            seconds = error.retry_after_seconds or pause_after(self._full)
+            self._exhausted_until = self._clock() + seconds
+        self._exhausted = error
         self._changed()
-        return seconds
+        return self.exhausted_seconds
+
+    def served(self) -> None:
+        """A call showed that the site works."""
+        self._breaks(self._breaker.served())
+
+    def failed(self, error: SiteError) -> None:
+        """A call showed that the site does not work."""
+        self._breaks(self._breaker.failed(error, self._clock(), random.random()))  # noqa: S311
+        self._probe_wanted.set()
 
     async def probe(self) -> NoReturn:
-        """Probe now and then until cancelled; sooner after failures."""
-        failures = 0
+        """Probe now and then until cancelled; sooner after failures, and when the breaker's pause is over."""
         while True:
             self._probe_wanted.clear()
-            try:
-                async with asyncio.timeout(PROBE_DEADLINE_SECONDS):
-                    info = await self._provider.probe()
-                self._version, self._probe_error, failures = info.version, None, 0
-            except TimeoutError:
-                self._probe_error = UnavailableError(f"no answer within {PROBE_DEADLINE_SECONDS:.0f} s")
-            except SiteError as error:
-                self._probe_error = error
-            if self._probe_error is not None:
-                failures += 1
+            error = await self._probe_once()
+            chance = random.random()  # noqa: S311
+            self._probe_error = error
             self._probed = now()
+            self._breaks(self._breaker.probed(error, self._clock(), chance, waiting=self._waits()))
             self._changed()
+            await self._until_next_probe()
+
+    async def _until_next_probe(self) -> None:
+        """After an open breaker's pause; else after a failed call, or after a minute."""
+        await asyncio.sleep(FIRST_PAUSE_SECONDS)
+        if self._breaker.state is not BreakerState.OPEN:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_after(failures) if failures else PROBE_SECONDS):
+                async with asyncio.timeout(PROBE_SECONDS):
                     await self._probe_wanted.wait()
+        await asyncio.sleep(self._breaker.until - self._clock())
+
+    async def _probe_once(self) -> SiteError | None:
+        try:
+            async with asyncio.timeout(PROBE_DEADLINE_SECONDS):
+                info = await self._provider.probe()
+        except TimeoutError:
+            return UnavailableError(f"no answer within {PROBE_DEADLINE_SECONDS:.0f} s")
+        except SiteError as error:
+            return error
+        self._version = info.version
+        return None
+
+    def _breaks(self, breaker: Breaker) -> None:
+        """Take over the breaker's new state."""
+        old, self._breaker = self._breaker, breaker
+        if (breaker.state, breaker.until) == (old.state, old.until):
+            return
+        time = now()
+        probes = time + timedelta(seconds=breaker.until - self._clock()) if breaker.until else None
+        since = self._breaker_seen.since if breaker.state is old.state else time
+        self._breaker_seen = BreakerObservation(_STATES[breaker.state], since, breaker.cause, probes)
+        BREAKER.labels(self._name).set(0 if breaker.state is BreakerState.CLOSED else 1)
+        if breaker.permitted != 0:
+            self._permitted_changed()
+        self._changed()
+
+    def _median(self, stage: Stage) -> float | None:
+        seconds = self._stages[stage]
+        return statistics.median(seconds) if seconds else None

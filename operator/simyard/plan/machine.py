@@ -11,7 +11,7 @@ _UID_DIGITS = 8
 
 
 class Step(enum.Enum):
-    """What to do about a machine."""
+    """What to do about a machine. LOOK asks its site whether it is there; :func:`plan_machine` does not."""
 
     NOTHING = enum.auto()
     CREATE = enum.auto()
@@ -20,6 +20,7 @@ class Step(enum.Enum):
     START = enum.auto()
     STOP = enum.auto()
     SUSPEND = enum.auto()
+    LOOK = enum.auto()
 
 
 POWER = {Step.START: PowerAction.START, Step.STOP: PowerAction.STOP, Step.SUSPEND: PowerAction.SUSPEND}

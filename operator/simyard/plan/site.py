@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Literal
 
 from simyard.api.base import Condition, set_condition
-from simyard.api.cloud_site import CloudSite, CloudSiteStatus, SiteWorkers
+from simyard.api.cloud_site import CallTuning, CloudSite, CloudSiteStatus, SiteBreaker, SiteWorkers, StageMedians
 from simyard.api.names import ConditionType, Reason
+from simyard.plan.tuner import Setting
 from simyard_sites.base import (
     MachineState,
     PermissionDeniedError,
@@ -19,9 +20,58 @@ from simyard_sites.base import (
     UnauthenticatedError,
 )
 
+CallName = Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend"]
+BreakerName = Literal["Closed", "Open", "HalfOpen"]
 _Status = Literal["True", "False", "Unknown"]
 _Row = tuple[ConditionType, _Status, str, str]
+_MOST_MESSAGE = 1024
 _STARTING = (MachineState.PENDING, MachineState.PROLOG, MachineState.BOOT)
+
+
+@dataclass(frozen=True, slots=True)
+class CallObservation:
+    """What was learned of one kind of call.
+
+    Attributes:
+        call: which, as ``status.tuning[].call`` names it.
+        growing: no limit was met yet.
+        bound: only the declared limits keep it from asking more.
+        idle: nothing waits and nothing is under way.
+        rate: requests per second answered when it was last busy.
+        throttled: requests refused as too many.
+        pace: requests per second that the site bears, None while it refuses none.
+    """
+
+    call: CallName
+    setting: Setting
+    growing: bool
+    bound: bool
+    idle: bool
+    rate: float
+    median_seconds: float
+    high_seconds: float
+    throttled: int = 0
+    pace: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageSeconds:
+    """Medians of the newest machines: in each stage, and from acceptance to running. None: unknown."""
+
+    pending: float | None = None
+    prolog: float | None = None
+    boot: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerObservation:
+    """The breaker: its state, since when, what failed, and when the site is probed next."""
+
+    state: BreakerName = "Closed"
+    since: datetime | None = None
+    cause: SiteError | None = None
+    probes: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +93,9 @@ class SiteObservation:
     setup_problem: tuple[str, str] | None = None
     exhausted: SiteError | None = None
     probed: datetime | None = None
+    calls: tuple[CallObservation, ...] = ()
+    stages: StageSeconds = StageSeconds()
+    breaker: BreakerObservation = BreakerObservation()
 
 
 def count_machines(states: Iterable[MachineState]) -> SiteWorkers:
@@ -74,6 +127,9 @@ def plan_site(site: CloudSite, seen: SiteObservation, now: datetime) -> CloudSit
         version=seen.version or site.status.version,
         workers=seen.workers,
         last_probe_time=site.status.last_probe_time,
+        tuning=[_tuning(item) for item in seen.calls] or site.status.tuning,
+        stages=_stages(seen.stages) if seen.stages.total is not None else site.status.stages,
+        breaker=_breaker(seen.breaker),
         conditions=conditions,
     )
     return status if status == site.status else status.model_copy(update={"last_probe_time": seen.probed})
@@ -99,6 +155,8 @@ def _conditions(site: CloudSite, seen: SiteObservation) -> list[_Row]:
         ]
     if seen.probed is None:
         return []
+    if seen.breaker.state != "Closed":
+        return [(ready, "False", Reason.BREAKER_OPEN, str(seen.breaker.cause)[:_MOST_MESSAGE])]
     return [
         (reachable, "True", Reason.PROBE_SUCCEEDED, ""),
         (credentials, "True", Reason.PROBE_SUCCEEDED, ""),
@@ -115,3 +173,56 @@ def _capacity(site: CloudSite, seen: SiteObservation) -> _Row:
     if seen.desired >= most:
         return kind, "False", Reason.MAX_WORKERS_REACHED, f"spec.limits.maxWorkers is {most}"
     return kind, "True", Reason.CAPACITY_LEFT, ""
+
+
+def _tuning(seen: CallObservation) -> CallTuning:
+    setting = seen.setting
+    at_once = f"{setting.calls} calls of {setting.batch}"
+    limit: Literal["Idle", "Growing", "Latency", "Throttled", "Bound"]
+    if seen.idle:
+        limit, message = "Idle", f"{at_once} were enough"
+    elif seen.pace is not None:
+        limit, message = "Throttled", f"the site refuses more than about {_rounded(seen.pace)} requests per second"
+    elif seen.growing:
+        limit, message = "Growing", f"{at_once} at once, and no limit met yet"
+    elif seen.bound:
+        limit, message = "Bound", f"{at_once} at once are what spec.limits permits"
+    else:
+        limit, message = "Latency", f"more than {at_once} at once only wait longer"
+    return CallTuning(
+        call=seen.call,
+        in_flight=setting.in_flight,
+        batch_size=setting.batch,
+        requests_per_second=_rounded(seen.rate),
+        latency_milliseconds=_rounded(seen.median_seconds * 1000),
+        high_latency_milliseconds=_rounded(seen.high_seconds * 1000),
+        throttled=seen.throttled,
+        limited_by=limit,
+        message=message,
+    )
+
+
+def _stages(seen: StageSeconds) -> StageMedians:
+    return StageMedians(
+        pending_milliseconds=_rounded((seen.pending or 0.0) * 1000),
+        prolog_milliseconds=_rounded((seen.prolog or 0.0) * 1000),
+        boot_milliseconds=_rounded((seen.boot or 0.0) * 1000),
+        total_milliseconds=_rounded((seen.total or 0.0) * 1000),
+    )
+
+
+def _breaker(seen: BreakerObservation) -> SiteBreaker:
+    if seen.state == "Closed":
+        return SiteBreaker()
+    return SiteBreaker(
+        state=seen.state,
+        since=seen.since,
+        reason=seen.cause.reason if seen.cause is not None else "",
+        message=str(seen.cause or "")[:_MOST_MESSAGE],
+        next_probe_time=seen.probes,
+    )
+
+
+def _rounded(value: float) -> int:
+    """To two digits: what varies less is no news, and costs no write."""
+    return int(float(f"{max(0.0, value):.2g}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,17 +13,21 @@ from typing import Any, cast
 import pytest
 
 from simyard.api.base import Json
-from simyard.api.cloud_site import CloudSite
+from simyard.api.cloud_site import CloudSite, CloudSiteSpec
 from simyard.api.worker import Worker
 from simyard.fleet import site as site_module
 from simyard.fleet import site_health
 from simyard.fleet.broker import Broker
+from simyard.fleet.metering import Metering
 from simyard.fleet.registry import Registry
 from simyard.fleet.site import SiteRunner
 from simyard.fleet.workers import WorkerStatuses
 from simyard.kube.client import KubeClient
-from simyard.kube.errors import NotFoundError, UnavailableError
+from simyard.kube.errors import NotFoundError
+from simyard.kube.errors import UnavailableError as ApiUnavailableError
 from simyard.messaging.errors import BrokerUnavailableError
+from simyard.plan.breaker import OPENING_FAILURES
+from simyard.plan.tuner import START
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_sites.base import (
     CapacityExhaustedError,
@@ -40,6 +45,8 @@ from simyard_sites.base import (
     SiteEvent,
     SiteInfo,
     Snapshot,
+    ThrottledError,
+    UnavailableError,
     UnknownOutcomeError,
 )
 
@@ -48,6 +55,12 @@ SERVICE = {
     "metadata": {"name": "service", "namespace": "ns", "uid": "service-uid", "resourceVersion": "1"},
     "spec": {"interface": {}, "connector": {"python": {"class": "module:Class"}}},
 }
+
+
+def spec(grace_seconds: int) -> CloudSiteSpec:
+    return CloudSiteSpec.model_validate({"provider": {"emulated": {}}, "orphanGraceSeconds": grace_seconds})
+
+
 _versions = itertools.count(1)
 
 
@@ -59,6 +72,8 @@ class ScriptedSite:
     refusals: list[tuple[SiteError, bool]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     mute: bool = False
+    broken: SiteError | None = None
+    calls: Counter[str] = field(default_factory=Counter)
     _events: asyncio.Queue[SiteEvent | SiteError] = field(default_factory=asyncio.Queue)
     _ids: Iterator[int] = field(default_factory=itertools.count)
 
@@ -72,10 +87,17 @@ class ScriptedSite:
         if not self.mute:
             self._events.put_nowait(event)
 
+    def called(self, what: str) -> None:
+        self.calls[what] += 1
+        if self.broken is not None:
+            raise self.broken
+
     async def probe(self) -> SiteInfo:
+        self.calls["probe"] += 1
         return SiteInfo("scripted")
 
     async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
+        self.called("create")
         for request in requests:
             self.asked.append(f"create {request.owner.worker}")
             refusal, made = self.refusals.pop(0) if self.refusals else (None, True)
@@ -85,6 +107,7 @@ class ScriptedSite:
             yield Outcome(request.name, None if refusal else found, refusal)
 
     async def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+        self.called("delete")
         for machine_id in ids:
             self.asked.append(f"delete {machine_id}")
             machine = self.machines.pop(machine_id, None)
@@ -93,6 +116,7 @@ class ScriptedSite:
             yield Outcome(machine_id)
 
     async def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+        self.called("get")
         for machine_id in ids:
             machine = self.machines.get(machine_id)
             yield Outcome(machine_id, machine, None if machine else MachineNotFoundError("no such machine"))
@@ -139,7 +163,7 @@ class ScriptedClient:
     async def get(self, *_: Any) -> Json:
         self.asked += 1
         if self.down:
-            raise UnavailableError(0, "", "no answer")
+            raise ApiUnavailableError(0, "", "no answer")
         raise NotFoundError(404, "NotFound", "no such worker")
 
 
@@ -161,22 +185,26 @@ class Bench:
     """A runner on a scripted site."""
 
     site: ScriptedSite = field(default_factory=ScriptedSite)
+    grace_seconds: int = 0
     broker: ScriptedBroker = field(default_factory=ScriptedBroker)
     client: ScriptedClient = field(default_factory=ScriptedClient)
     statuses: Statuses = field(default_factory=Statuses)
     orphans: list[str] = field(default_factory=list)
     registry: Registry = field(init=False)
+    metering: Metering = field(init=False)
     runner: SiteRunner = field(init=False)
 
     def __post_init__(self) -> None:
         self.registry = Registry(cast(KubeClient, self.client))
+        self.metering = Metering(self.registry)
         self.registry.services.learn(SERVICE)
         self.runner = SiteRunner(
-            CloudSite.model_validate(SITE),
+            CloudSite.model_validate({**SITE, "spec": spec(self.grace_seconds).to_json()}),
             self.site,
             self.registry,
             cast(WorkerStatuses, self.statuses),
             cast(Broker, self.broker),
+            self.metering.site("site"),
             changed=lambda: None,
             orphan_removed=lambda machine: self.orphans.append(machine.name),
         )
@@ -359,3 +387,93 @@ async def test_a_machine_follows_the_worker_s_power_state() -> None:
         }
         bench.registry.workers.learn(changed)
         await until(lambda: "stop 0" in bench.site.asked)
+
+
+async def test_a_broken_site_is_asked_once_after_each_probe_and_goes_on_where_it_was() -> None:
+    bench = Bench()
+    leaves = bench.worker("other-0")
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        bench.site.broken = UnavailableError("down")
+        for number in range(50):
+            bench.worker(f"pool-{number}")
+        await until(lambda: bench.runner.observation().breaker.state == "Open")
+        bench.registry.workers.forget(leaves)
+        probes, asked = bench.site.calls["probe"], bench.site.calls.total()
+        assert asked - probes <= 1 + OPENING_FAILURES + START.calls
+        await until(lambda: bench.site.calls["probe"] >= probes + 3)
+        seen = bench.runner.observation().breaker
+        assert (seen.state in ("Open", "HalfOpen"), str(seen.cause)) == (True, "down")
+        assert bench.site.calls.total() - asked <= 2 * (bench.site.calls["probe"] - probes)
+        bench.site.broken = None
+        await until(lambda: len(bench.site.machines) == 50)
+        assert bench.runner.observation().breaker.state == "Closed"
+    assert all(machine.owner.worker != "other-0" for machine in bench.site.machines.values())
+
+
+async def test_what_a_site_refuses_as_too_much_is_asked_again_and_shown() -> None:
+    bench = Bench()
+    bench.site.refusals = [(ThrottledError("slower", retry_after_seconds=0.01), False)] * 3
+    for number in range(6):
+        bench.worker(f"pool-{number}")
+    async with bench.running():
+        await until(lambda: len(bench.site.machines) == 6)
+        (seen,) = bench.runner.observation().calls
+    assert (seen.call, seen.throttled, len(bench.site.asked)) == ("Create", 3, 9)
+    assert bench.runner.observation().breaker.state == "Closed"
+
+
+async def test_machines_that_a_resync_misses_are_looked_for_together() -> None:
+    bench = Bench()
+    for number in range(30):
+        bench.worker(f"pool-{number}")
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 30)
+        bench.site.tell(Snapshot([]))
+        await until(lambda: bench.site.calls["get"])
+        await until(lambda: bench.runner.observation().calls[-1].idle)
+        assert len(bench.runner.machines) == 30
+    assert bench.site.calls["get"] <= 10
+    assert not any(seen.get("lost") for seen in bench.statuses.seen.values())
+
+
+async def test_a_machine_without_a_worker_stays_for_the_time_of_grace() -> None:
+    bench = Bench(grace_seconds=3600)
+    bench.site.add("pool-0-unknown", owner("pool-0"))
+    async with bench.running():
+        await until(lambda: bench.client.asked)
+        bench.worker("pool-1")
+        await until(lambda: len(bench.site.machines) == 2)
+        assert bench.orphans == []
+        bench.runner.adjust(spec(0))
+        await until(lambda: len(bench.site.machines) == 1)
+    assert bench.orphans == ["pool-0-unknown"]
+
+
+async def test_a_worker_that_appears_within_the_time_of_grace_keeps_its_machine() -> None:
+    bench = Bench(grace_seconds=3600)
+    bench.site.add("pool-0-x", owner("pool-0"))
+    async with bench.running():
+        await until(lambda: bench.client.asked)
+        uid = bench.worker("pool-0", machineId="0").metadata.uid
+        await until(lambda: bench.statuses.seen.get(uid, {}).get("machine"))
+        bench.runner.adjust(spec(0))
+        bench.worker("pool-1")
+        await until(lambda: len(bench.site.machines) == 2)
+    assert bench.orphans == []
+
+
+async def test_a_machine_that_comes_back_after_its_worker_was_replaced_is_an_orphan() -> None:
+    bench = Bench()
+    worker = bench.worker()
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        (machine,) = bench.site.machines.values()
+        bench.site.machines.clear()
+        bench.site.tell(Gone(machine.id, machine.name))
+        await until(lambda: bench.statuses.seen[worker.metadata.uid].get("lost"))
+        bench.registry.workers.forget(worker)
+        bench.site.machines[machine.id] = machine
+        bench.site.tell(Changed(machine))
+        await until(lambda: not bench.site.machines)
+    assert bench.orphans == [machine.name]
