@@ -1,0 +1,169 @@
+"""Keeps account of the seats of licences, and wakes the pools that wait for one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import NoReturn
+
+from prometheus_client import Gauge
+
+from simyard.api.base import find_condition
+from simyard.api.names import ConditionType
+from simyard.api.simulation_service import LicenceStatus, SimulationService
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
+from simyard.fleet.queue import KeyQueue
+from simyard.fleet.registry import Registry, gone, key_text, service_key
+from simyard.kube.cache import Key, key_of
+from simyard.plan.licence import Allotment, Claim, allot, allotment_of, claim_of, licence_key, licence_status
+from simyard.plan.service import PublishedService
+
+SEATS = Gauge("simyard_licence_seats", "Seats of licences: all, taken ones, and how many more are waited for.",
+              ["licence", "state"])  # fmt: skip
+
+SPACING_SECONDS = 0.1
+MESSAGE_SECONDS = 1.0
+"""Pools that go on waiting say so late with the newest numbers."""
+
+
+class Licences:
+    """What the objects say of each licence. What a plan granted counts at once, before its Workers exist.
+
+    ``wake`` is called with pools that are to be planned again, ``changed`` with services whose status may be different;
+    both with the seconds in which that is due.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.wake: list[Callable[[Key, float], None]] = []
+        self.changed: list[Callable[[Key], None]] = []
+        self._registry = registry
+        self._planned: dict[str, WorkerPoolStatus] = {}
+        self._queue = KeyQueue("licence", self._look, spacing_seconds=SPACING_SECONDS)
+        registry.workers.subscribe(self._worker_changed)
+        registry.services.subscribe(self._service_changed)
+        registry.pools.subscribe(self._pool_changed)
+
+    async def run(self) -> NoReturn:
+        """Wake those that wait, until cancelled."""
+        await self._queue.run()
+
+    def allotment(self, pool: WorkerPool, now: datetime) -> Allotment | None:
+        """What a pool that is about to be planned gets; None when its service has no licence."""
+        service = self._registry.service_of(pool)
+        key = licence_key(service.service) if service is not None else ""
+        if not key:
+            return None
+        pools = self._pools(key)
+        claims = {item.metadata.uid: self._claim(item) for item in pools}
+        own = claims[pool.metadata.uid] = self._claim(pool, asks=now)
+        namespace = pool.metadata.namespace
+        here = {item.metadata.name: claims[item.metadata.uid].held for item in pools
+                if item.metadata.namespace == namespace}  # fmt: skip
+        alone = {item.metadata.namespace: 0 for item in self.sharing(key)}
+        for item in self.sharing(key):
+            alone[item.metadata.namespace] += self._alone(item)
+        return allotment_of(
+            own,
+            list(claims.values()),
+            licence=key.removeprefix(f"{namespace}/"),
+            seats=self._seats(key),
+            others=sum(alone.values()),
+            here={**here, "": alone.get(namespace, 0)},
+        )
+
+    def planned(self, pool: WorkerPool, status: WorkerPoolStatus) -> None:
+        """Take over what a plan has decided, before it is carried out."""
+        before = self._planned.get(pool.metadata.uid, pool.status)
+        self._planned[pool.metadata.uid] = status
+        if _seen(before) != _seen(status):
+            self._dirty(service_key(pool))
+
+    def status(self, service: SimulationService) -> LicenceStatus | None:
+        """The seats of a service's licence; None when it has none."""
+        key = licence_key(service)
+        if not key:
+            return None
+        return licence_status(self._seats(key), self._others(key), [self._claim(pool) for pool in self._pools(key)])
+
+    def sharing(self, key: str) -> list[SimulationService]:
+        """The services that share a licence."""
+        return [item.service for item in self._registry.services.by("licence", key)]
+
+    def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        if (worker := new or old) is not None and (old is None or gone(old, new) is not None):
+            self._dirty(service_key(worker))
+
+    def _service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
+        licences = [item.service.spec.licence if item is not None else None for item in (old, new)]
+        if licences[0] != licences[1]:
+            for item in (old, new):
+                if item is not None and (key := licence_key(item.service)):
+                    self._queue.add(key)
+
+    def _pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._planned.pop(left.metadata.uid, None)
+            self._dirty(service_key(left))
+
+    def _dirty(self, service: str) -> None:
+        namespace, _, name = service.partition("/")
+        found = self._registry.services.get(namespace, name)
+        if found is not None and (key := licence_key(found.service)):
+            self._queue.add(key)
+
+    async def _look(self, key: str) -> None:
+        services = self.sharing(key)
+        if not services:
+            self._queue.forget(key)
+            for state in ("total", "taken", "waiting"):
+                with contextlib.suppress(KeyError):
+                    SEATS.remove(key, state)
+            return
+        pools = self._pools(key)
+        claims = [self._claim(pool) for pool in pools]
+        seats, others = self._seats(key), self._others(key)
+        granted = allot(seats, others, claims)
+        for pool, claim in zip(pools, claims, strict=True):
+            if self._waits(pool):
+                for wake in self.wake:
+                    wake(key_of(pool), 0.0 if granted[claim.pool] > claim.kept else MESSAGE_SECONDS)
+        for service in services:
+            for changed in self.changed:
+                changed((service.metadata.namespace, service.metadata.name))
+        status = licence_status(seats, others, claims)
+        for state, value in (("total", status.seats), ("taken", status.taken), ("waiting", status.waiting)):
+            SEATS.labels(key, state).set(value)
+
+    def _claim(self, pool: WorkerPool, *, asks: datetime | None = None) -> Claim:
+        held = self._registry.workers.count("pool", pool.metadata.uid)
+        return claim_of(pool, self._newest(pool), held, asks=asks)
+
+    def _newest(self, pool: WorkerPool) -> WorkerPoolStatus:
+        return self._planned.get(pool.metadata.uid, pool.status)
+
+    def _waits(self, pool: WorkerPool) -> bool:
+        condition = find_condition(self._newest(pool).conditions, ConditionType.LICENCE_AVAILABLE)
+        return condition is not None and condition.status == "False"
+
+    def _pools(self, key: str) -> list[WorkerPool]:
+        return [pool for item in self.sharing(key) for pool in self._registry.pools.by("service", key_text(item))]
+
+    def _seats(self, key: str) -> int:
+        return min((item.spec.licence.seats for item in self.sharing(key) if item.spec.licence is not None), default=0)
+
+    def _others(self, key: str) -> int:
+        return sum(self._alone(item) for item in self.sharing(key))
+
+    def _alone(self, service: SimulationService) -> int:
+        """Workers of a service that no pool of it owns."""
+        text = key_text(service)
+        workers, pools = self._registry.workers, self._registry.pools.by("service", text)
+        return workers.count("service", text) - sum(workers.count("pool", pool.metadata.uid) for pool in pools)
+
+
+def _seen(status: WorkerPoolStatus) -> tuple[object, ...]:
+    """What of a pool's status concerns the other pools of its licence."""
+    condition = find_condition(status.conditions, ConditionType.LICENCE_AVAILABLE)
+    return status.licensed_replicas, (condition.status, condition.reason) if condition is not None else None

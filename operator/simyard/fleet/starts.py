@@ -1,0 +1,41 @@
+"""Tells of the starts of pools: Events and a histogram."""
+
+from __future__ import annotations
+
+from prometheus_client import Histogram
+
+from simyard.api.names import WORKER_POOLS, Reason
+from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
+from simyard.fleet.recorder import Recorder
+
+START_SECONDS = Histogram(
+    "simyard_pool_start_seconds",
+    "Start of a pool: T_boot (all machines booted), T_r (all services registered), T_m (and the API server tells it).",
+    ["figure"],
+    buckets=(0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600),
+)
+
+
+def tell_begin(recorder: Recorder, pool: WorkerPool, before: WorkerPoolStatus, after: WorkerPoolStatus) -> None:
+    """An Event when a start has begun between two statuses."""
+    start = after.start
+    if start is not None and (before.start is None or before.start.requested_time != start.requested_time):
+        note = f"{start.workers} workers are asked for"
+        recorder.emit(WORKER_POOLS, pool.metadata, Reason.START_BEGUN, note)
+
+
+def tell_end(recorder: Recorder, pool: WorkerPool, status: WorkerPoolStatus) -> None:
+    """An Event and the histogram, when the status of a finished start is stored."""
+    if (start := status.start) is None:
+        return
+    figures = {
+        "T_boot": start.boot_milliseconds,
+        "T_r": start.registered_milliseconds,
+        "T_m": start.published_milliseconds,
+    }
+    known = {name: value / 1000 for name, value in figures.items() if value is not None}
+    for name, seconds in known.items():
+        START_SECONDS.labels(name).observe(seconds)
+    note = f"{status.ready_replicas} workers are ready: "
+    note += ", ".join(f"{name} {seconds:.3f} s" for name, seconds in known.items())
+    recorder.emit(WORKER_POOLS, pool.metadata, Reason.START_FINISHED, note)
