@@ -2,12 +2,19 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 DEV := PYTHONPATH=hack $(PY) -m simyard_dev
+BENCH := PYTHONPATH=hack:bench $(PY) -m simyard_bench
+BENCH_N ?= 1 5 10 20 40 100 512 10000
+BENCH_PROFILE ?= instant
+BENCH_TIME_SCALE ?= 1
+BENCH_YARDSTICKS ?= limit peer
+BENCH_PROFILER ?=
+BENCH_ARGS ?=
 RUN := .run
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 IMAGE ?= simyard:dev
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test lint format generate verify lock image clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test lint format generate verify lock image bench-start bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +37,7 @@ test: venv tools ## Set up and run all tests.
 lint: venv ## Check style, types and the direction of imports.
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@.venv/bin/mypy operator/simyard adapters/sites/simyard_sites adapters/service/simyard_adapter hack/simyard_dev hack/*.py
+	@.venv/bin/mypy operator/simyard adapters/sites/simyard_sites adapters/service/simyard_adapter hack/simyard_dev bench/simyard_bench hack/*.py
 	@.venv/bin/lint-imports --no-cache
 
 format: venv ## Write the style that lint checks.
@@ -47,6 +54,16 @@ verify: venv ## Fail if something generated is not up to date.
 
 image: ## Build the container image (needs a Docker engine).
 	docker build -t $(IMAGE) .
+
+bench-start: venv ## Start pools of BENCH_N workers with BENCH_PROFILE, measure, compare; see docs/performance.md.
+	@$(BENCH) start --n $(BENCH_N) --profile $(BENCH_PROFILE) --time-scale $(BENCH_TIME_SCALE) \
+		--yardsticks $(BENCH_YARDSTICKS) $(if $(BENCH_PROFILER),--profiler $(BENCH_PROFILER)) $(BENCH_ARGS)
+
+bench-plot: venv ## Draw the results of bench-start, and write the tables of docs/performance.md.
+	@$(BENCH) plot
+
+bench-check: venv ## Say which of the promised figures the results meet.
+	@$(BENCH) check
 
 lock: ## Write requirements.lock anew from the pyproject files.
 	@hack/venv.sh --lock

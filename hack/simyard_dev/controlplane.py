@@ -195,8 +195,8 @@ class ControlPlane:
             "--secure-port=0",
             # The default of 20 requests per second is made for large clusters of many tenants; it would be
             # what limits the deletion of a large pool.
-            "--kube-api-qps=500",
-            "--kube-api-burst=1000",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
         ]
 
     @property

@@ -3,19 +3,17 @@
 They start when a test first asks for them, and end with the run, even if it is killed.
 """
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from simyard_dev import watchdog
 from simyard_dev.broker import Broker, open_broker
 from simyard_dev.controlplane import ControlPlane
-from simyard_dev.processes import Identity, kill_all
+from simyard_dev.processes import kill_all
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
@@ -31,16 +29,7 @@ class _Run:
             keep_below.mkdir(parents=True, exist_ok=True)
         self.keep = keep_below is not None
         self.directory = Path(tempfile.mkdtemp(prefix="simyard-test-", dir=keep_below)).absolute()
-        owner = Identity.of(os.getpid())
-        package = Path(__file__).resolve().parent
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-m", f"{package.name}.watchdog", *str(owner).split(), str(self.directory)],
-            cwd=package.parent,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._watchdog = watchdog.start(self.directory)
 
     def end(self) -> None:
         kill_all(self.directory)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from simyard.api import names
@@ -26,15 +27,17 @@ class Platform:
     """What `make dev-up` adds to control plane and broker.
 
     The operator and the apiserver run as they do in a cluster: each under its own ServiceAccount with its own RBAC, and
-    they reach the broker over TLS.
+    they reach the broker over TLS. ``operator_command`` is the command ``simyard`` of the operator (a profiler may run
+    it).
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, operator_command: Sequence[str | Path] = (SIMYARD,)) -> None:
         self.environment = environment
         self.directory = environment.directory / "platform"
         self.emulated = environment.directory / "emulated"
         self.operator = Process(self.directory, "operator")
         self.apiserver = Process(self.directory, "apiserver")
+        self._operator_command = operator_command
         self._ports = Ports(self.directory)
         self._keys = self.directory / "keys"
 
@@ -86,7 +89,7 @@ class Platform:
         broker = self.environment.broker
         self.operator.start(
             [
-                SIMYARD,
+                *self._operator_command,
                 "operator",
                 f"--kubeconfig={self._kubeconfig(names.OPERATOR)}",
                 f"--metrics-port={self._ports['operator-metrics']}",

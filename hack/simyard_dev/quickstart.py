@@ -134,7 +134,7 @@ def _tell(environment: Environment, summary: dict[str, Any], answer: dict[str, A
     shown = Path(os.path.relpath(environment.directory))
     print(f"""
 {timeline.stdout.rstrip()}
-T_m {summary["t_m_s"]:.3f} s (as kubectl saw it)
+kubectl saw all of them after {summary["t_m_s"]:.3f} s
 
 A cantilever of {result["elements"]} finite elements, solved by CalculiX on worker {answer["worker"]} \
 in {answer["seconds"]:.2f} s:

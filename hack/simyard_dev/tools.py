@@ -71,7 +71,8 @@ KUBERNETES = GoModule(
     name="kubernetes",
     source="k8s.io/kubernetes",
     packages={
-        name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kubectl")
+        name: f"k8s.io/kubernetes/cmd/{name}"
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     },
     stamps=tuple(
         f"{package}.{variable}"

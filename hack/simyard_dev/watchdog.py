@@ -4,6 +4,8 @@ The parent-death signal of Linux would not do: it comes when the thread that sta
 under pytest-xdist that is a worker, which may end before those that share the process with it.
 """
 
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +15,19 @@ from simyard_dev.processes import Identity, kill_all
 POLL_SECONDS = 0.5
 # What is being started at the moment of death has its pid file only a moment later.
 QUIET_SECONDS = 3.0
+
+
+def start(directory: Path) -> subprocess.Popen[bytes]:
+    """Watch over this process: when it is gone, what has its pid file in the directory is killed."""
+    package = Path(__file__).resolve().parent
+    return subprocess.Popen(
+        [sys.executable, "-m", f"{package.name}.watchdog", *str(Identity.of(os.getpid())).split(), str(directory)],
+        cwd=package.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def watch(owner: Identity, directory: Path) -> None:

@@ -78,7 +78,14 @@ def test_quickstart_again_keeps_what_runs_and_what_was_scaled(system: Running) -
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "examples/calculix-beam/README.md", "examples/calculix-deck/README.md"]
+    "document",
+    [
+        "README.md",
+        "docs/starts.md",
+        "examples/calculix-beam/README.md",
+        "examples/calculix-deck/README.md",
+        "docs/metering.md",
+    ],
 )
 def test_every_command_succeeds(system: Running, document: str) -> None:
     path = ROOT / document
@@ -114,6 +121,7 @@ def test_a_doubled_load_doubles_the_displacement(system: Running) -> None:
         ("attributes pool/beams colour", 1, "colour"),
         ("logs nobody", 1, "not found"),
         ("timeline nothing", 1, "not found"),
+        ("usage worker/beams-0", 2, "not of single workers"),
     ],
 )
 def test_the_command_line_says_what_was_wrong(system: Running, command: str, code: int, said: str) -> None:
@@ -130,10 +138,12 @@ def test_the_command_line_says_what_was_wrong(system: Running, command: str, cod
         ("pools -A -o wide", r"^default +beams .*\d\.\d{3}s +\d\.\d{3}s +local"),
         ("workers beams", r"^beams-0 +calculix-beam +local +True"),
         ("describe service/calculix-beam", r"^  length +number +mm +1000 +1\.\.100000"),
-        ("timeline beams", r"^T_boot \d+\.\d{3} s, T_r \d+\.\d{3} s$"),
+        ("timeline beams", r"^T_boot \d+\.\d{3} s, T_r \d+\.\d{3} s, T_m \d+\.\d{3} s$"),
+        ("timeline beams --watch", r"^Start of beams: \d workers \(emulated\)"),
         ("timeline beams -o svg", "^<svg "),
         ("attributes pool/beams solved --fresh", r"^beams-\d +solved +\d"),
         ("logs beams-0 --tail 1", "."),
+        ("usage beams -o csv", "^pool,service,site,running_workers,worker_seconds,"),
         ("pools -o json", '"kind": "WorkerPool"'),
         ("workers -o yaml", "kind: Worker"),
     ],
@@ -142,6 +152,15 @@ def test_the_command_line_shows(system: Running, command: str, shown: str) -> No
     done = system.sh(f"kubectl simyard {command}", ROOT)
     assert done.returncode == 0, done.stderr
     assert re.search(shown, done.stdout, re.MULTILINE), done.stdout
+
+
+def test_usage_shows_what_the_pool_used(system: Running) -> None:
+    waits = "kubectl wait usage/simyard --timeout=60s --for"
+    done = system.sh(f"{waits}=create; {waits}=jsonpath='{{.status.rows[0].pool}}'=beams; kubectl simyard usage", ROOT)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^beams +calculix-beam +local +\d+ +\d+ +\d+\.\d\d +0 +0$", done.stdout, re.MULTILINE), (
+        done.stdout
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def test_the_pinned_versions_are_stamped() -> None:
         "etcd": ["--version"],
         "kube-apiserver": ["--version"],
         "kube-controller-manager": ["--version"],
+        "kube-scheduler": ["--version"],
         "kubectl": ["version", "--client"],
         "kwok": ["--version"],
         "helm": ["version"],

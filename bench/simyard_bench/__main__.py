@@ -1,0 +1,157 @@
+"""The commands of the benchmark; `python -m simyard_bench --help` lists them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard_bench import check, limit, peer, plot, profiler, results, start, tables
+from simyard_bench.workload import Load, guests_for
+from simyard_bench.world import World
+from simyard_dev import watchdog
+from simyard_dev.errors import SetupError
+from simyard_dev.processes import kill_all
+from simyard_dev.progress import say
+
+IDLE_FROM = 10_000
+IDLE_SECONDS = 60.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and give its exit status; problems go to stderr."""
+    parser = argparse.ArgumentParser(prog="python -m simyard_bench", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+
+    command = commands.add_parser("start", help="start pools of several sizes and write the results")
+    command.add_argument("--n", type=int, nargs="+", required=True, help="how many workers, one run for each")
+    command.add_argument("--profile", default="instant", help="how the emulated cloud behaves (default: instant)")
+    command.add_argument("--time-scale", type=float, default=1.0, help="its times are multiplied by this (default: 1)")
+    command.add_argument("--guests", choices=("process", "shared"), help="default: process up to 100 workers")
+    command.add_argument("--yardsticks", nargs="*", choices=("limit", "peer"), default=("limit", "peer"))
+    command.add_argument(
+        "--idle-seconds", type=float, help=f"measure idleness so long (default: {IDLE_SECONDS} from {IDLE_FROM} on)"
+    )
+    command.add_argument("--profiler", choices=profiler.KINDS, help="profile the operator; the results are not kept")
+    command.add_argument("--profiles", type=Path, default=Path(".run/profiles"), help="where profiles are written")
+    _add_results(command)
+    command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
+    command.set_defaults(run=_start)
+
+    command = commands.add_parser("plot", help="draw the results, and write the tables of the document")
+    _add_results(command)
+    command.add_argument("--images", type=Path, default=Path("docs/images"), help="where pictures are written")
+    command.add_argument("--document", type=Path, default=Path("docs/performance.md"), help="what has the tables")
+    command.add_argument("--readme", type=Path, default=Path("README.md"), help="what has the promised figures")
+    command.set_defaults(run=_plot)
+
+    command = commands.add_parser("check", help="say which promised figures the results meet; fails when one is not")
+    _add_results(command)
+    command.set_defaults(run=_check)
+
+    options = parser.parse_args(arguments)
+    # SIGTERM ends what was started, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        options.run(options)
+    except SetupError as problem:
+        print(f"simyard: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _add_results(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--results", type=Path, default=results.FILE, help="the file with the results")
+
+
+def _plot(options: argparse.Namespace) -> None:
+    runs = results.load(options.results)
+    for file in plot.draw(runs, options.images):
+        say(str(file))
+    promises = tables.promises(check.verdicts(runs))
+    for document, name, text in (
+        (options.readme, "promises", promises),
+        (options.document, "promises", promises),
+        (options.document, "results", tables.results(runs)),
+    ):
+        tables.insert(document, name, text)
+        say(f"{document}: {name}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    found = check.verdicts(results.load(options.results))
+    print(tables.promises(found), end="")
+    if any(verdict.met is False for verdict in found):
+        raise SetupError("not all figures are met")
+
+
+def _start(options: argparse.Namespace) -> None:
+    with _directory(options.keep) as directory:
+        for n in options.n:
+            load = Load(n, options.profile, options.time_scale, options.guests or guests_for(n))
+            run = _run(directory / f"n{n}", load, options)
+            if options.profiler is None:
+                results.store(options.results, [run])
+                say(f"{options.results}: {run.profile}, {run.n} workers")
+
+
+def _run(directory: Path, load: Load, options: argparse.Namespace) -> results.Run:
+    idle_seconds = options.idle_seconds
+    if idle_seconds is None:
+        idle_seconds = IDLE_SECONDS if load.n >= IDLE_FROM else 0.0
+    chosen = profiler.choose(options.profiler, options.profiles.absolute() / f"{load.profile}-{load.n}")
+    world = World(directory, chosen.operator_command)
+    try:
+        world.up()
+        world.prepare(load)
+        yardsticks = functools.partial(_yardsticks, world, load.n, options.yardsticks)
+        return start.measure(world, load, idle_seconds, chosen.profiling, yardsticks)
+    finally:
+        world.down()
+
+
+def _yardsticks(world: World, n: int, wanted: list[str], example: Json) -> start.Yardsticks:
+    world.platform.down()
+    limit_s = concurrency = peer_s = None
+    if "limit" in wanted:
+        kubeconfig = world.platform.directory / f"{names.OPERATOR}.kubeconfig"
+        limit_s, concurrency = limit.limit(world, kubeconfig, example, n)
+    world.environment.down()
+    if "peer" in wanted:
+        peer_s = peer.peer(world.environment.directory / "peer", n)
+    return start.Yardsticks(limit_s, concurrency, peer_s)
+
+
+@contextlib.contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    """A directory whose processes end with this one, however that ends."""
+    if keep:
+        keep.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="simyard-bench-", dir=keep)).absolute()
+    watching = watchdog.start(directory)
+    try:
+        yield directory
+    except BaseException:
+        keep = directory
+        say(f"state and logs are in {directory}")
+        raise
+    finally:
+        kill_all(directory)
+        watching.kill()
+        watching.wait()
+        if not keep:
+            shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What processes use, and on which machine: read from proc(5)."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from simyard_bench.results import Machine
+
+_PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_IDLE_FIELDS = (3, 4)  # idle and iowait of the first line of /proc/stat
+
+
+def describe() -> Machine:
+    """This machine."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines(_PROC / "cpuinfo") if line.startswith("model name")),
+        platform.machine(),
+    )
+    memory_kib = next(int(line.split()[1]) for line in _lines(_PROC / "meminfo") if line.startswith("MemTotal"))
+    return Machine(
+        cpu=model,
+        cores=len(os.sched_getaffinity(0)),
+        memory_mib=memory_kib // 1024,
+        kernel=f"{platform.system()} {platform.release()}",
+    )
+
+
+def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
+    """The seconds of CPU that each named process has used, with its descendants, those that have ended included."""
+    used: dict[int, float] = {}
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for path in _PROC.glob("[0-9]*"):
+        try:
+            # The name, field 2, is in parentheses and may itself hold anything.
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        used[int(path.name)] = sum(map(int, fields[11:15])) / _TICKS
+        children[int(fields[1])].append(int(path.name))
+
+    def total(pid: int) -> float:
+        return used.get(pid, 0.0) + sum(map(total, children[pid]))
+
+    return {name: total(pid) for name, pid in roots.items()}
+
+
+def machine_cpu_seconds() -> float:
+    """The seconds of CPU that all processes together have used since the machine's boot."""
+    fields = list(map(int, _lines(_PROC / "stat")[0].split()[1:9]))
+    return sum(value for index, value in enumerate(fields) if index not in _IDLE_FIELDS) / _TICKS
+
+
+def peak_rss_mib(pid: int) -> float:
+    """The most memory that a process has ever held."""
+    line = next(line for line in _lines(_PROC / str(pid) / "status") if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()

@@ -1,0 +1,93 @@
+"""The results as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from simyard.cli.drawing import FIGURE_COLOURS, SERIES_COLOURS, STAGE_COLOURS, Format, drawn
+from simyard_bench.check import MOST_WRITES
+from simyard_bench.results import QUANTILES, STAGES, Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INCHES = (8.0, 4.6)
+
+
+def draw(runs: Sequence[Run], directory: Path) -> list[Path]:
+    """Draw the growth of the profile ``instant`` and the stages of its largest start; gives the files."""
+    instant = [run for run in runs if run.profile == "instant" and run.time_scale == 1]
+    if not instant:
+        return []
+    directory.mkdir(parents=True, exist_ok=True)
+    pictures = {
+        "bench-growth": lambda figure: _growth(figure, instant),
+        "bench-stages": lambda figure: _stages(figure, instant[-1]),
+    }
+    files = []
+    for name, paint in pictures.items():
+        for kind in get_args(Format):
+            file = directory / f"{name}.{kind}"
+            file.write_bytes(drawn(paint, kind, inches=_INCHES))
+            files.append(file)
+    return files
+
+
+def _growth(figure: Figure, runs: Sequence[Run]) -> None:
+    times, writes = figure.subplots(1, 2, width_ratios=(3, 2))
+    counts = [run.n for run in runs]
+    for name, values in (
+        ("T_boot", [run.t_boot_s for run in runs]),
+        ("T_r", [run.t_r_s for run in runs]),
+        ("T_m", [run.t_m_s for run in runs]),
+    ):
+        times.plot(counts, values, marker="o", markersize=3, color=FIGURE_COLOURS[name], label=name)
+    yardsticks = (
+        ("limit (a bare client)", [run.limit_s for run in runs], SERIES_COLOURS[5]),
+        ("peer (a Deployment)", [run.peer_s for run in runs], SERIES_COLOURS[1]),
+    )
+    for name, measured, colour in yardsticks:
+        known = [(n, value) for n, value in zip(counts, measured, strict=True) if value is not None]
+        if known:
+            times.plot(*zip(*known, strict=True), linestyle="--", marker=".", markersize=4, color=colour, label=name)
+    times.set_yscale("log")
+    times.set_ylabel("seconds")
+    times.set_title("Start of N workers (emulated cloud without latency)")
+    figure.legend(loc="outside lower center", ncols=5)
+    writes.plot(counts, [run.writes_per_worker for run in runs], marker="o", markersize=3, color=SERIES_COLOURS[0])
+    writes.axhline(MOST_WRITES, color="#999999", linewidth=0.8)
+    writes.annotate(
+        "at most, for 10,000", (counts[0], MOST_WRITES), xytext=(0, 3), textcoords="offset points", fontsize=8
+    )
+    writes.set_ylim(bottom=0)
+    writes.set_title("API writes per worker")
+    for axes in (times, writes):
+        _workers_axis(axes, counts)
+
+
+def _workers_axis(axes: Axes, counts: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_xticks(counts, [f"{n:,}" for n in counts])
+    axes.minorticks_off()
+    axes.tick_params(axis="x", labelrotation=45)
+    axes.set_xlabel("workers")
+    axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
+
+
+def _stages(figure: Figure, run: Run) -> None:
+    axes = figure.subplots()
+    share = [100 * step / QUANTILES for step in range(QUANTILES + 1)]
+    for stage in STAGES:
+        if stage in run.stages:
+            axes.plot(run.stages[stage].quantiles, share, color=STAGE_COLOURS[stage], label=stage)
+    for name, seconds in (("T_boot", run.t_boot_s), ("T_r", run.t_r_s), ("T_m", run.t_m_s)):
+        axes.axvline(seconds, color=FIGURE_COLOURS[name], linewidth=0.9, linestyle=":", label=f"{name} {seconds:.1f} s")
+    axes.set_xlim(left=0)
+    axes.set_ylim(0, 100)
+    axes.set_xlabel("seconds since the start was asked for")
+    axes.set_ylabel("% of the workers that have entered the stage")
+    axes.set_title(f"{run.n:,} workers, profile {run.profile} (emulated)")
+    figure.legend(loc="outside lower center", ncols=8)

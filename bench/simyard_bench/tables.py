@@ -1,0 +1,104 @@
+"""The results as tables of Markdown, between the markers of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from simyard_bench.check import Verdict
+from simyard_bench.results import Run, StageTimes
+from simyard_bench.writes import total
+from simyard_dev.errors import SetupError
+
+BEGIN, END = "<!-- begin of {}, written by `make bench-plot` -->", "<!-- end of {} -->"
+_PROCESSES = ("operator", "kube-apiserver", "etcd", "rabbitmq", "emulated cloud and guests")
+_WORDS = {True: "met", False: "**not met**", None: "not measured"}
+
+
+def insert(document: Path, name: str, text: str) -> None:
+    """Replace what is between the markers of that name.
+
+    Raises:
+        SetupError: the document has no such markers.
+    """
+    first, last = BEGIN.format(name), END.format(name)
+    before, begin, rest = document.read_text().partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end:
+        raise SetupError(f"{document} needs the lines {first} and {last}")
+    document.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+
+
+def results(runs: Sequence[Run]) -> str:
+    """The runs of each profile."""
+    parts = []
+    for (profile, scale), group in groupby(runs, lambda run: (run.profile, run.time_scale)):
+        scaled = "" if scale == 1 else f", times multiplied by {scale:g}"
+        same = list(group)
+        parts += [f"### {profile} (emulated{scaled})\n", starts(same), costs(same)]
+    if runs:
+        parts.append(_machine(runs[-1]))
+    return "\n".join(parts)
+
+
+def promises(found: Sequence[Verdict]) -> str:
+    """One row for each promise."""
+    rows = ((item.figure, item.required, item.measured, _WORDS[item.met]) for item in found)
+    return _table(("figure", "required", "measured", ""), rows)
+
+
+def starts(runs: Sequence[Run]) -> str:
+    """How long starts took, in seconds."""
+    head = ("workers", "T_boot", "T_r", "T_m", "T_r - T_boot", "T_m - T_r", "running: mean, last", "bound", "limit",
+            "peer", "scale-in")  # fmt: skip
+    rows = (
+        (
+            f"{run.n:,}", _seconds(run.t_boot_s), _seconds(run.t_r_s), _seconds(run.t_m_s),
+            _seconds(run.t_r_minus_t_boot_s), _seconds(run.t_m_minus_t_r_s), _stage(run.stages.get("running")),
+            _seconds(run.bound_s), _seconds(run.limit_s), _seconds(run.peer_s), _seconds(run.scale_in_machines_s),
+        )
+        for run in runs
+    )  # fmt: skip
+    return _table(head, rows)
+
+
+def costs(runs: Sequence[Run]) -> str:
+    """What starts cost; CPU in seconds from the request until T_m."""
+    head = (
+        "workers",
+        "writes per worker: start, scale-in",
+        *_PROCESSES,
+        "all others",
+        "operator's memory",
+        "load before",
+    )
+    rows = []
+    for run in runs:
+        used = [run.cpu_s.get(name, 0.0) for name in _PROCESSES]
+        others = run.machine_cpu_s - sum(run.cpu_s.values())
+        writes = f"{run.writes_per_worker:.2f}, {total(run.scale_in_writes) / run.n:.2f}"
+        cpu = (f"{seconds:.1f}" for seconds in (*used, others))
+        rows.append((f"{run.n:,}", writes, *cpu, f"{run.operator_rss_mib:.0f} MiB", f"{run.load_average:.1f}"))
+    return _table(head, rows)
+
+
+def _machine(run: Run) -> str:
+    where, versions = run.machine, ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    return (
+        f"Measured on {where.cores} cores ({where.cpu}), {where.memory_mib / 1024:.0f} GiB, {where.kernel}; {versions};"
+        f" the last run on {run.date:%Y-%m-%d}.\n"
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+def _stage(times: StageTimes | None) -> str:
+    return f"{_seconds(times.mean_s)}, {_seconds(times.last_s)}" if times else "-"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,74 @@
+"""The objects that a benchmark makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.api.names import Resource
+from simyard_adapter.python_backend import load_class
+
+NAMESPACE = "bench"
+NAME = "bench"
+"""Of the service, the site and the pool."""
+MOST_PROCESS_GUESTS = 100
+PATIENCE_SECONDS = 14_400
+_PROGRAM = Path(__file__).with_name("program.py")
+_CLASS = "program:Program"
+
+
+@dataclass(frozen=True)
+class Load:
+    """One start: so many workers at a cloud with a profile, whose times are multiplied by the scale.
+
+    ``guests``: ``process`` or ``shared``, see :func:`guests_for`.
+    """
+
+    n: int
+    profile: str
+    time_scale: float
+    guests: str
+
+    @property
+    def provider(self) -> Json:
+        """The member ``emulated`` of the site's provider."""
+        return {
+            "guests": self.guests,
+            "profile": self.profile,
+            "timeScalePercent": round(self.time_scale * 100),
+        }
+
+
+def guests_for(n: int) -> str:
+    """Few machines get a process each; many share one, for the sake of memory and of the cores."""
+    return "process" if n <= MOST_PROCESS_GUESTS else "shared"
+
+
+def objects(load: Load) -> list[Json]:
+    """A namespace, a service, a site, and a pool without workers."""
+    program = {"path": "program.py", "content": _PROGRAM.read_text()}
+    service = {
+        "interface": load_class(_CLASS, _PROGRAM.parent).interface.to_json(),
+        "connector": {"python": {"class": _CLASS}, "files": [program]},
+        # A slow cloud is what some profiles are about: nothing is replaced.
+        "readinessDeadlineSeconds": PATIENCE_SECONDS,
+    }
+    pool = {"serviceRef": {"name": NAME}, "replicas": 0, "placement": {"sites": [NAME]}}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        _object(names.SIMULATION_SERVICES, service),
+        _object(names.CLOUD_SITES, {"provider": {"emulated": load.provider}}),
+        _object(names.WORKER_POOLS, pool),
+    ]
+
+
+def pool_manifest() -> Json:
+    """What names the pool."""
+    return _object(names.WORKER_POOLS, {})
+
+
+def _object(kind: Resource, spec: Json) -> Json:
+    metadata = {"name": NAME, **({"namespace": NAMESPACE} if kind.namespaced else {})}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}

@@ -1,0 +1,193 @@
+"""What a benchmark runs on: a control plane, a broker and the platform, fresh for each run."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import platform
+import ssl
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from kube_api import Api
+from simyard.api import names
+from simyard.api.base import Json
+from simyard_bench import machine, workload, writes
+from simyard_bench.waiting import Waiting
+from simyard_dev import tools
+from simyard_dev.broker import LocalBroker
+from simyard_dev.environment import Environment
+from simyard_dev.errors import SetupError
+from simyard_dev.platform import SIMYARD, Platform
+from simyard_dev.ports import LOOPBACK, Ports
+
+REQUEST_SECONDS = 30
+PREPARE_SECONDS = 60
+LIST_PAGE = 1000
+
+
+class World:
+    """One environment below a directory, with the platform's real processes; the administrator asks and measures."""
+
+    def __init__(self, directory: Path, operator_command: Sequence[str | Path] = (SIMYARD,)) -> None:
+        self.environment = Environment(directory)
+        self.platform = Platform(self.environment, operator_command)
+
+    def up(self) -> None:
+        """Start everything.
+
+        Raises:
+            SetupError: something did not become ready.
+        """
+        self.environment.up(fresh=True)
+        self.platform.up()
+
+    def down(self) -> None:
+        """End everything."""
+        self.platform.down()
+        self.environment.down()
+
+    @property
+    def api(self) -> Api:
+        """Requests as administrator, over a new connection: the server closes those that were idle for 90 s."""
+        return Api(self.environment.kubeconfig)
+
+    @property
+    def operator_pid(self) -> int:
+        """The operator's process.
+
+        Raises:
+            SetupError: it has ended; with the end of its log.
+        """
+        identity = self.platform.operator.identity
+        if identity is None:
+            raise SetupError(f"the operator has ended.\n{self.platform.operator.log_tail()}")
+        return identity.pid
+
+    def check(self) -> None:
+        """Nothing, while everything runs.
+
+        Raises:
+            SetupError: the operator has ended.
+        """
+        _ = self.operator_pid
+
+    def prepare(self, load: workload.Load) -> None:
+        """Make service, site and pool, and wait until the pool could start.
+
+        Raises:
+            SetupError: they did not become ready; with the end of the operator's log.
+        """
+        self.api.install(workload.objects(load))
+        namespace = f"--namespace={workload.NAMESPACE}"
+        for target in (
+            (f"cloudsite/{workload.NAME}", "--for=condition=Ready"),
+            (namespace, f"simulationservice/{workload.NAME}", "--for=condition=Available"),
+            (namespace, f"workerpool/{workload.NAME}", "--for=jsonpath={.status.observedGeneration}=1"),
+        ):
+            try:
+                self.environment.control_plane.kubectl("wait", *target, f"--timeout={PREPARE_SECONDS}s")
+            except SetupError as problem:
+                raise SetupError(f"{problem}\n{self.platform.operator.log_tail()}") from None
+
+    def scale(self, n: int) -> None:
+        """Ask for ``n`` workers.
+
+        Raises:
+            SetupError: it was refused.
+        """
+        answer = self.api.patch(workload.pool_manifest(), {"spec": {"replicas": n}})
+        if not answer.accepted:
+            raise SetupError(f"the pool cannot be scaled: {answer.message}")
+
+    def waiting(self, kind: names.Resource, condition: str, seconds: float) -> Waiting:
+        """A ``kubectl wait`` for the pool or the site."""
+        namespace = workload.NAMESPACE if kind.namespaced else ""
+        target = f"{kind.kind.lower()}/{workload.NAME}"
+        return Waiting(self.environment.kubeconfig, target, condition, seconds, namespace)
+
+    def pool(self) -> Json:
+        """The pool as it is."""
+        return self.api.get(workload.pool_manifest()).body
+
+    def workers(self) -> list[Json]:
+        """All Workers."""
+        items: list[Json] = []
+        path = f"/apis/{names.API_VERSION}/namespaces/{workload.NAMESPACE}/{names.WORKERS.plural}?limit={LIST_PAGE}"
+        more = ""
+        while True:
+            page = self.api.request("GET", f"{path}&continue={more}" if more else path).body
+            items += page["items"]
+            more = page["metadata"].get("continue", "")
+            if not more:
+                return items
+
+    def any_worker(self) -> bool:
+        """Whether a Worker is stored."""
+        path = f"/apis/{names.API_VERSION}/namespaces/{workload.NAMESPACE}/{names.WORKERS.plural}?limit=1"
+        return bool(self.api.request("GET", path).body["items"])
+
+    def observe(self) -> writes.Observed:
+        """The writes so far."""
+        return writes.Observed(writes.served(self._server_metrics()), self.told())
+
+    def told(self) -> writes.Counts:
+        """The writes so far as the operator tells."""
+        port = Ports(self.platform.directory)["operator-metrics"]
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=REQUEST_SECONDS) as answer:
+            return writes.told(answer.read().decode())
+
+    def _server_metrics(self) -> str:
+        plane = self.environment.control_plane
+        server = urlsplit(plane.server)
+        context = ssl.create_default_context(cafile=str(plane.authority))
+        keys = plane.authority.parent
+        context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
+        connection = http.client.HTTPSConnection(
+            str(server.hostname), server.port, timeout=REQUEST_SECONDS, context=context
+        )
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+
+    def processes(self) -> dict[str, int]:
+        """The processes to account for, by name."""
+        broker = self.environment.broker
+        named = {
+            "operator": self.platform.operator,
+            "aggregated apiserver": self.platform.apiserver,
+            **{process.name: process for process in self.environment.control_plane.processes},
+            **({process.name: process for process in broker.processes} if isinstance(broker, LocalBroker) else {}),
+        }
+        found = {name: identity.pid for name, process in named.items() if (identity := process.identity)}
+        for file in self.platform.emulated.glob("*/pid"):
+            found["emulated cloud and guests"] = int(file.read_text())
+        return found
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """What they have used so far."""
+        return machine.cpu_seconds(self.processes())
+
+    def versions(self) -> dict[str, str]:
+        """Of the programs that take part."""
+        return {
+            "kubernetes": tools.KUBERNETES.version,
+            "etcd": tools.ETCD.version,
+            "kwok": tools.KWOK.version,
+            "rabbitmq": self._broker_version(),
+            "python": platform.python_version(),
+        }
+
+    def _broker_version(self) -> str:
+        broker = self.environment.broker
+        if broker.management_url is None:
+            return "unknown"
+        credentials = base64.b64encode(f"{broker.user}:{broker.password}".encode()).decode()
+        connection = http.client.HTTPConnection(urlsplit(broker.management_url).netloc, timeout=REQUEST_SECONDS)
+        with contextlib.closing(connection):
+            connection.request("GET", "/api/overview", headers={"Authorization": f"Basic {credentials}"})
+            return str(json.load(connection.getresponse())["rabbitmq_version"])
