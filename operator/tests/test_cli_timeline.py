@@ -1,28 +1,32 @@
-"""Timelines of pool starts, as data, text and SVG."""
+"""Timelines of pool starts: as data, text and pictures, and the command that shows them."""
 
 from __future__ import annotations
 
+import json
+import os
+import random
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from xml.etree import ElementTree
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from simyard.api.base import LocalReference, Metadata
 from simyard.api.worker import Stages, Worker, WorkerSpec, WorkerStatus
 from simyard.api.worker_pool import PoolStart, WorkerPool, WorkerPoolSpec, WorkerPoolStatus
-from simyard.cli.timeline import Timeline, timeline_of, to_json, to_svg, to_text
+from simyard.cli.app import cli
+from simyard.cli.timeline import STAGES, Timeline, WorkerLine, timeline_of, to_json, to_text
+from simyard.cli.timeline_picture import to_picture
 
 T0 = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
 
 
 def worker(name: str, *seconds: float) -> Worker:
-    stages = dict(
-        zip(
-            ("start", "pending", "prolog", "boot", "running", "registered"),
-            (T0 + timedelta(seconds=second) for second in seconds),
-            strict=False,
-        )
-    )
+    stages = dict(zip(STAGES, (T0 + timedelta(seconds=second) for second in seconds), strict=False))
     return Worker(
         metadata=Metadata(name=name, namespace="default", creation_timestamp=T0 + timedelta(seconds=seconds[0])),
         spec=WorkerSpec(service_ref=LocalReference(name="beam"), site="local"),
@@ -32,7 +36,7 @@ def worker(name: str, *seconds: float) -> Worker:
 
 def pool(start: PoolStart | None) -> WorkerPool:
     return WorkerPool(
-        metadata=Metadata(name="beams", namespace="default"),
+        metadata=Metadata(name="beams", namespace="default", resource_version="7"),
         spec=WorkerPoolSpec(service_ref=LocalReference(name="beam"), replicas=2),
         status=WorkerPoolStatus(start=start),
     )
@@ -40,7 +44,13 @@ def pool(start: PoolStart | None) -> WorkerPool:
 
 @pytest.fixture
 def timeline() -> Timeline:
-    start = PoolStart(requested_time=T0, workers=2, boot_milliseconds=4000, registered_milliseconds=5000)
+    start = PoolStart(
+        requested_time=T0,
+        workers=2,
+        boot_milliseconds=4000,
+        registered_milliseconds=5000,
+        published_milliseconds=5040,
+    )
     workers = [
         worker("beams-1", 0, 0.5, 1, 2, 4, 5),
         worker("beams-0", 0, 0.5, 1, 2, 3, 3.5),
@@ -63,7 +73,8 @@ def test_workers_stand_in_the_order_in_which_they_were_ready_and_older_ones_are_
 def test_data_has_the_medians_of_each_stage(timeline: Timeline) -> None:
     data = to_json(timeline)
     assert data["stages"]["boot->running"] == 1.5
-    assert (data["tBootSeconds"], data["tRSeconds"]) == (4.0, 5.0)
+    assert (data["tBootSeconds"], data["tRSeconds"], data["tMSeconds"]) == (4.0, 5.0, 5.04)
+    assert data["emulatedSites"] == []
 
 
 def test_text_draws_each_stage_in_proportion(timeline: Timeline) -> None:
@@ -81,7 +92,139 @@ def test_text_shows_a_sample_of_many_workers() -> None:
     assert "T_boot not reached" in text
 
 
-def test_svg_has_a_rectangle_per_stage_and_worker(timeline: Timeline) -> None:
-    root = ElementTree.fromstring(to_svg(timeline))
-    titles = [item.text for item in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert titles.count("beams-0") == titles.count("beams-1") == 5
+def large(workers: int, sites: int = 1) -> Timeline:
+    """A start as it goes on a cloud that places so many machines per second."""
+    choose = random.Random(workers)
+    lines = []
+    for index in range(workers):
+        time, entered = 0.0, {"start": 0.0}
+        for stage in STAGES[1:]:
+            time += choose.gammavariate(4, 0.2) + (index / 200 if stage == "prolog" else 0)
+            entered[stage] = time
+        lines.append(WorkerLine(f"beams-{index}", f"site-{index % sites}", entered))
+    end = max(line.end for line in lines)
+    figures = {"T_boot": end - 0.01, "T_r": end, "T_m": end + 0.01}
+    return Timeline("beams", T0, lines, figures, frozenset({"site-0"}))
+
+
+@pytest.mark.parametrize("workers", [1, 40, 512, 10_000])
+def test_an_svg_of_any_number_of_workers_is_small_and_well_formed(workers: int) -> None:
+    picture = to_picture(large(workers), "svg")
+    assert len(picture) < 300_000
+    texts = ["".join(item.itertext()) for item in ElementTree.fromstring(picture).iter() if item.tag.endswith("}text")]
+    noun = "worker" if workers == 1 else "workers"
+    assert f"Start of beams: {workers:,} {noun} (emulated)" in texts
+    assert [text.split()[0] for text in texts if text.startswith("T_")] == ["T_boot", "T_r", "T_m"]
+    assert {"start → pending", "running → registered", "seconds since the request"} <= set(texts)
+    assert ("beams-0" in texts) == (workers <= 40)
+
+
+def test_labels_of_figures_that_are_close_together_stand_on_levels_of_their_own() -> None:
+    tree = ElementTree.fromstring(to_picture(large(10), "svg"))
+    heights = {item.get("y") for item in tree.iter() if (item.text or "").startswith("T_")}
+    assert len(heights) == 3
+    assert None not in heights
+
+
+def test_several_sites_are_told_apart_and_only_those_that_are_emulated_are_called_so() -> None:
+    picture = to_picture(large(30, sites=3), "svg").decode()
+    assert "10 of them emulated" in picture
+    assert ("site-0 (emulated)" in picture, "site-1 (emulated)" in picture) == (True, False)
+
+
+def test_the_same_timeline_gives_the_same_file(timeline: Timeline) -> None:
+    assert to_picture(timeline, "svg") == to_picture(timeline, "svg")
+
+
+def test_a_png_is_a_png(timeline: Timeline) -> None:
+    assert to_picture(timeline, "png").startswith(b"\x89PNG")
+
+
+def test_a_start_of_which_nothing_is_known_yet_can_be_drawn() -> None:
+    found = timeline_of(pool(PoolStart(requested_time=T0, workers=1)), [worker("beams-0", 0)])
+    assert found is not None
+    assert to_picture(found, "svg")
+
+
+def test_without_matplotlib_the_error_says_what_to_install(timeline: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(click.ClickException, match=r"pip install 'simyard\[plot\]'"):
+        to_picture(timeline, "png")
+
+
+def test_the_command_line_starts_without_matplotlib() -> None:
+    program = "import sys, simyard.cli.app; sys.exit('matplotlib' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of answers, and a kubectl that gives them: ``get`` of one thing, lists, a watch."""
+    program = tmp_path / "kubectl"
+    program.write_text(f"""#!{sys.executable}
+import sys, pathlib
+words, here = sys.argv[1:], pathlib.Path({str(tmp_path)!r})
+plural = words[1].split(".")[0]
+name = "watch" if "--watch" in words else plural if words[2].startswith("-") else "pool"
+file = here / (name + ".json")
+if not file.exists():
+    sys.exit('Error from server (Forbidden): no rights on ' + plural)
+print(file.read_text())
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path
+
+
+def answers(directory: Path, *starts: PoolStart) -> None:
+    """What kubectl answers: the pool as the last of the starts leaves it, and a watch that shows each of them."""
+    pools = [
+        {**pool(start).model_dump(mode="json", by_alias=True, exclude_none=True), "kind": "WorkerPool"}
+        for start in starts
+    ]
+    for version, item in enumerate(pools, 1):
+        item["metadata"]["resourceVersion"] = str(version)
+    workers = [worker("beams-0", 0, 0.5, 1, 2, 3, 3.5).model_dump(mode="json", by_alias=True, exclude_none=True)]
+    (directory / "pool.json").write_text(json.dumps(pools[-1]))
+    (directory / "workers.json").write_text(json.dumps({"items": workers}))
+    events = [json.dumps({"type": "MODIFIED", "object": item}) for item in pools]
+    (directory / "watch.json").write_text("\n".join(events))
+
+
+ASKED = PoolStart(requested_time=T0, workers=1)
+REGISTERED = ASKED.model_copy(update={"boot_milliseconds": 3000, "registered_milliseconds": 3500})
+PUBLISHED = REGISTERED.model_copy(update={"published_milliseconds": 3540})
+
+
+def test_who_may_not_see_sites_gets_the_timeline_all_the_same(kubectl: Path) -> None:
+    answers(kubectl, PUBLISHED)
+    done = CliRunner().invoke(cli, ["timeline", "beams"])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[0].startswith("Start of beams: 1 worker, at")
+    assert done.output.splitlines()[-1] == "T_boot 3.000 s, T_r 3.500 s, T_m 3.540 s"
+
+
+def test_a_watch_ends_when_the_start_is_complete_and_skips_what_is_drawn_already(kubectl: Path) -> None:
+    answers(kubectl, ASKED, REGISTERED, PUBLISHED)
+    done = CliRunner().invoke(cli, ["timeline", "beams", "--watch"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("Start of beams") == 1
+
+
+def test_a_watch_of_a_start_that_was_over_before_does_not_wait_for_what_nobody_knows(kubectl: Path) -> None:
+    answers(kubectl, REGISTERED)
+    done = CliRunner().invoke(cli, ["timeline", "beams", "--watch"])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[-1].endswith("T_m not reached")
+
+
+def test_a_watch_whose_pool_goes_away_fails(kubectl: Path) -> None:
+    answers(kubectl, ASKED)
+    done = CliRunner().invoke(cli, ["timeline", "beams", "--watch"])
+    assert done.exit_code == 1
+    assert "the watch ended: pool beams was deleted" in done.output
+
+
+@pytest.mark.parametrize("arguments", [["service/x"], ["beams", "--watch", "-o", "svg"], ["beams", "-o", "gif"]])
+def test_what_cannot_be_shown_is_refused_as_wrong_usage(kubectl: Path, arguments: list[str]) -> None:
+    assert CliRunner().invoke(cli, ["timeline", *arguments]).exit_code == 2

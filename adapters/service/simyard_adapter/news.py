@@ -1,4 +1,4 @@
-"""Tells the control plane what changes: attributes and progress, coalesced, no faster than it can be read."""
+"""Tells the control plane what changes: attributes, progress, use; coalesced, no faster than it can be read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simyard_adapter.attributes import AttributeStore
 from simyard_adapter.context import Context
 from simyard_adapter.link import Link
 from simyard_adapter.transport import BrokerError, Session, encode
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event
+from simyard_adapter.wire import ACTIVE_SECONDS, EVENTS_EXCHANGE, Event
 
 COALESCE_SECONDS = 0.05
 PROGRESS_SECONDS = 0.25
@@ -33,6 +33,8 @@ class News:
         self._progress: dict[str, Context] = {}
         self._told: dict[str, float] = {}
         self._sequence = 0
+        self._active = False
+        self._active_due = 0.0
         attributes.listen(self.attributes_changed)
 
     def attributes_changed(self) -> None:
@@ -50,6 +52,12 @@ class News:
         with self._lock:
             self._progress.pop(invocation, None)
         self._told.pop(invocation, None)
+
+    def active(self) -> None:
+        """A Sync request was served: of those the control plane hears nothing else. Called in the event loop."""
+        if not self._active:
+            self._active = True
+            self._loop.call_at(self._active_due, self._wake.set)
 
     def _notify(self) -> None:
         with self._lock:
@@ -82,6 +90,9 @@ class News:
             body = {"sequence": self._sequence, "values": changes, "observedAt": time.time()}
             await self._publish(session, Event.ATTRIBUTES, body)
         now = self._loop.time()
+        if self._active and now >= self._active_due:
+            await self._publish(session, Event.ACTIVE, {})
+            self._active, self._active_due = False, now + ACTIVE_SECONDS
         with self._lock:
             contexts = list(self._progress.values())
         for context in contexts:

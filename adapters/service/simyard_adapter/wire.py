@@ -28,6 +28,8 @@ EVENTS_EXCHANGE = "simyard.events"
 REPLIES_EXCHANGE = "simyard.replies"
 REPLY = "reply"
 """The ``type`` of a reply."""
+ACTIVE_SECONDS = 30.0
+"""A worker that serves Sync requests says so this often, and no more."""
 
 
 class Request(str, enum.Enum):
@@ -50,6 +52,7 @@ class Event(str, enum.Enum):
     PROGRESS = "progress"  # {"invocation", "percent": 0..100?, "message"?}; the first one says that it started
     RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
     DRAINED = "drained"  # {}
+    ACTIVE = "active"  # {}: it has run something for a Sync request; at most once in ACTIVE_SECONDS
 
 
 class Reason(str, enum.Enum):

@@ -278,6 +278,7 @@ class Work:
         """Answer an invocation that has ended, unless it is to be run again."""
         if invocation.synchronous:
             del self._live[invocation.id]
+            self._news.active()
             if not invocation.runs_again:
                 reply = encode({"worker": self._bootstrap.worker, **outcome.to_json()})
                 self._replies.remember(invocation.id, reply)

@@ -234,6 +234,16 @@ async def test_progress_is_thinned_out_and_the_newest_is_kept(service: Service) 
     assert percents == sorted(percents)
 
 
+async def test_sync_requests_tell_that_the_worker_is_used_and_seldom(service: Service) -> None:
+    await service.start()
+    assert service.all(Event.ACTIVE) == []
+    await service.act("report", {"steps": 1})
+    await service.event(Event.ACTIVE)
+    for _ in range(3):
+        await service.act("report", {"steps": 1})
+    assert len(service.all(Event.ACTIVE)) == 1, "the next one is due after ACTIVE_SECONDS"
+
+
 async def test_the_log_has_the_last_lines_of_the_worker_or_of_one_invocation(service: Service) -> None:
     await service.start()
     await service.act("report", {"steps": 20}, invocation="reported")

@@ -36,9 +36,9 @@ ATOMIC: Json = {"x-kubernetes-list-type": "atomic"}
 SET: Json = {"x-kubernetes-list-type": "set"}
 
 
-def map_by(key: str) -> Json:
-    """Schema keywords of a list whose items are told apart by one field."""
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+def map_by(*keys: str) -> Json:
+    """Schema keywords of a list whose items are told apart by one field, or by several."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 Quantity = (

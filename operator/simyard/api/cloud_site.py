@@ -13,34 +13,128 @@ from simyard.api.base import (
     Count,
     Generation,
     Metadata,
+    Milliseconds,
     Name,
     SecretReference,
     Time,
     cel,
+    map_by,
     rules,
 )
 
 UpToADay = Annotated[int, Field(ge=0, le=86_400_000)]
+UpToAMillion = Annotated[int, Field(ge=0, le=1_000_000)]
+UpToTenThousand = Annotated[int, Field(ge=0, le=10_000)]
+Percent = Annotated[int, Field(ge=0, le=100)]
+
+EmulatedProfile = Literal[
+    "instant",
+    "cloud4e-2014",
+    "opennebula-2015-default",
+    "opennebula-2015-tuned",
+    "kubevirt-default",
+    "kubevirt-tuned",
+]
 
 
 class Latencies(ApiModel):
-    """How long a machine of an emulated site stays in each stage of its start."""
+    """How long a machine of an emulated site stays in each stage of its start, beside what it has to wait for."""
 
-    pending_milliseconds: Annotated[UpToADay, Field(description="Until it is placed on a host.")] = 0
-    prolog_milliseconds: Annotated[UpToADay, Field(description="Until its disk is ready.")] = 0
-    boot_milliseconds: Annotated[UpToADay, Field(description="Until the hypervisor says that it runs.")] = 0
+    pending_milliseconds: Annotated[UpToADay | None, Field(description="Until it is placed on a host.")] = None
+    prolog_milliseconds: Annotated[UpToADay | None, Field(description="Until its disk is ready.")] = None
+    boot_milliseconds: Annotated[UpToADay | None, Field(description="Until the hypervisor says that it runs.")] = None
+
+
+class EmulatedApi(ApiModel):
+    """The front end of an emulated site: calls are served one after the other; what is too much is refused."""
+
+    call_milliseconds: Annotated[UpToADay | None, Field(description="What each call takes.")] = None
+    item_milliseconds: Annotated[UpToADay | None, Field(description="What each item of a call takes in addition.")] = (
+        None
+    )
+    calls_in_flight: Annotated[
+        UpToAMillion | None, Field(description="Calls under way at once; more are refused. 0: any number.")
+    ] = None
+    creates_per_second: Annotated[
+        UpToAMillion | None, Field(description="Machines created per second; more are refused. 0: any number.")
+    ] = None
+    create_burst: Annotated[
+        int | None, Field(ge=1, le=1_000_000, description="Machines created at once after a pause.")
+    ] = None
+    retry_after_milliseconds: Annotated[
+        UpToADay | None, Field(description="When to come again, as a refusal says it. 0: it does not.")
+    ] = None
+
+
+class EmulatedController(ApiModel):
+    """What stands between the front end and the scheduler of an emulated site: a client with a rate of its own."""
+
+    requests_per_second: Annotated[UpToAMillion | None, Field(description="Its requests. 0: any number.")] = None
+    request_burst: Annotated[UpToAMillion | None, Field(description="Its requests at once after a pause.")] = None
+    requests_per_machine: Annotated[UpToAMillion | None, Field(description="Its requests for each machine.")] = None
+
+
+class EmulatedScheduler(ApiModel):
+    """What places the machines of an emulated site on hosts."""
+
+    interval_milliseconds: Annotated[UpToADay | None, Field(description="Time between two runs. 0: at once.")] = None
+    machines_per_interval: Annotated[
+        UpToAMillion | None, Field(description="Machines that one run places. 0: any number.")
+    ] = None
+    machines_per_host_and_interval: Annotated[
+        UpToAMillion | None, Field(description="Machines that one run places on one host. 0: any number.")
+    ] = None
+
+
+class EmulatedDrivers(ApiModel):
+    """What carries out the operations on the hosts of an emulated site."""
+
+    threads: Annotated[UpToTenThousand | None, Field(description="Operations at once. 0: any number.")] = None
+    operation_milliseconds: Annotated[
+        UpToADay | None, Field(description="How long a machine's operation keeps a thread and its host busy.")
+    ] = None
+
+
+class EmulatedHosts(ApiModel):
+    """The hosts of an emulated site."""
+
+    count: Annotated[UpToTenThousand | None, Field(description="How many. 0: they do not matter.")] = None
+    operations_per_host: Annotated[
+        UpToTenThousand | None, Field(description="Operations at once on a host. 0: any number.")
+    ] = None
+    machines_per_host: Annotated[
+        UpToAMillion | None, Field(description="Machines that a host has room for. 0: any number.")
+    ] = None
 
 
 class EmulatedProvider(ApiModel):
-    """A cloud that is emulated on the operator's machine. Its guests are real adapters; its times are settings."""
+    """A cloud emulated on the operator's machine, with real adapters as guests; what is not given is as its profile."""
 
     guests: Annotated[
         Literal["process", "shared"],
         Field(description="`process`: one adapter process per machine. `shared`: all adapters in one process."),
     ] = "process"
-    latencies: Latencies = Latencies()
-    jitter_percent: Annotated[int, Field(ge=0, le=100, description="Each latency varies by up to this share.")] = 0
-    failure_percent: Annotated[int, Field(ge=0, le=100, description="This share of the machines fails to boot.")] = 0
+    profile: Annotated[
+        EmulatedProfile,
+        Field(description="A cloud that was measured, as docs/emulated-clouds.md says; `instant` takes no time."),
+    ] = "instant"
+    time_scale_percent: Annotated[
+        int, Field(ge=1, le=1000, description="Scales all times and rates: 10 is ten times as fast.")
+    ] = 100
+    latencies: Latencies | None = None
+    api: EmulatedApi | None = None
+    controller: EmulatedController | None = None
+    scheduler: EmulatedScheduler | None = None
+    drivers: EmulatedDrivers | None = None
+    hosts: EmulatedHosts | None = None
+    jitter_percent: Annotated[Percent | None, Field(description="Each latency varies by up to this share.")] = None
+    failure_percent: Annotated[Percent | None, Field(description="This share of the machines fails to boot.")] = None
+    lost_events_percent: Annotated[
+        Percent | None, Field(description="Of this share of the changes nobody is told, until a snapshot 30 s later.")
+    ] = None
+    lost_answers_percent: Annotated[
+        Percent | None, Field(description="This share of creates and deletes is carried out and never answered.")
+    ] = None
 
 
 class PodProvider(ApiModel):
@@ -113,10 +207,12 @@ class SiteLimits(ApiModel):
     """What the platform may ask of the site at most."""
 
     max_workers: Annotated[int, Field(ge=0, le=1_000_000, description="Workers at the same time.")] = 1_000_000
-    requests_per_second: Annotated[int, Field(ge=1, le=100_000, description="Requests that start or end machines.")] = (
-        1000
-    )
-    max_in_flight: Annotated[int, Field(ge=1, le=10_000, description="Such requests under way at once.")] = 64
+    requests_per_second: Annotated[
+        int, Field(ge=1, le=100_000, description="Requests that start, end or look at machines, at most.")
+    ] = 10_000
+    max_in_flight: Annotated[
+        int, Field(ge=1, le=10_000, description="Such requests under way at once, at most; fewer where that is enough.")
+    ] = 1000
 
 
 class Cost(ApiModel):
@@ -159,6 +255,9 @@ class CloudSiteSpec(ApiModel):
     cost: Cost = Cost()
     allowed_namespaces: AllowedNamespaces = AllowedNamespaces()
     cordoned: Annotated[bool, Field(description="No new workers start there; those that run go on.")] = False
+    orphan_grace_seconds: Annotated[
+        int, Field(ge=0, le=86_400, description="A machine of ours that has no Worker is removed after this time.")
+    ] = 30
 
 
 class SiteWorkers(ApiModel):
@@ -170,6 +269,45 @@ class SiteWorkers(ApiModel):
     failed: Annotated[Count, Field(description="Failed, and not yet removed.")] = 0
 
 
+class CallTuning(ApiModel):
+    """What was learned of one kind of call, and what limits it."""
+
+    call: Annotated[Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend"], Field(description="Which call.")]
+    in_flight: Annotated[Count, Field(description="Requests under way at once.")] = 0
+    batch_size: Annotated[Count, Field(description="Requests that one call carries.")] = 0
+    requests_per_second: Annotated[Count, Field(description="What the site did when it was last busy.")] = 0
+    latency_milliseconds: Annotated[Milliseconds, Field(description="Median time of the newest calls.")] = 0
+    high_latency_milliseconds: Annotated[Milliseconds, Field(description="19 of 20 of them took no longer.")] = 0
+    throttled: Annotated[Count, Field(description="Requests refused as too many since the operator started.")] = 0
+    limited_by: Annotated[
+        Literal["Idle", "Growing", "Latency", "Throttled", "Bound"],
+        Field(
+            description="`Idle`: nothing to do. `Growing`: no limit was met yet. `Latency`: more at once only waits "
+            "longer. `Throttled`: the site refuses more. `Bound`: spec.limits."
+        ),
+    ] = "Idle"
+    message: Annotated[str, Field(max_length=1024, description="The same, for people.")] = ""
+
+
+class StageMedians(ApiModel):
+    """How long the newest machines stayed in each stage of their start (medians)."""
+
+    pending_milliseconds: Annotated[Milliseconds, Field(description="Until it was placed on a host.")] = 0
+    prolog_milliseconds: Annotated[Milliseconds, Field(description="Until its disk was ready.")] = 0
+    boot_milliseconds: Annotated[Milliseconds, Field(description="Until the hypervisor said that it runs.")] = 0
+    total_milliseconds: Annotated[Milliseconds, Field(description="From acceptance until it ran.")] = 0
+
+
+class SiteBreaker(ApiModel):
+    """Whether requests are sent: none while it is open, one at a time while it is half open."""
+
+    state: Annotated[Literal["Closed", "Open", "HalfOpen"], Field(description="Closed is good.")] = "Closed"
+    since: Annotated[Time | None, Field(description="Since when it is so.")] = None
+    reason: Annotated[str, Field(max_length=128, description="What failed, in one word.")] = ""
+    message: Annotated[str, Field(max_length=1024, description="What failed, for people.")] = ""
+    next_probe_time: Annotated[Time | None, Field(description="When the site is tried next.")] = None
+
+
 class CloudSiteStatus(ApiModel):
     """The observed state of the site."""
 
@@ -177,6 +315,12 @@ class CloudSiteStatus(ApiModel):
     version: Annotated[str, Field(max_length=256, description="What answers there.")] = ""
     workers: SiteWorkers = SiteWorkers()
     last_probe_time: Annotated[Time | None, Field(description="When the site was last asked.")] = None
+    tuning: Annotated[
+        list[CallTuning],
+        Field(max_length=8, description="What was learned by calling it.", json_schema_extra=map_by("call")),
+    ] = []
+    stages: StageMedians = StageMedians()
+    breaker: SiteBreaker = SiteBreaker()
     conditions: Conditions = []
 
 

@@ -47,12 +47,17 @@ SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "Simulation
 WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool", name_max=48)
 WORKERS = Resource(GROUP, VERSION, "workers", "Worker", name_max=54)
 SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
+USAGES = Resource(GROUP, VERSION, "usages", "Usage")
 # The names of sites, services and pools are values of labels (63 characters); a worker's name with 8 digits of its uid
 # is the name of a machine, and a host name (63); a pool's name begins those of its workers.
 
+USAGE = "simyard"
+"""The name of the one Usage of a namespace."""
 LABEL_POOL = "simyard.dev/pool"
 LABEL_SERVICE = "simyard.dev/service"
 LABEL_SITE = "simyard.dev/site"
+LABEL_REVISION = "simyard.dev/revision"
+"""On Workers of pools: changes with all that a machine is made from (``plan/revision.py``)."""
 ANNOTATION_REQUESTED = "simyard.dev/requested-time"
 """On Workers: when it was asked for (``creationTimestamp`` has whole seconds only)."""
 ANNOTATION_REQUESTED_BY = "simyard.dev/requested-by"
@@ -65,10 +70,13 @@ class ConditionType(enum.StrEnum):
     """The types of conditions, each with the polarity "True is good" (Failed and Complete are those of a Job)."""
 
     AVAILABLE = "Available"
+    PROGRESSING = "Progressing"
     READY = "Ready"
     REACHABLE = "Reachable"
     CREDENTIALS_VALID = "CredentialsValid"
     CAPACITY_AVAILABLE = "CapacityAvailable"
+    LICENCE_AVAILABLE = "LicenceAvailable"
+    LICENCE_CONSISTENT = "LicenceConsistent"
     COMPLETE = "Complete"
     FAILED = "Failed"
 
@@ -87,21 +95,31 @@ class Reason(enum.StrEnum):
     QUOTA_EXHAUSTED = "QuotaExhausted"
     CAPACITY_LEFT = "CapacityLeft"
     MAX_WORKERS_REACHED = "MaxWorkersReached"
+    BREAKER_OPEN = "BreakerOpen"
     WORKERS_REMAIN = "WorkersRemain"
     # SimulationService
     PUBLISHED = "Published"
     INTERFACE_INVALID = "InterfaceInvalid"
+    SEATS_AGREE = "SeatsAgree"
+    SEATS_DIFFER = "SeatsDiffer"
     # WorkerPool
     WORKERS_READY = "WorkersReady"
     WORKERS_STARTING = "WorkersStarting"
     SCALED_TO_ZERO = "ScaledToZero"
     SUSPENDED = "Suspended"
+    IDLE = "Idle"
+    WORKERS_UPDATED = "WorkersUpdated"
+    ROLLING_OUT = "RollingOut"
+    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
     SERVICE_NOT_FOUND = "ServiceNotFound"
     SITE_NOT_FOUND = "SiteNotFound"
     NO_SITE_AVAILABLE = "NoSiteAvailable"
     ATTRIBUTES_INVALID = "AttributesInvalid"
     BROKER_UNREACHABLE = "BrokerUnreachable"
     WORKERS_REFUSED = "WorkersRefused"
+    SEATS_GRANTED = "SeatsGranted"
+    WAITING_FOR_SEATS = "WaitingForSeats"
+    PASSED_OVER = "PassedOver"
     TERMINATING = "Terminating"
     # Worker
     STARTING = "Starting"
@@ -121,5 +139,8 @@ class Reason(enum.StrEnum):
     WORKER_LOST = "WorkerLost"
     # Events
     SCALED = "Scaled"
+    START_BEGUN = "StartBegun"
+    START_FINISHED = "StartFinished"
     WORKER_REPLACED = "WorkerReplaced"
+    WORKERS_MOVED = "WorkersMoved"
     ORPHAN_REMOVED = "OrphanRemoved"

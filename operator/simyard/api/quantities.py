@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -20,6 +21,7 @@ _FACTORS = {
 }
 
 
+@functools.lru_cache(maxsize=256)
 def parse_quantity(quantity: str | int) -> Fraction:
     """The number that a quantity such as ``500m`` or ``4Gi`` stands for."""
     text = str(quantity)

@@ -287,11 +287,18 @@ class Frontend(ApiModel):
 
 
 class Licence(ApiModel):
-    """A limit that comes with the program's licence (accepted, and not enforced yet)."""
+    """A limit that comes with the program's licence: each worker takes a seat as long as it exists."""
 
-    seats: Annotated[
-        int, Field(ge=0, le=1_000_000, description="Workers at the same time, over all pools; not enforced yet.")
-    ]
+    seats: Annotated[int, Field(ge=0, le=1_000_000, description="Workers at the same time, over all pools.")]
+    name: Annotated[
+        str,
+        Field(
+            max_length=63,
+            pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
+            description="Services of any namespace that name the same licence share its seats; the smallest number"
+            " counts. Empty: the service has its seats for itself.",
+        ),
+    ] = ""
 
 
 class SimulationServiceSpec(ApiModel):
@@ -334,6 +341,14 @@ class SimulationServiceSpec(ApiModel):
     licence: Licence | None = None
 
 
+class LicenceStatus(ApiModel):
+    """The seats of the service's licence, over all services that share it."""
+
+    seats: Annotated[Count, Field(description="How many there are.")]
+    taken: Annotated[Count, Field(description="How many are taken, here and by others.")]
+    waiting: Annotated[Count, Field(description="Workers that wait for a seat.")]
+
+
 class SimulationServiceStatus(ApiModel):
     """The observed state of the service."""
 
@@ -342,6 +357,7 @@ class SimulationServiceStatus(ApiModel):
     pools: Annotated[Count, Field(description="WorkerPools of this service.")] = 0
     workers: Annotated[Count, Field(description="Workers of this service.")] = 0
     ready_workers: Annotated[Count, Field(description="Workers that take actions.")] = 0
+    licence: LicenceStatus | None = None
     conditions: Conditions = []
 
 

@@ -24,6 +24,10 @@ from simyard.api.base import (
 
 Reason = Annotated[str, Field(max_length=128, description="Why, in one word for programs.")]
 Message = Annotated[str, Field(max_length=1024, description="What happened, for people.")]
+CountOrPercent = (
+    Annotated[str, Field(max_length=4, pattern=r"^(100|[1-9]?[0-9])%$")] | Annotated[int, Field(ge=1, le=100_000)]
+)
+"""``5`` or ``10%``."""
 
 
 class Placement(ApiModel):
@@ -55,8 +59,25 @@ class StartPolicy(ApiModel):
     ] = 100
     deadline_seconds: Annotated[
         int | None,
-        Field(ge=1, le=86_400, description="Workers not ready by then are replaced; the service's by default."),
+        Field(
+            ge=1,
+            le=86_400,
+            description="Workers not ready by then are replaced, `rollout.maxUnavailable` at a time; while none of"
+            " those comes up the deadline grows, so that a slow site catches up. The service's by default.",
+        ),
     ] = None
+
+
+class RolloutPolicy(ApiModel):
+    """How workers are replaced when the service or the pool's attributes change (except texts and time limits)."""
+
+    max_unavailable: Annotated[
+        CountOrPercent,
+        Field(
+            description="How many workers may be missing or draining at a time: a number, or a percentage of the"
+            " replicas (rounded down, at least one). Those that are not ready are replaced first."
+        ),
+    ] = "10%"
 
 
 class ScaleInPolicy(ApiModel):
@@ -78,9 +99,42 @@ class WorkerPoolSpec(ApiModel):
     replicas: Annotated[int, Field(ge=0, le=100_000, description="How many workers there should be.")] = 1
     placement: Placement = Placement()
     start: StartPolicy = StartPolicy()
+    rollout: RolloutPolicy = RolloutPolicy()
     scale_in: ScaleInPolicy = ScaleInPolicy()
     suspend: Annotated[bool, Field(description="No workers while it is true; replicas is kept.")] = False
+    idle_timeout_seconds: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=31_536_000,
+            description="After so long without an action the pool has no workers until an action waits for it, or its"
+            " spec changes; replicas is kept. Counted from the last action, registration or change; not set: never.",
+        ),
+    ] = None
     attributes: Annotated[Values, Field(description="Initial values of the service's attributes, by name.")] = {}
+
+
+class StageTime(ApiModel):
+    """How long one stage took, over the workers of a start."""
+
+    median_milliseconds: Annotated[Milliseconds, Field(description="Half of the workers were through after this.")]
+    slowest_milliseconds: Annotated[Milliseconds, Field(description="The last worker was through after this.")]
+
+
+class StartStages(ApiModel):
+    """How long the stages of a start took; each is named after its end."""
+
+    pending: Annotated[
+        StageTime | None, Field(description="From the request until the site accepted it (`start -> pending`).")
+    ] = None
+    prolog: Annotated[StageTime | None, Field(description="Until placed on a host (`pending -> prolog`).")] = None
+    boot: Annotated[StageTime | None, Field(description="Until the disk was ready (`prolog -> boot`).")] = None
+    running: Annotated[
+        StageTime | None, Field(description="Until the hypervisor said that it runs (`boot -> running`).")
+    ] = None
+    registered: Annotated[
+        StageTime | None, Field(description="Until the service adapter's message (`running -> registered`).")
+    ] = None
 
 
 class PoolStart(ApiModel):
@@ -94,6 +148,11 @@ class PoolStart(ApiModel):
     registered_milliseconds: Annotated[
         Milliseconds | None, Field(description="T_r: all services registered, as the platform sees it.")
     ] = None
+    published_milliseconds: Annotated[
+        Milliseconds | None,
+        Field(description="T_m: the API server has stored that all workers are ready, and tells whoever watches."),
+    ] = None
+    stages: StartStages | None = None
 
 
 class PoolFailure(ApiModel):
@@ -121,8 +180,18 @@ class WorkerPoolStatus(ApiModel):
     ready_replicas: Annotated[Count, Field(description="Workers that take actions.")] = 0
     starting_replicas: Annotated[Count, Field(description="Workers on their way.")] = 0
     failed_replicas: Annotated[Count, Field(description="Workers about to be replaced.")] = 0
+    updated_replicas: Annotated[
+        Count, Field(description="Workers that are as the service and the pool say now, ready or on their way.")
+    ] = 0
+    licensed_replicas: Annotated[
+        Count | None, Field(description="Workers for which it has seats of the service's licence, if there is one.")
+    ] = None
     selector: Annotated[str, Field(max_length=512, description="Label selector of its workers.")] = ""
     start: PoolStart | None = None
+    last_active_time: Annotated[
+        Time | None,
+        Field(description="From when `idleTimeoutSeconds` counts, rounded up so that it seldom changes."),
+    ] = None
     failures: Annotated[
         list[PoolFailure], Field(max_length=10, json_schema_extra=ATOMIC, description="The last workers that failed.")
     ] = []

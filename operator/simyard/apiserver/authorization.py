@@ -83,7 +83,7 @@ class Authorizer:
         except (ApiError, TimeoutError) as error:
             raise StatusError(
                 StatusReason.SERVICE_UNAVAILABLE,
-                f"whether this is permitted cannot be found out now: {error or 'no answer in time'}",
+                f"whether this is permitted cannot be found out now: {str(error) or 'no answer in time'}",
                 retry_after_seconds=1,
             ) from error
         status = answer.get("status") or {}

@@ -11,6 +11,7 @@ from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import SimulationService
+from simyard.api.usage import Usage
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.build.schema import structural_schema
@@ -68,6 +69,8 @@ DEFINITIONS = (
             Column("Workers", ".status.workers.total", "integer", "Machines of ours that are there."),
             Column("Version", ".status.version", description="What answers there."),
             Column("Max", ".spec.limits.maxWorkers", "integer", "Most workers at the same time.", wide=True),
+            Column("Breaker", ".status.breaker.state", description="Closed is good.", wide=True),
+            Column("Boot-Ms", ".status.stages.totalMilliseconds", "integer", "Median start of a machine.", wide=True),
             Column("Cordoned", ".spec.cordoned", "boolean", "No new workers start there.", wide=True),
             _AGE,
         ),
@@ -82,6 +85,8 @@ DEFINITIONS = (
             Column("Pools", ".status.pools", "integer"),
             Column("Workers", ".status.workers", "integer"),
             Column("Ready", ".status.readyWorkers", "integer", "Workers that take actions."),
+            Column("Seats", ".status.licence.seats", "integer", "Seats of its licence.", wide=True),
+            Column("Taken", ".status.licence.taken", "integer", "Seats that are taken, here and by others.", wide=True),
             Column("Name", ".spec.displayName", wide=True),
             Column("Vendor", ".spec.vendor", wide=True),
             _AGE,
@@ -95,6 +100,7 @@ DEFINITIONS = (
             Column("Service", ".spec.serviceRef.name"),
             Column("Desired", ".spec.replicas", "integer", "How many workers there should be."),
             Column("Ready", ".status.readyReplicas", "integer", "Workers that take actions."),
+            Column("Updated", ".status.updatedReplicas", "integer", "Workers as the service and the pool say now."),
             *_condition(names.ConditionType.AVAILABLE),
             Column("Starting", ".status.startingReplicas", "integer", "Workers on their way.", wide=True),
             Column("Failed", ".status.failedReplicas", "integer", "Workers about to be replaced.", wide=True),
@@ -105,6 +111,9 @@ DEFINITIONS = (
                 "integer",
                 "T_r of the newest start.",
                 wide=True,
+            ),
+            Column(
+                "Published-ms", ".status.start.publishedMilliseconds", "integer", "T_m of the newest start.", wide=True
             ),
             _AGE,
         ),
@@ -144,6 +153,7 @@ DEFINITIONS = (
         ),
         fields=(".spec.target.kind", ".spec.target.name", ".spec.action"),
     ),
+    Definition(names.USAGES, Usage, "simuse", (_AGE,)),
 )
 
 

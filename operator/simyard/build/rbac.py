@@ -17,6 +17,7 @@ _ALL = [
         names.WORKER_POOLS,
         names.WORKERS,
         names.SERVICE_ACTIONS,
+        names.USAGES,
     )
 ]
 _TARGETS = [names.WORKERS.plural, names.WORKER_POOLS.plural, names.SIMULATION_SERVICES.plural]
@@ -71,6 +72,7 @@ def operator(namespace: str) -> list[Json]:
             _rule(names.GROUP, owned_by_users, [*_READ, "update", "patch"]),
             _rule(names.GROUP, [names.WORKERS.plural], [*_READ, *_CHANGE]),
             _rule(names.GROUP, [names.SERVICE_ACTIONS.plural], [*_READ, "update", "patch", "delete"]),
+            _rule(names.GROUP, [names.USAGES.plural], [*_READ, "create"]),
             _rule(names.GROUP, [f"{plural}/status" for plural in _ALL], ["get", "update", "patch"]),
             _rule(names.GROUP, [f"{plural}/finalizers" for plural in _ALL], ["update"]),
             *(_rule(group, ["events"], ["create", "patch"]) for group in ("", "events.k8s.io")),

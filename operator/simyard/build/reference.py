@@ -125,7 +125,8 @@ def _kind(definition: Definition) -> Iterator[str]:
     selectors = f" Field selectors: `metadata.name`{fields}." if fields else ""
     yield f"`kubectl get {resource.plural}` (`{definition.short_name}`), {scope}.{limit}{scale}{selectors}\n"
     for part in ("spec", "status"):
-        node = schema["properties"][part]
+        if (node := schema["properties"].get(part)) is None:
+            continue
         yield f"### {resource.kind} {part}\n"
         yield f"{node['description']}\n"
         yield from _table(node)

@@ -95,6 +95,8 @@ def _without_defaults(node: Json) -> Json:
 def structural_schema(kind: type[BaseModel]) -> Json:
     """The schema of one of our kinds: a model with the fields ``metadata``, ``spec`` and ``status``.
 
+    A kind that only records what happened has no spec.
+
     The API server fills in the defaults of the spec exactly as the model does. Those of the status stay out: a status
     holds what somebody observed.
 
@@ -104,7 +106,9 @@ def structural_schema(kind: type[BaseModel]) -> Json:
     schema = kind.model_json_schema(by_alias=True, schema_generator=_Generator)
     root = _inlined(schema, schema.get("$defs", {}))
     root.pop("$defs", None)
-    spec, status = root["properties"]["spec"], root["properties"]["status"]
-    root["properties"] = {**_METADATA, "spec": spec, "status": _without_defaults(status)}
-    root["required"] = ["spec"]
+    properties = root["properties"]
+    desired = {"spec": properties["spec"]} if "spec" in properties else {}
+    root["properties"] = {**_METADATA, **desired, "status": _without_defaults(properties["status"])}
+    if desired:
+        root["required"] = ["spec"]
     return root

@@ -9,7 +9,7 @@ from simyard.api.base import Json
 from simyard.api.worker_pool import WorkerPool
 
 
-def pool_worker(pool: WorkerPool, name: str, site: str, requested: datetime) -> Json:
+def pool_worker(pool: WorkerPool, name: str, site: str, revision: str, requested: datetime) -> Json:
     """A Worker of a pool, owned by it; ``requested`` is when it was asked for."""
     return {
         "apiVersion": names.WORKERS.api_version,
@@ -21,6 +21,7 @@ def pool_worker(pool: WorkerPool, name: str, site: str, requested: datetime) -> 
                 names.LABEL_POOL: pool.metadata.name,
                 names.LABEL_SERVICE: pool.spec.service_ref.name,
                 names.LABEL_SITE: site,
+                names.LABEL_REVISION: revision,
             },
             "annotations": {names.ANNOTATION_REQUESTED: requested.isoformat()},
             "ownerReferences": [

@@ -7,13 +7,9 @@ import sys
 import click
 from click.shell_completion import ShellComplete
 
-from simyard.api.names import LABEL_POOL, WORKER_POOLS, WORKERS
-from simyard.api.worker import Worker
-from simyard.api.worker_pool import WorkerPool
-from simyard.cli import action, listing, timeline
+from simyard.cli import action, listing, timeline_command
 from simyard.cli.kubectl import Kubectl
-from simyard.cli.output import output_option, print_object
-from simyard.cli.targets import Target, TargetType
+from simyard.cli.usage import usage
 
 COMPLETION_HINT = """\
 kubectl completes plugins itself: put this script into PATH as `kubectl_complete-simyard` (it is installed with the
@@ -33,27 +29,6 @@ def cli(ctx: click.Context, namespace: str | None, context: str | None, kubeconf
     ctx.obj = Kubectl(options, namespace)
 
 
-@cli.command("timeline")
-@click.argument("target", metavar="POOL", type=TargetType())
-@output_option("svg")
-@click.pass_obj
-def show_timeline(kubectl: Kubectl, target: Target, output: str | None) -> None:
-    """Show how a POOL started: the stages of its workers over time."""
-    if target.resource is not WORKER_POOLS:
-        raise click.UsageError("a timeline is of a pool: give its name")
-    pool = WorkerPool.model_validate(kubectl.get(WORKER_POOLS, target.name))
-    workers = kubectl.list_all(WORKERS, labels=f"{LABEL_POOL}={target.name}")
-    found = timeline.timeline_of(pool, [Worker.model_validate(item) for item in workers])
-    if found is None:
-        raise click.ClickException(f"pool {target.name} has not started any worker yet")
-    if output == "svg":
-        click.echo(timeline.to_svg(found), nl=False)
-    elif output:
-        print_object(timeline.to_json(found), output)
-    else:
-        click.echo(timeline.to_text(found))
-
-
 @cli.command()
 def completion() -> None:
     """Say how to switch on completion in your shell."""
@@ -63,6 +38,8 @@ def completion() -> None:
 for command in (listing.services, listing.pools, listing.workers, listing.describe, action.action, action.attributes):
     cli.add_command(command)
 cli.add_command(action.logs)
+cli.add_command(timeline_command.show_timeline)
+cli.add_command(usage)
 
 
 def main() -> None:

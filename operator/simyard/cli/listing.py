@@ -54,7 +54,7 @@ def pools(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
     if output in ("json", "yaml"):
         return print_object(as_list(items), output)
     header = ["NAME", "SERVICE", "DESIRED", "READY", "AVAILABLE", "AGE"]
-    wide = ["T_BOOT", "T_R", "SITES"] if output == "wide" else []
+    wide = ["T_BOOT", "T_R", "T_M", "SITES"] if output == "wide" else []
     rows: list[Row] = []
     for pool in map(WorkerPool.model_validate, items):
         row: list[object] = [
@@ -70,6 +70,7 @@ def pools(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
             row += [
                 seconds_text(start.boot_milliseconds if start else None),
                 seconds_text(start.registered_milliseconds if start else None),
+                seconds_text(start.published_milliseconds if start else None),
                 ",".join(pool.spec.placement.sites) or "<any>",
             ]
         rows.append(_with_namespace(row, pool.metadata.namespace, everywhere))

@@ -13,6 +13,8 @@ from prometheus_client import Counter
 from simyard.fleet.actions import Actions
 from simyard.fleet.broker import Broker
 from simyard.fleet.drains import Drains
+from simyard.fleet.licences import Licences
+from simyard.fleet.metering import Metering
 from simyard.fleet.pools import Pools
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
@@ -70,16 +72,19 @@ class Fleet:
         self._dead_letters = DeadLetters(settings.broker, _give_up)
         self.recorder = Recorder(client, settings.namespace, settings.identity)
         self.statuses = WorkerStatuses(registry, self.liveness.present)
+        self._metering = Metering(registry)
         self.sites = Sites(
             registry,
             self.statuses,
             self.broker,
             self.recorder,
+            self._metering,
             namespace=settings.namespace,
             installation=settings.installation,
         )
-        self.pools = Pools(registry, self.sites, self.broker, self.recorder)
-        self._services = Services(registry)
+        self._licences = Licences(registry)
+        self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences)
+        self._services = Services(registry, self._licences)
         self._drains = Drains(registry, self.requester)
         self._actions = Actions(registry, self.requester)
 
@@ -98,7 +103,9 @@ class Fleet:
                     ("events", self.recorder.run()),
                     ("worker statuses", self.statuses.run()),
                     ("sites", self.sites.run()),
+                    ("usage", self._metering.run()),
                     ("pools", self.pools.run()),
+                    ("licences", self._licences.run()),
                     ("services", self._services.run()),
                     ("drains", self._drains.run()),
                     ("actions", self._actions.run()),
@@ -119,6 +126,7 @@ class Fleet:
         The broker vouches for the user; that this user speaks for a worker of its own is checked here.
         """
         heard = [event for event in batch if event.user == self.registry.sender(event.worker_uid)]
+        self.pools.take(heard)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.statuses.take(heard))
             group.create_task(self._actions.take(heard))

@@ -3,45 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import NoReturn
 
-from prometheus_client import Gauge, Histogram
+from prometheus_client import Gauge
 
 from simyard.api import names
-from simyard.api.base import find_condition
+from simyard.api.base import Json, find_condition
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ConditionType, Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.build.worker import pool_worker
 from simyard.fleet.broker import Broker
-from simyard.fleet.queue import KeyQueue
+from simyard.fleet.licences import Licences
+from simyard.fleet.queue import KeyQueue, RateLimit
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, gone, key_text, now, pool_uid_of
 from simyard.fleet.sites import Sites
+from simyard.fleet.starts import tell_begin, tell_end
 from simyard.fleet.statuses import write_status
+from simyard.fleet.uses import Uses
 from simyard.kube.cache import Key, key_of
 from simyard.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from simyard.messaging.events import ReceivedEvent
 from simyard.plan.backoff import Backoff
-from simyard.plan.pool import NewWorker, PoolInput, PoolPlan, Removal, plan_pool
+from simyard.plan.idleness import coarseness
+from simyard.plan.pool import NewWorker, PoolInput, PoolPlan, plan_pool, was_asleep
 from simyard.plan.service import PublishedService
-from simyard.plan.times import after, seconds_until
+from simyard.plan.start import publish_start
+from simyard.plan.workforce import Clock, Removal
+from simyard_adapter.wire import Event
 
-START_SECONDS = Histogram(
-    "simyard_pool_start_seconds",
-    "Start of a pool: T_boot (all machines booted) and T_r (all services registered).",
-    ["figure"],
-    buckets=(0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600),
-)
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by what they do.", ["state"])
 
 PASS_SPACING_SECONDS = 0.1
 SECONDS_PER_WORKER = 1 / 20_000
 """A pass looks at every worker of the pool, so events of workers are gathered the longer the more there are."""
 STATUS_SPACING_SECONDS = 1.0
+"""Between two writes of the same status."""
+STATUS_DELAY_SECONDS = 0.5
+"""So long a change waits for others that go into the same write, unless the pool becomes Available or ceases to be."""
+UNURGENT_PER_SECOND = 50.0
+"""Such writes that can wait, over all pools."""
 WRITERS = 32
 TEARDOWN_CHECK_SECONDS = 1.0
 REFUSED_SECONDS = 30.0
@@ -54,31 +60,45 @@ class _Memory:
 
     status: WorkerPoolStatus
     backoff: Backoff = field(default_factory=Backoff)
-    written_at: float = 0.0
+    written_at: float = float("-inf")
+    turned_at: float = float("-inf")
+    due_at: float | None = None
+    asleep: bool = False
     taken: set[str] = field(default_factory=set)
     refused: str = ""
-    refused_until: datetime | None = None
+    refused_until: float = 0.0
     torn_down: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Pools:
     """Keeps every WorkerPool as its plan says."""
 
-    def __init__(self, registry: Registry, sites: Sites, broker: Broker, recorder: Recorder) -> None:
+    def __init__(
+        self, registry: Registry, sites: Sites, broker: Broker, recorder: Recorder, licences: Licences
+    ) -> None:
         self._registry = registry
         self._sites = sites
         self._broker = broker
         self._recorder = recorder
+        self._licences = licences
         self._memory: dict[str, _Memory] = {}
+        self._since: dict[str, float] = {}
+        self._drained: set[str] = set()
+        self._reserved: Counter[str] = Counter()
+        self._time = asyncio.get_running_loop().time
+        self._budget = RateLimit(UNURGENT_PER_SECOND, self._time)
+        self.uses = Uses(registry, self._used)
         self._writers = asyncio.Semaphore(WRITERS)
         self._queue = KeyQueue("pool", self._reconcile, spacing_seconds=PASS_SPACING_SECONDS)
         registry.pools.subscribe(self._pool_changed)
         registry.workers.subscribe(self._worker_changed)
         registry.services.subscribe(self._service_changed)
         registry.sites.subscribe(self._site_changed)
+        licences.wake.append(self._queue.add)
 
     async def run(self) -> NoReturn:
         """Reconcile until cancelled."""
+        self.uses.look_back()
         await self._queue.run()
 
     async def torn_down(self, uid: str) -> None:
@@ -109,10 +129,19 @@ class Pools:
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         worker = new or old
-        if worker is None or not (uid := pool_uid_of(worker)):
+        if worker is None or not pool_uid_of(worker):
             return
+        if (left := gone(old, new)) is not None:
+            self._since.pop(left.metadata.uid, None)
+            self._drained.discard(left.metadata.uid)
+        if new is not None and (old is None or left is not None or _phase(old) != _phase(new)):
+            self._since[new.metadata.uid] = self._time()
         if old is not None and new is not None and _same_for_pool(old, new):
             return
+        self._wake_pool_of(worker)
+
+    def _wake_pool_of(self, worker: Worker) -> None:
+        uid = pool_uid_of(worker)
         for pool in self._registry.pools.by("uid", uid):
             self._queue.add(key_of(pool), self._registry.workers.count("pool", uid) * SECONDS_PER_WORKER)
 
@@ -120,11 +149,28 @@ class Pools:
         service = new or old
         if service is not None and (old is None or new is None or old.service.spec != new.service.spec):
             for pool in self._registry.pools.by("service", key_text(service)):
+                self._memory[pool.metadata.uid].backoff = Backoff()  # a change is tried at once
                 self._queue.add(key_of(pool))
 
     def _site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
         if old is None or new is None or old.spec != new.spec or _usable(old) != _usable(new):
             self.wake_all()
+
+    def take(self, events: Sequence[ReceivedEvent]) -> None:
+        """What adapters told, of workers that exist."""
+        self.uses.take(events)
+        for event in events:
+            worker = self._registry.worker(event.worker_uid) if event.kind is Event.DRAINED else None
+            if worker is not None:
+                self._drained.add(event.worker_uid)
+                self._wake_pool_of(worker)
+
+    def _used(self, pool: WorkerPool) -> None:
+        """Something was heard of an action on a pool with an idle time-out: one that sleeps may be needed now."""
+        timeout = pool.spec.idle_timeout_seconds
+        memory = self._memory.get(pool.metadata.uid)
+        if timeout is not None and memory is not None:
+            self._queue.add(key_of(pool), 0.0 if memory.asleep else coarseness(timeout))
 
     async def _reconcile(self, key: Key) -> float | None:
         pool = self._registry.pools.get(*key)
@@ -132,44 +178,57 @@ class Pools:
             return None
         memory = self._memory[pool.metadata.uid]
         workers = self._registry.workers.by("pool", pool.metadata.uid)
-        if memory.refused_until is not None and memory.refused_until <= now():
-            memory.refused_until = None
+        time = self._time()
+        busy = self._busy(workers)
         given = PoolInput(
             pool=pool,
             previous=memory.status,
             backoff=memory.backoff,
             workers=workers,
             service=self._registry.service_of(pool),
-            sites=self._sites.states(),
+            sites=self._sites.states(self._reserved),
             now=now(),
             taken=frozenset(memory.taken),
-            busy=self._busy(workers) if len(workers) > pool.spec.replicas else frozenset(),
+            busy=busy,
+            drained=self._drained,
+            use=self.uses.of(pool, busy=bool(busy)),
+            clock=Clock(time, self._since),
             broker=self._broker.reachable,
-            refused=memory.refused if memory.refused_until is not None else "",
+            refused=memory.refused if memory.refused_until > time else "",
+            licence=self._licences.allotment(pool, now()),
         )
         plan = plan_pool(given)
+        memory.asleep = was_asleep(plan.status)
+        self._licences.planned(pool, plan.status)
         await self._carry_out(pool, memory, plan, given)
         memory.backoff = plan.backoff
         self._tell(pool, memory.status, plan)
         memory.status = plan.status
-        waits = await self._write(pool, memory, urgent=plan.urgent)
+        waits = await self._write(pool, memory)
         if pool.metadata.deletion_timestamp is not None:
             return await self._tear_down(pool, memory)
-        again = seconds_until(now(), [memory.refused_until])
-        return min((value for value in (waits, plan.wake_seconds, again) if value is not None), default=None)
+        again = memory.refused_until - self._time()
+        times = (waits, plan.wake_seconds, again if again > 0 else None)
+        return min((seconds for seconds in times if seconds is not None), default=None)
 
     async def _carry_out(self, pool: WorkerPool, memory: _Memory, plan: PoolPlan, given: PoolInput) -> None:
         if not plan.create:
             memory.taken.clear()
-        await self._all(self._delete(removal) for removal in plan.delete)
-        await self._all(self._drain(worker) for worker in plan.drain)
+        # Other pools are planned meanwhile: what is about to be made takes its place already.
+        reserved = Counter(new.site for new in plan.create)
+        self._reserved.update(reserved)
         try:
-            await self._all(self._create(pool, memory, new, given) for new in plan.create)
+            await self._all(self._delete(removal) for removal in plan.delete)
+            await self._all(self._change(worker, {"spec": {"drain": True}}) for worker in plan.drain)
+            await self._all(self._adopt(worker, revision) for worker, revision in plan.adopt)
+            await self._all(self._create(pool, memory, new, given, reserved) for new in plan.create)
         except ApiError as error:
             if error.retryable:
                 raise
-            memory.refused, memory.refused_until = error.message, after(now(), REFUSED_SECONDS)
-            self._queue.add(key_of(pool))
+            memory.refused, memory.refused_until = error.message, self._time() + REFUSED_SECONDS
+            self.wake_all()  # there is room again for others
+        finally:
+            self._reserved.subtract(reserved)
 
     async def _all(self, calls: Iterable[Awaitable[None]]) -> None:
         """Make many requests, some at a time; the first failure is raised when all have ended."""
@@ -183,15 +242,20 @@ class Pools:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _create(self, pool: WorkerPool, memory: _Memory, new: NewWorker, given: PoolInput) -> None:
-        body = pool_worker(pool, new.name, new.site, given.now)
+    async def _create(
+        self, pool: WorkerPool, memory: _Memory, new: NewWorker, given: PoolInput, reserved: Counter[str]
+    ) -> None:
+        body = pool_worker(pool, new.name, new.site, new.revision, given.now)
         try:
-            raw = await self._registry.client.create(names.WORKERS, body, pool.metadata.namespace)
-        except AlreadyExistsError:
             try:
+                raw = await self._registry.client.create(names.WORKERS, body, pool.metadata.namespace)
+            except AlreadyExistsError:
                 raw = await self._registry.client.get(names.WORKERS, new.name, pool.metadata.namespace)
-            except NotFoundError:
-                return
+        except NotFoundError:
+            return
+        finally:
+            reserved[new.site] -= 1
+            self._reserved[new.site] -= 1
         worker = self._registry.workers.learn(raw)
         if worker is not None and pool_uid_of(worker) != pool.metadata.uid:
             memory.taken.add(new.name)
@@ -209,10 +273,16 @@ class Pools:
         else:
             self._registry.workers.learn(left)
 
-    async def _drain(self, worker: Worker) -> None:
-        """Tell the API server first: the request can be sent again, the decision must not be taken again."""
+    async def _adopt(self, worker: Worker, revision: str) -> None:
+        await self._change(worker, {"metadata": {"labels": {names.LABEL_REVISION: revision}}})
+
+    async def _change(self, worker: Worker, change: Json) -> None:
+        """Tell the API server first: the request can be sent again, the decision must not be taken again.
+
+        With the uid it changes that very Worker and no other, and makes none.
+        """
         metadata = worker.metadata
-        patch = {"metadata": {"uid": metadata.uid}, "spec": {"drain": True}}
+        patch = {**change, "metadata": {**change.get("metadata", {}), "uid": metadata.uid}}
         try:
             raw = await self._registry.client.patch(names.WORKERS, metadata.name, patch, metadata.namespace)
         except (NotFoundError, ConflictError):
@@ -221,21 +291,43 @@ class Pools:
 
     def _busy(self, workers: Iterable[Worker]) -> frozenset[str]:
         """The workers that run a ServiceAction."""
+        if not len(self._registry.actions):
+            return frozenset()
         uids = (worker.metadata.uid for worker in workers)
         return frozenset(uid for uid in uids if self._registry.actions.count("worker", uid))
 
-    async def _write(self, pool: WorkerPool, memory: _Memory, *, urgent: bool) -> float | None:
-        """Write the status, once a second at most unless it is urgent; else after how many seconds to come again."""
+    async def _write(self, pool: WorkerPool, memory: _Memory) -> float | None:
+        """Write the status when its turn has come, or else say after how many seconds to come again.
+
+        A pool's status is written once a second at most, and beside that once a second when it becomes Available or
+        ceases to be. Everything else waits for others that change soon, and for its turn among all pools.
+        """
         current = self._registry.pools.get(*key_of(pool))
         if current is None or current.metadata.uid != pool.metadata.uid or current.status == memory.status:
+            memory.due_at = None
             return None
-        time = asyncio.get_running_loop().time()
-        waits = memory.written_at + STATUS_SPACING_SECONDS - time
-        if waits > 0 and not urgent:
+        time = self._time()
+        if memory.due_at is None:
+            memory.due_at = time + max(STATUS_DELAY_SECONDS, self._budget.reserve())
+        turns = _available(current.status) != _available(memory.status)
+        waits = max(memory.due_at, memory.written_at + STATUS_SPACING_SECONDS) - time
+        if turns:
+            waits = min(waits, memory.turned_at + STATUS_SPACING_SECONDS - time)
+        if waits > 0:
             return waits
-        await write_status(self._registry.client, self._registry.pools, current.metadata, current.status, memory.status)
+        memory.due_at = None
+        stored = memory.status
+        if not await write_status(
+            self._registry.client, self._registry.pools, current.metadata, current.status, stored
+        ):
+            return None
         memory.written_at = time
-        return None
+        memory.turned_at = time if turns else memory.turned_at
+        memory.status = publish_start(stored, current.status, now())
+        if memory.status is stored:
+            return None
+        tell_end(self._recorder, pool, memory.status)
+        return STATUS_SPACING_SECONDS
 
     async def _tear_down(self, pool: WorkerPool, memory: _Memory) -> float | None:
         """Of a pool that is being deleted: when workers and machines are gone, remove what it has at the broker."""
@@ -259,16 +351,13 @@ class Pools:
             note = f"{len(failed)} failed workers are replaced, such as {failed[0].worker.metadata.name}: "
             note += f"{failed[0].reason} {failed[0].message}"
             self._recorder.emit(names.WORKER_POOLS, metadata, Reason.WORKER_REPLACED, note, warning=True)
-        if after.activities and after.activities != before.activities:
-            self._recorder.emit(names.WORKER_POOLS, metadata, Reason.SCALED, after.activities[-1].message)
+        for activity in after.activities:
+            if activity not in before.activities:
+                self._recorder.emit(names.WORKER_POOLS, metadata, activity.reason, activity.message)
         if _available(after) and not _available(before):
             note = f"{after.ready_replicas} workers are ready"
             self._recorder.emit(names.WORKER_POOLS, metadata, Reason.WORKERS_READY, note)
-        start = after.start
-        if start is not None and start.registered_milliseconds is not None and start != before.start:
-            START_SECONDS.labels("T_r").observe(start.registered_milliseconds / 1000)
-            if start.boot_milliseconds is not None:
-                START_SECONDS.labels("T_boot").observe(start.boot_milliseconds / 1000)
+        tell_begin(self._recorder, pool, before, after)
         statuses = [memory.status for memory in self._memory.values()]
         WORKERS.labels("ready").set(sum(status.ready_replicas for status in statuses))
         WORKERS.labels("starting").set(sum(status.starting_replicas for status in statuses))
@@ -292,11 +381,18 @@ def _same_for_pool(old: Worker, new: Worker) -> bool:
 
 
 def _relevant(worker: Worker) -> tuple[object, ...]:
-    ready = find_condition(worker.status.conditions, ConditionType.READY)
+    metadata, ready = worker.metadata, find_condition(worker.status.conditions, ConditionType.READY)
     return (
-        worker.metadata.uid,
-        worker.metadata.generation,
-        worker.metadata.deletion_timestamp,
+        metadata.uid,
+        metadata.generation,
+        metadata.deletion_timestamp,
+        metadata.labels.get(names.LABEL_REVISION),
         (ready.status, ready.reason) if ready is not None else None,
         worker.status.stages.registered,
     )
+
+
+def _phase(worker: Worker) -> str:
+    """What a worker's time limits depend on: they begin anew when it changes."""
+    ready = find_condition(worker.status.conditions, ConditionType.READY)
+    return Reason.DRAINING if worker.spec.drain else ready.reason if ready is not None else Reason.STARTING

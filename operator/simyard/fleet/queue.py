@@ -27,6 +27,7 @@ SECONDS = Histogram(
 DEPTH = Gauge("simyard_reconcile_queue_depth", "Objects that wait for their pass, now or later.", ["queue"])
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 30.0
+_SLACK = 64
 
 K = TypeVar("K", bound=Hashable)
 Process = Callable[[K], Awaitable[float | None]]
@@ -124,8 +125,7 @@ class KeyQueue(Generic[K]):
             self._retry(key, waiters)
         finally:
             self._running.discard(key)
-            if not self._spacing:
-                self._begun.pop(key, None)
+            self._forget_old_begins()
             if key in self._due:
                 self._push(key)
             self._wake.set()
@@ -137,8 +137,19 @@ class KeyQueue(Generic[K]):
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 16))
         self.add(key, pause * random.uniform(0.75, 1.25))  # noqa: S311
 
+    def _forget_old_begins(self) -> None:
+        """Forget, now and then, passes that no other has to keep its distance from any more."""
+        if len(self._begun) > 2 * len(self._due) + _SLACK:
+            latest = asyncio.get_running_loop().time() - self._spacing
+            self._begun = {key: begun for key, begun in self._begun.items() if begun > latest}
+
     def _push(self, key: K) -> None:
-        heapq.heappush(self._heap, (self._due[key], next(self._order), key))
+        if len(self._heap) > 2 * len(self._due) + _SLACK:  # most of it is of times that were brought forward
+            waiting = ((due, next(self._order), key) for key, due in self._due.items() if key not in self._running)
+            self._heap = list(waiting)
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (self._due[key], next(self._order), key))
         self._wake.set()
 
 
@@ -151,6 +162,8 @@ def _release(waiters: Iterable[asyncio.Future[None]]) -> None:
 class RateLimit:
     """Spreads requests over time: so many per second, and a second's worth at once after a quiet time."""
 
+    MOST_DEBT_SECONDS = 30.0
+
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
         self.per_second = per_second
         self._clock = clock
@@ -161,3 +174,9 @@ class RateLimit:
         now = self._clock()
         self._next = max(self._next, now - 1.0) + count / self.per_second
         return max(0.0, self._next - now)
+
+    def spend(self, count: int = 1) -> None:
+        """Take note of requests that were not booked: those that are booked from now on come later."""
+        now = self._clock()
+        spent = max(self._next, now - 1.0) + count / self.per_second
+        self._next = max(self._next, min(spent, now + self.MOST_DEBT_SECONDS))

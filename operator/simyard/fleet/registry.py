@@ -7,19 +7,25 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import orjson
+
 from simyard.api import names
+from simyard.api.base import ApiModel, Json, OwnerReference
 from simyard.api.cloud_site import CloudSite
 from simyard.api.service_action import ServiceAction
-from simyard.api.worker import Worker
+from simyard.api.usage import Usage
+from simyard.api.worker import Worker, WorkerSpec
 from simyard.api.worker_pool import WorkerPool
 from simyard.kube.cache import Cache, HasMetadata
 from simyard.kube.client import KubeClient
 from simyard.kube.errors import NotFoundError
 from simyard.plan.actions import is_finished
+from simyard.plan.licence import licence_key
 from simyard.plan.service import PublishedService, read_service
 from simyard_adapter.wire import pool_user, standalone_user, worker_queue
 
 _MOST_GONE = 50_000
+_MOST_SHARED = 4096
 
 
 def now() -> datetime:
@@ -28,6 +34,7 @@ def now() -> datetime:
 
 
 T = TypeVar("T", bound=HasMetadata)
+M = TypeVar("M", bound=ApiModel)
 
 
 def gone(old: T | None, new: T | None) -> T | None:
@@ -67,13 +74,41 @@ def target_key(kind: str, namespace: str, name: str) -> str:
     return f"{kind}/{namespace}/{name}"
 
 
+class _WorkerReader:
+    """Parses Workers; those with equal specs and owners share them, as those of a pool do."""
+
+    def __init__(self) -> None:
+        self._specs: OrderedDict[bytes, WorkerSpec] = OrderedDict()
+        self._owners: OrderedDict[bytes, OwnerReference] = OrderedDict()
+
+    def __call__(self, raw: Json) -> Worker:
+        metadata = raw["metadata"]
+        owners = [_shared(self._owners, item, OwnerReference) for item in metadata.get("ownerReferences") or []]
+        spec = _shared(self._specs, raw["spec"], WorkerSpec)
+        return Worker.model_validate({**raw, "metadata": {**metadata, "ownerReferences": owners}, "spec": spec})
+
+
+def _shared(known: OrderedDict[bytes, M], raw: Json, kind: type[M]) -> M:
+    key = orjson.dumps(raw)
+    if (found := known.get(key)) is None:
+        found = known[key] = kind.model_validate(raw)
+        if len(known) > _MOST_SHARED:
+            known.popitem(last=False)
+    return found
+
+
 class Registry:
-    """The caches of all five kinds, with the indexes that keep every pass from scanning."""
+    """The caches of all kinds, with the indexes that keep every pass from scanning."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
         self.sites = Cache(client, names.CLOUD_SITES, CloudSite.model_validate)
-        self.services: Cache[PublishedService] = Cache(client, names.SIMULATION_SERVICES, read_service)
+        self.services: Cache[PublishedService] = Cache(
+            client,
+            names.SIMULATION_SERVICES,
+            read_service,
+            indexes={"licence": lambda service: filter(None, [licence_key(service.service)])},
+        )
         self.pools = Cache(
             client,
             names.WORKER_POOLS,
@@ -83,7 +118,7 @@ class Registry:
         self.workers = Cache(
             client,
             names.WORKERS,
-            Worker.model_validate,
+            _WorkerReader(),
             indexes={
                 "uid": lambda worker: [worker.metadata.uid],
                 "pool": lambda worker: [pool_uid_of(worker)],
@@ -97,7 +132,8 @@ class Registry:
             ServiceAction.model_validate,
             indexes={"uid": lambda action: [action.metadata.uid], "target": _open_target, "worker": _open_worker},
         )
-        self.caches = (self.sites, self.services, self.pools, self.workers, self.actions)
+        self.usages = Cache(client, names.USAGES, Usage.model_validate)
+        self.caches = (self.sites, self.services, self.pools, self.workers, self.actions, self.usages)
         self._gone: OrderedDict[str, datetime] = OrderedDict()
         self._users_of_gone: dict[str, str] = {}
         self.workers.subscribe(self._note_gone)

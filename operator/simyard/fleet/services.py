@@ -6,10 +6,12 @@ from typing import NoReturn
 
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
+from simyard.fleet.licences import Licences
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, key_text, now, service_key
 from simyard.fleet.statuses import write_status
 from simyard.kube.cache import Key
+from simyard.plan.licence import licence_key
 from simyard.plan.service import PublishedService, ServiceCounts, plan_service
 from simyard.plan.worker import is_ready
 
@@ -19,12 +21,14 @@ STATUS_SPACING_SECONDS = 1.0
 class Services:
     """Writes a service's status when its manifest, its pools or its workers change; once a second at most."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, licences: Licences) -> None:
         self._registry = registry
+        self._licences = licences
         self._queue = KeyQueue("service", self._reconcile, spacing_seconds=STATUS_SPACING_SECONDS)
         registry.services.subscribe(self._service_changed)
         registry.pools.subscribe(self._pool_changed)
         registry.workers.subscribe(self._worker_changed)
+        licences.changed.append(lambda key: self._queue.add(key, STATUS_SPACING_SECONDS))
 
     async def run(self) -> NoReturn:
         """Reconcile until cancelled."""
@@ -56,7 +60,8 @@ class Services:
             workers=len(workers),
             ready=sum(map(is_ready, workers)),
         )
-        status = plan_service(service, counts, now())
+        licence = self._licences.status(service.service)
+        status = plan_service(service, counts, now(), licence, self._licences.sharing(licence_key(service.service)))
         registry = self._registry
         await write_status(registry.client, registry.services, service.metadata, service.service.status, status)
 

@@ -17,6 +17,7 @@ from simyard.api.cloud_site import CloudSite, SiteWorkers
 from simyard.api.names import WORKER_POOLS, Reason
 from simyard.api.worker import Worker
 from simyard.fleet.broker import SECRETS, Broker
+from simyard.fleet.metering import Metering
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, now
@@ -63,6 +64,7 @@ class Sites:
         statuses: WorkerStatuses,
         broker: Broker,
         recorder: Recorder,
+        metering: Metering,
         *,
         namespace: str,
         installation: str,
@@ -71,6 +73,7 @@ class Sites:
         self._statuses = statuses
         self._broker = broker
         self._recorder = recorder
+        self._metering = metering
         self._namespace = namespace
         self._installation = installation
         self._running: dict[str, _Running] = {}
@@ -87,9 +90,9 @@ class Sites:
             await self._queue.run()
         raise AssertionError("the queue does not end")
 
-    def states(self) -> dict[str, SiteState]:
-        """Every CloudSite as placement sees it."""
-        return {site.metadata.name: self._state(site) for site in self._registry.sites}
+    def states(self, reserved: Mapping[str, int]) -> dict[str, SiteState]:
+        """Every CloudSite as placement sees it; ``reserved``: Workers of each that are being made at this moment."""
+        return {site.metadata.name: self._state(site, reserved) for site in self._registry.sites}
 
     def machines_of_pool(self, namespace: str, pool: str) -> dict[str, int | None]:
         """Machines of a pool by site, where there are any or (None) where that cannot be said now.
@@ -123,12 +126,12 @@ class Sites:
             self._registry.workers.count("site", site.metadata.name) > 0 or machines > 0 or not (known or never_reached)
         )
 
-    def _state(self, site: CloudSite) -> SiteState:
+    def _state(self, site: CloudSite, reserved: Mapping[str, int]) -> SiteState:
         name = site.metadata.name
         running = self._running.get(name)
         return SiteState(
             site=site,
-            workers=self._registry.workers.count("site", name),
+            workers=self._registry.workers.count("site", name) + reserved.get(name, 0),
             exhausted=running is not None and running.runner.health.exhausted_seconds > 0,
             boot_seconds=running.runner.health.boot_seconds if running is not None else None,
         )
@@ -181,7 +184,7 @@ class Sites:
         config = await self._config(site)
         running = self._running.get(name)
         if running is not None and running.config == config:
-            running.runner.bulk.set_limits(site.spec.limits)
+            running.runner.adjust(site.spec)
             return
         await self._stop(name)
         runner = SiteRunner(
@@ -190,6 +193,7 @@ class Sites:
             self._registry,
             self._statuses,
             self._broker,
+            self._metering.site(name),
             changed=lambda: self._queue.add(name),
             orphan_removed=self._orphan_removed,
         )

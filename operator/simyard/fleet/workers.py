@@ -17,22 +17,31 @@ from simyard.fleet.registry import Registry, gone, now, queue_of
 from simyard.fleet.statuses import write_status
 from simyard.kube.errors import ApiError
 from simyard.messaging.events import ReceivedEvent
+from simyard.plan.start import stage_milliseconds
 from simyard.plan.worker import Change, Observation, Registration, Values, is_ready, plan_worker
 from simyard_adapter import wire
 from simyard_adapter.declarations import Json
-from simyard_sites.base import Machine, MachineState, Stage
+from simyard_sites.base import Machine, MachineState
 
 log = logging.getLogger(__name__)
 
+START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 180, 300, 600, 900, 1800)
 STAGE_SECONDS = Histogram(
-    "simyard_worker_stage_seconds",
-    "Time from the request for a worker until it entered a stage.",
+    "simyard_worker_stage_duration_seconds",
+    "How long workers took for one stage of their start, each stage named after its end.",
     ["site", "stage"],
-    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
+    buckets=START_BUCKETS,
+)
+WORKER_SECONDS = Histogram(
+    "simyard_worker_start_duration_seconds",
+    "How long workers took from the request until their adapter registered.",
+    ["site"],
+    buckets=START_BUCKETS,
 )
 STAGES_DELAY_SECONDS = 1.0
 VALUES_DELAY_SECONDS = 2.0
-UNURGENT_PER_SECOND = 100.0
+WRITES_PER_SECOND = 100.0
+"""The budget of writes for all Workers: what is urgent is written at once, and puts off what is not."""
 WRITERS = 32
 Presence = Callable[[str], bool | None]
 
@@ -45,7 +54,7 @@ class WorkerStatuses:
         self._presence = presence
         self._seen: dict[str, Observation] = {}
         self._queue = KeyQueue("worker-status", self._write, concurrency=WRITERS)
-        self._budget = RateLimit(UNURGENT_PER_SECOND, asyncio.get_running_loop().time)
+        self._budget = RateLimit(WRITES_PER_SECOND, asyncio.get_running_loop().time)
         self._slots: dict[str, float] = {}
         registry.workers.subscribe(self._changed)
 
@@ -64,7 +73,7 @@ class WorkerStatuses:
         self.observe(uid, 0.0 if urgent else STAGES_DELAY_SECONDS, machine=machine, lost=False)
 
     async def take(self, events: Iterable[ReceivedEvent]) -> None:
-        """What adapters told, in order; returns when registrations and drains are written."""
+        """What adapters told, in order; returns when registrations are written."""
         urgent = []
         for event in events:
             uid, body = event.worker_uid, event.body
@@ -76,8 +85,7 @@ class WorkerStatuses:
                 self._take_values(event, body.get("attributes"), replace=True)
                 urgent.append(uid)
             elif event.kind is wire.Event.DRAINED:
-                self.observe(uid, drained=True)
-                urgent.append(uid)
+                self.observe(uid, STAGES_DELAY_SECONDS, drained=True)
             elif event.kind is wire.Event.ATTRIBUTES:
                 self._take_values(event, body.get("values"), replace=False)
         await self._queue.settle(urgent)
@@ -108,6 +116,8 @@ class WorkerStatuses:
         self.observe(uid, VALUES_DELAY_SECONDS, values=Values(from_seconds(event.received_at), merged))
 
     def _changed(self, old: Worker | None, new: Worker | None) -> None:
+        if (old is None or new is None) and self._registry.workers.synced.is_set():
+            self._budget.spend()
         if (left := gone(old, new)) is not None:
             self._seen.pop(left.metadata.uid, None)
             self._slots.pop(left.metadata.uid, None)
@@ -129,7 +139,10 @@ class WorkerStatuses:
         plan = plan_worker(worker, self._seen.get(uid, Observation()), now())
         if plan.change is Change.NONE:
             return plan.wake_seconds
-        if plan.change is not Change.READINESS and (waits := self._wait_for_budget(uid)) > 0:
+        if plan.change is Change.READINESS:
+            self._slots.pop(uid, None)
+            self._budget.spend()
+        elif (waits := self._wait_for_budget(uid)) > 0:
             return waits
         try:
             if not await self._put(worker, plan.status):
@@ -163,9 +176,8 @@ def _measure(before: Worker, after: Worker | None) -> None:
     """Take the timeline of a start into the metrics, once, when the worker became ready for the first time."""
     if after is None or not is_ready(after) or before.status.stages.registered is not None:
         return
-    stages = after.status.stages
-    for stage in Stage:
-        entered = getattr(stages, stage.value)
-        if stage is not Stage.START and entered is not None and stages.start is not None:
-            seconds = max(0.0, (entered - stages.start).total_seconds())
-            STAGE_SECONDS.labels(after.spec.site, stage.value).observe(seconds)
+    stages, site = after.status.stages, after.spec.site
+    for stage, milliseconds in stage_milliseconds(stages).items():
+        STAGE_SECONDS.labels(site, stage).observe(milliseconds / 1000)
+    if stages.start is not None and stages.registered is not None:
+        WORKER_SECONDS.labels(site).observe(max(0.0, (stages.registered - stages.start).total_seconds()))

@@ -73,7 +73,7 @@ class KubeClient:
         self._configuration = configuration
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None = None, *, max_connections: int = 64) -> Self:
+    async def connect(cls, kubeconfig: Path | None = None, *, max_connections: int = 32) -> Self:
         """A client for ``kubeconfig``, else for ``$KUBECONFIG`` or the cluster that this process runs in."""
         configuration = kubernetes.Configuration()
         if kubeconfig is None:
@@ -198,7 +198,7 @@ class KubeClient:
                             raise error_from(int(event["object"].get("code") or 500), event["object"], None)
                         yield WatchEvent(event["type"], event["object"])
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnavailableError(0, "", f"watch of {resource.plural}: {error or type(error).__name__}") from error
+            raise UnavailableError(0, "", f"watch of {resource.plural}: {_said(error)}") from error
 
     async def request(
         self,
@@ -258,7 +258,7 @@ class KubeClient:
                 return parsed if isinstance(parsed, dict) else {}
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             REQUESTS.labels(*labels, "0").inc()
-            raise UnavailableError(0, "", f"{method} {path}: {error or type(error).__name__}") from error
+            raise UnavailableError(0, "", f"{method} {path}: {_said(error)}") from error
 
     async def _headers(self) -> dict[str, str]:
         token = await self._configuration.get_api_key_with_prefix("BearerToken")
@@ -282,6 +282,10 @@ def _environment_proxy(host: str) -> str | None:
     """The proxy that the environment names for a URL."""
     url = urlsplit(host)
     return None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _parse(data: bytes) -> object:

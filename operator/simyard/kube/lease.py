@@ -92,7 +92,7 @@ class Lease:
         except (ConflictError, AlreadyExistsError):
             return False
         except (ApiError, TimeoutError) as error:
-            log.warning("lease %s/%s: %s", self._namespace, self._name, error or "no answer in time")
+            log.warning("lease %s/%s: %s", self._namespace, self._name, str(error) or "no answer in time")
             return False
 
     async def _take(self) -> bool:

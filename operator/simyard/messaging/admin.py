@@ -158,7 +158,7 @@ class BrokerAdmin:
             async with self._session.request(method, url, data=orjson.dumps(body) if body else None) as response:
                 data = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise BrokerUnavailableError(f"{method} {path}: {error or type(error).__name__}") from error
+            raise BrokerUnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from error
         if method == "DELETE" and response.status == 404:
             return None
         if response.status >= 500:

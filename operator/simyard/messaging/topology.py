@@ -33,7 +33,7 @@ OPERATOR_QUEUE = "simyard.operator"
 UPDATES_QUEUE = "simyard.operator.updates"
 """Events of which a newer one follows: the oldest are dropped when it is full."""
 LASTING_EVENTS = (Event.REGISTER, Event.RESULT, Event.DRAINED)
-PASSING_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS)
+PASSING_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS, Event.ACTIVE)
 WORKER_QUEUES_PREFIX = "simyard.worker."
 REPLY_QUEUES_PREFIX = "simyard.reply."
 """Exclusive queues of those who send requests."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from simyard.plan.times import after
 
@@ -19,8 +19,8 @@ class Backoff:
     until: datetime | None = None
 
     def waits(self, now: datetime) -> bool:
-        """Whether no worker may be made now."""
-        return self.until is not None and now < self.until
+        """Whether no worker may be made now. A time that is too far away was written before the clock was set back."""
+        return self.until is not None and timedelta() < self.until - now <= timedelta(seconds=MOST_SECONDS)
 
     def failed(self, now: datetime) -> Backoff:
         """After workers failed: the first round is replaced at once, each further one after twice as long."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from simyard.api.base import find_condition
@@ -10,7 +10,13 @@ from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ConditionType, Reason
 from simyard.api.quantities import cores_of
 from simyard.api.simulation_service import Resources
+from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
+from simyard.plan.replacement import is_starting
+from simyard.plan.workforce import Clock, Removal
+
+MOVE_SECONDS = 10.0
+"""So long a worker waits for a machine before it goes to another site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,16 @@ class SiteState:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The sites that the pool may use now, in order of preference, and why others are out."""
+    """The sites that the pool may use now, in order of preference, and why others are out.
+
+    ``crowded`` are those among the others that would be permitted if fewer workers were there: each that leaves makes
+    room for one.
+    """
 
     permitted: tuple[SiteState, ...]
     refused: Mapping[str, str]
     missing: tuple[str, ...] = ()
+    crowded: frozenset[str] = frozenset()
 
     @property
     def reason(self) -> Reason:
@@ -61,24 +72,32 @@ class Choice:
 
 
 def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources: Resources) -> Choice:
-    """Sites that exist, are Ready, not cordoned, open to the namespace, and consented to where they are External."""
+    """Sites that exist, are Ready, not cordoned, open to the namespace, and consented to where they are External.
+
+    Fastest goes by the medians that this process has seen; a site of which none is known comes after those of which
+    one is, in the order of sites: it is tried when the others are full, and nobody waits for an experiment.
+    """
     placement = pool.spec.placement
     names = placement.sites or sorted(sites)
     permitted: list[SiteState] = []
     refused: dict[str, str] = {}
     missing: list[str] = []
+    crowded: list[str] = []
     for name in names:
         state = sites.get(name)
         if state is None:
             missing.append(name)
         elif why := _refusal(pool, state):
             refused[name] = why
+        elif state.room == 0:
+            refused[name] = f"has its maximum of {state.site.spec.limits.max_workers} workers"
+            crowded.append(name)
         else:
             permitted.append(state)
     order = _ORDERS.get(placement.strategy)
     if order is not None:
         permitted.sort(key=lambda state: order(state, resources))
-    return Choice(tuple(permitted), refused, tuple(missing))
+    return Choice(tuple(permitted), refused, tuple(missing), frozenset(crowded))
 
 
 def place(count: int, choice: Choice, *, spread: bool) -> list[str]:
@@ -121,9 +140,39 @@ def _refusal(pool: WorkerPool, state: SiteState) -> str:
         return f"is not Ready ({ready.reason}: {ready.message})" if ready is not None else "is not Ready yet"
     if state.exhausted:
         return "is full"
-    if state.room == 0:
-        return f"has its maximum of {spec.limits.max_workers} workers"
     return ""
+
+
+def stranded(
+    workers: Sequence[Worker], choice: Choice, clock: Clock, *, most: int, missing: int
+) -> tuple[list[Removal], float | None]:
+    """Workers that wait for a machine at a site that gives none now, where another site has room: they go there.
+
+    At most ``most`` at once, and so many that room is left for the ``missing`` ones. One that was made a short time ago
+    waits first; the second value is after how many seconds the next one has waited enough.
+    """
+    count = min(most, sum(state.room for state in choice.permitted) - missing)
+    found: list[Removal] = []
+    look_again: float | None = None
+    if count <= 0:
+        return found, look_again
+    usable = {state.name for state in choice.permitted} | choice.crowded
+    for worker in workers:
+        site = worker.spec.site
+        if site in usable or not _waits(worker):
+            continue
+        waits = MOVE_SECONDS - clock.seconds(worker)
+        if waits > 0:
+            look_again = waits if look_again is None else min(look_again, waits)
+        elif len(found) < count:
+            why = choice.refused.get(site, "the pool may not use it any more")
+            found.append(Removal(worker, Reason.WORKERS_MOVED, f"{site}: {why}"))
+    return found, look_again
+
+
+def _waits(worker: Worker) -> bool:
+    """Whether its site has not accepted the request for its machine."""
+    return is_starting(worker) and not worker.status.machine_id and worker.status.stages.pending is None
 
 
 def _cheapest(state: SiteState, resources: Resources) -> float:

@@ -9,41 +9,50 @@ from simyard.api.base import find_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import ScaleInPolicy
-from simyard.plan.times import after
 from simyard.plan.worker import FATAL, is_ready, requested_time
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_BACKWARDS = {ord(letter): chr(0x7F - ord(letter)) for letter in "-.0123456789abcdefghijklmnopqrstuvwxyz"}
+"""The letters of names, so that a name that sorts last comes first."""
 
 
-def victims(workers: Sequence[Worker], count: int, policy: ScaleInPolicy, busy: Container[str]) -> list[Worker]:
-    """The workers to end: those that are not ready first, then as the policy says, highest slots first among equals.
+def victims(
+    workers: Sequence[Worker],
+    count: int,
+    policy: ScaleInPolicy,
+    busy: Container[str],
+    outdated: Container[str] = (),
+) -> list[Worker]:
+    """The workers to end: those that are not ready first, then outdated ones, then as the policy says, and highest
+    slots first among equals.
 
-    ``busy`` has the uids of workers that run an action as far as we know.
+    ``busy`` has the uids of workers that run an action as far as we know, ``outdated`` of those that a rollout is to
+    replace.
     """
+    if count <= 0:
+        return []
 
-    def rank(worker: Worker) -> tuple[bool, bool, float, int, str]:
-        age = (requested_time(worker) or _EPOCH).timestamp()
-        name = worker.metadata.name
+    def rank(worker: Worker) -> tuple[bool, bool, bool, float, int, str]:
+        age = (requested_time(worker) or _EPOCH).timestamp() if policy.policy != "IdleFirst" else 0.0
+        name, uid = worker.metadata.name, worker.metadata.uid
         return (
             is_ready(worker),
-            policy.policy == "IdleFirst" and worker.metadata.uid in busy,
-            age if policy.policy == "Oldest" else -age if policy.policy == "Newest" else 0.0,
+            uid not in outdated,
+            policy.policy == "IdleFirst" and uid in busy,
+            age if policy.policy == "Oldest" else -age,
             -len(name),
-            "".join(chr(0x10FFFF - ord(letter)) for letter in name),
+            name.translate(_BACKWARDS),
         )
 
-    return sorted(workers, key=rank)[: max(0, count)]
+    return sorted(workers, key=rank)[:count]
 
 
-def drain_ends(worker: Worker, policy: ScaleInPolicy) -> datetime | None:
-    """When a draining worker may be ended; None when it has not begun to drain, so that nobody knows yet.
+def drain_ends(worker: Worker, policy: ScaleInPolicy, drained: Container[str], seconds: float) -> float:
+    """After how many seconds a worker may be ended that has been draining for ``seconds``; at once if not positive.
 
-    One whose machine has failed or is lost will never say that it is drained: it may be ended at once.
+    ``drained`` has the uids of workers that said that they are. One whose machine has failed or is lost will never say
+    so: it may be ended at once.
     """
     ready = find_condition(worker.status.conditions, ConditionType.READY)
-    if ready is not None and ready.reason in FATAL:
-        return ready.last_transition_time
-    if ready is None or ready.reason not in (Reason.DRAINING, Reason.DRAINED):
-        return None
-    begun = ready.last_transition_time
-    return begun if ready.reason == Reason.DRAINED else after(begun, policy.drain_seconds)
+    ended = ready is not None and ready.reason in (*FATAL, Reason.DRAINED)
+    return 0.0 if ended or worker.metadata.uid in drained else policy.drain_seconds - seconds

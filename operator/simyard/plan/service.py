@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from simyard.api.base import Condition, Json, Metadata, set_condition
 from simyard.api.names import ConditionType, Reason
-from simyard.api.simulation_service import SimulationService, SimulationServiceStatus
+from simyard.api.simulation_service import LicenceStatus, SimulationService, SimulationServiceStatus
+from simyard.plan.licence import licence_condition
+from simyard.plan.revision import service_digest
 from simyard_adapter.commands import CommandSet
 from simyard_adapter.declarations import Interface, InvalidValueError, InvalidValuesError, Value, check_values
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedService:
-    """A service with its interface in the form that checks values, and what is wrong with it (empty: nothing)."""
+    """A service with its interface in the form that checks values, and what is wrong with it (empty: nothing).
+
+    ``digest`` changes with all that a machine is made from, but for the image.
+    """
 
     service: SimulationService
     interface: Interface
     problem: str
+    digest: str = ""
 
     @property
     def metadata(self) -> Metadata:
@@ -47,7 +53,7 @@ def read_service(raw: Json) -> PublishedService:
         interface = Interface.from_json(service.spec.interface.to_json())
     except ValueError as error:
         return PublishedService(service, Interface(), f"spec.interface: {error}")
-    return PublishedService(service, interface, "; ".join(_problems(service, interface)))
+    return PublishedService(service, interface, "; ".join(_problems(service, interface)), service_digest(service))
 
 
 def values_problem(service: PublishedService, values: Json) -> str:
@@ -59,8 +65,17 @@ def values_problem(service: PublishedService, values: Json) -> str:
     return ""
 
 
-def plan_service(published: PublishedService, counts: ServiceCounts, now: datetime) -> SimulationServiceStatus:
-    """The service's status: Available when its manifest makes sense."""
+def plan_service(
+    published: PublishedService,
+    counts: ServiceCounts,
+    now: datetime,
+    licence: LicenceStatus | None = None,
+    sharing: Sequence[SimulationService] = (),
+) -> SimulationServiceStatus:
+    """The service's status: Available when its manifest makes sense.
+
+    ``licence``: the seats of its licence, if it has one; ``sharing``: the services that share it.
+    """
     service, problem = published.service, published.problem
     condition = Condition(
         type=ConditionType.AVAILABLE,
@@ -70,13 +85,19 @@ def plan_service(published: PublishedService, counts: ServiceCounts, now: dateti
         last_transition_time=now,
         observed_generation=service.metadata.generation,
     )
+    kept = [item for item in service.status.conditions if item.type != ConditionType.LICENCE_CONSISTENT]
+    conditions = set_condition(kept, condition)
+    if (shared := licence_condition(service, sharing, now)) is not None:
+        before = [item for item in service.status.conditions if item.type == shared.type]
+        conditions = set_condition([*conditions, *before], shared)
     return SimulationServiceStatus(
         observed_generation=service.metadata.generation,
         interface_digest="" if problem else published.interface.digest(),
         pools=counts.pools,
         workers=counts.workers,
         ready_workers=counts.ready,
-        conditions=set_condition(service.status.conditions, condition),
+        licence=licence,
+        conditions=conditions,
     )
 
 

@@ -185,6 +185,7 @@ def _change(old: WorkerStatus, new: WorkerStatus) -> Change:
         return Change.NONE
     before, now = (find_condition(item.conditions, ConditionType.READY) for item in (old, new))
     if now is not None and (before is None or (before.status, before.reason) != (now.status, now.reason)):
-        return Change.STAGES if before is None and now.reason == Reason.STARTING else Change.READINESS
+        urgent = now.reason not in (Reason.DRAINING, Reason.DRAINED) and (before or now.reason != Reason.STARTING)
+        return Change.READINESS if urgent else Change.STAGES
     same = new.model_copy(update={"attributes": old.attributes, "attributes_time": old.attributes_time})
     return Change.VALUES if old == same else Change.STAGES

@@ -16,7 +16,7 @@ from importlib import import_module
 
 import click
 
-GC_THRESHOLD = (50_000, 20, 20)
+GC_THRESHOLD = (20_000, 10, 10)
 """Caches live long: to look at them as often as Python does by itself takes a tenth of the CPU."""
 _ROLES = {"operator": "simyard.roles.operator", "apiserver": "simyard.roles.apiserver"}
 

@@ -125,9 +125,13 @@ async def run(settings: OperatorSettings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with await KubeClient.connect(settings.kubeconfig) as client:
+    async with (
+        await KubeClient.connect(settings.kubeconfig) as client,
+        # Of its own: a renewal must not wait behind thousands of writes.
+        await KubeClient.connect(settings.kubeconfig, max_connections=2) as lease_client,
+    ):
         lease = Lease(
-            client,
+            lease_client,
             namespace=settings.fleet.namespace,
             name=settings.lease_name,
             identity=settings.fleet.identity,

@@ -54,6 +54,15 @@ def test_every_role_reads_everything_in_its_namespace(bind: Callable[[str], May]
     assert not may("get", names.WORKER_POOLS, in_namespace="kube-public")
 
 
+@pytest.mark.parametrize("role", ["simyard-view", "simyard-edit", "simyard-vendor", "view", "edit", "admin"])
+def test_everybody_reads_the_usage_and_nobody_writes_it(bind: Callable[[str], May], role: str) -> None:
+    may = bind(role)
+    eventually(lambda: may("list", names.USAGES))
+    assert all(may(verb, names.USAGES) for verb in READ)
+    assert not any(may(verb, names.USAGES) for verb in WRITE)
+    assert not any(may(verb, names.USAGES, "status") for verb in ("update", "patch"))
+
+
 @pytest.mark.parametrize("role", ["simyard-view", "view"])
 def test_view_changes_and_calls_nothing(bind: Callable[[str], May], role: str) -> None:
     may = bind(role)
@@ -118,6 +127,9 @@ def test_the_operator_may_do_its_work_and_read_no_foreign_secret(api: Api) -> No
     assert all(may("update", kind, "finalizers") for kind in everything)
     assert all(may(verb, names.WORKERS) for verb in WRITE)
     assert all(may(verb, core("events", group)) for verb in ("create", "patch") for group in ("", "events.k8s.io"))
+    assert all(may(verb, names.USAGES) for verb in (*READ, "create"))
+    assert may("patch", names.USAGES, "status")
+    assert not any(may(verb, names.USAGES) for verb in ("update", "patch", "delete"))
     assert may("update", core("leases", "coordination.k8s.io"), namespace=names.SYSTEM_NAMESPACE)
     assert not may("update", core("leases", "coordination.k8s.io"))
     assert not may("get", core("secrets"))

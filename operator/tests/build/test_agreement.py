@@ -186,12 +186,12 @@ def name_of(example: Json) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_examples_have_every_field(kind: str) -> None:
     examples = [example for example in FULL if example["kind"] == kind]
-    for part in ("spec", "status"):
+    for part in {"spec", "status"} & SCHEMAS[kind]["properties"].keys():
         values = [example[part] for example in examples if part in example]
         assert not list(covered(SCHEMAS[kind]["properties"][part], values, part))
 
 
-@pytest.mark.parametrize("example", [*MINIMAL, *FULL], ids=name_of)
+@pytest.mark.parametrize("example", [example for example in (*MINIMAL, *FULL) if "spec" in example], ids=name_of)
 def test_the_server_fills_in_the_defaults_of_the_model(api: Api, placed: Any, example: Json) -> None:
     given = placed(example)
     answer = api.create(given, dry_run=True)
@@ -203,7 +203,7 @@ def test_the_server_fills_in_the_defaults_of_the_model(api: Api, placed: Any, ex
     assert after.spec == before.spec
 
 
-@pytest.mark.parametrize("example", FULL, ids=name_of)
+@pytest.mark.parametrize("example", [example for example in FULL if "spec" in example], ids=name_of)
 def test_model_and_server_agree_on_every_field_of_the_spec(api: Api, placed: Any, example: Json) -> None:
     manifest = placed(example)
     schema = SCHEMAS[example["kind"]]["properties"]["spec"]

@@ -19,8 +19,8 @@ Kubectl = Callable[..., str]
 
 ROWS = {
     "wpool": """\
-NAME   SERVICE   DESIRED   READY   AVAILABLE   REASON            STARTING   FAILED   BOOT-MS   REGISTERED-MS   AGE
-full   beam      4         2       False       WorkersStarting   1          1        1200      1500""",
+NAME SERVICE DESIRED READY UPDATED AVAILABLE REASON          STARTING FAILED BOOT-MS REGISTERED-MS PUBLISHED-MS AGE
+full beam    4       2     3       False     WorkersStarting 1        1      1200    1500          1520""",
     "wkr": """\
 NAME     SERVICE   SITE      MACHINE   READY   REASON       POOL   MACHINE-ID   ADDRESS     AGE
 full-0   beam      nowhere   Running   True    Registered   full   0            192.0.2.1""",
@@ -28,11 +28,14 @@ full-0   beam      nowhere   Running   True    Registered   full   0            
 NAME   ACTION   KIND         TARGET   PERCENT   COMPLETE   FAILED   WORKER   ATTEMPTS   FAILURE        AGE
 full   solve    WorkerPool   full     100       True                full-0   1          ActionFailed""",
     "simsvc": """\
-NAME            AVAILABLE   REASON      VERSION   POOLS   WORKERS   READY   NAME   VENDOR    AGE
-full-commands   True        Published   2.20      1       4         3       Beam   Example""",
+NAME            AVAILABLE   REASON      VERSION   POOLS   WORKERS   READY   SEATS   TAKEN   NAME   VENDOR    AGE
+full-commands   True        Published   2.20      1       4         3       10      4       Beam   Example""",
     "csite": """\
-NAME            READY   REASON           TRUST      WORKERS   VERSION    MAX   CORDONED   AGE
-full-emulated   True    ProbeSucceeded   External   4         emulated   40    true""",
+NAME            READY   REASON           TRUST      WORKERS   VERSION    MAX   BREAKER   BOOT-MS   CORDONED   AGE
+full-emulated   True    ProbeSucceeded   External   4         emulated   40    Closed    600       true""",
+    "simuse": """\
+NAME   AGE
+full""",
 }
 
 

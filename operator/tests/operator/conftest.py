@@ -2,16 +2,22 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from simyard_dev.broker import open_broker
+from kube_api import Api
+from simyard.build import install
+from simyard.messaging.access import BrokerAccess
+from simyard_dev.broker import Broker, open_broker
 from simyard_dev.controlplane import ControlPlane
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from fleet_world import World, hurry
+from memory_cloud import MemoryCloud
 from operator_stack import Operator, Scene, Stack, scene
 
 
@@ -41,3 +47,26 @@ def operator(stack: Stack) -> Operator:
 def world(stack: Stack, operator: Operator) -> Iterator[Scene]:
     with scene(stack) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    """The run's control plane with Simyard's kinds in it; no operator of its own works there."""
+    Api(control_plane.kubeconfig).install(install.objects())
+    return control_plane
+
+
+@pytest.fixture
+async def make_world(
+    installed: ControlPlane, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Callable[[], Awaitable[World]]]:
+    """Makes worlds for operators that live in the test's process."""
+    provider = hurry(monkeypatch)
+    access = BrokerAccess.from_url(broker.url, broker.management_url or "")
+    async with AsyncExitStack() as worlds:
+
+        async def make() -> World:
+            cloud = MemoryCloud(tmp_path / f"cloud-{len(provider.sites)}")
+            return await worlds.enter_async_context(World(installed.kubeconfig, access, provider, cloud))
+
+        yield make

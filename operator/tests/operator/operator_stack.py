@@ -283,7 +283,7 @@ def scene(stack: Stack, **latencies: int) -> Iterator[Scene]:
     spec = {"interface": interface, "connector": connector}
     stack.make(names.SIMULATION_SERVICES, made.namespace, SERVICE, spec)
     emulated = {"guests": "process", "latencies": latencies}
-    stack.make(names.CLOUD_SITES, "", made.site, {"provider": {"emulated": emulated}})
+    stack.make(names.CLOUD_SITES, "", made.site, {"provider": {"emulated": emulated}, "orphanGraceSeconds": 1})
     yield made
 
 

@@ -99,8 +99,8 @@ async def test_a_machine_that_its_site_loses_is_replaced(world: Scene) -> None:
     await world.lose_a_machine()
     wait_until(lambda: len(world.ready_uids()) == 2 and len(before & world.ready_uids()) == 1)
     wait_until(lambda: len(world.machines()) == 2)
-    pool = world.available(2)
-    assert [item["reason"] for item in pool["status"]["failures"]] == ["MachineLost"]
+    wait_until(lambda: [item["reason"] for item in world.pool()["status"].get("failures", [])] == ["MachineLost"])
+    world.available(2)
 
 
 def test_what_stands_in_the_way_is_named(world: Scene) -> None:

@@ -8,14 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_objects import NOW, at, made_ready, make_worker, not_ready
 
+from simyard.api.base import find_condition
 from simyard.api.worker_pool import PoolStart, ScaleInPolicy
 from simyard.plan.backoff import MOST_SECONDS, Backoff
 from simyard.plan.patch import merge_patch
 from simyard.plan.pool_conditions import quorum
-from simyard.plan.replacement import RECONNECT_SECONDS, judge
+from simyard.plan.replacement import RECONNECT_SECONDS, time_limit
 from simyard.plan.scale_in import drain_ends, victims
 from simyard.plan.slots import free_slots
 from simyard.plan.start import begin_start, finish_start
+from simyard.plan.worker import is_ready
+from simyard.plan.workforce import Clock, part
 
 
 def test_back_off_grows_from_round_to_round_up_to_a_bound_and_ends_with_a_success() -> None:
@@ -41,17 +44,36 @@ def test_slots_are_the_lowest_free_ones_and_none_twice(taken: set[int], wanted: 
     assert all(free in slots or free in taken for free in range(max(slots, default=0)))
 
 
-def test_workers_are_replaced_for_what_cannot_mend_itself() -> None:
+def test_each_state_has_its_time_limit() -> None:
     ready = made_ready(make_worker(), at(1))
-    assert judge(not_ready(ready, "MachineLost", at(2)), 60, at(3)).reason == "MachineLost"
-    assert judge(not_ready(make_worker(), "MachineFailed", at(2)), 60, at(3)).reason == "MachineFailed"
-    disconnected = not_ready(ready, "AdapterDisconnected", at(2))
-    assert judge(disconnected, 60, at(3)).look_again == at(2 + RECONNECT_SECONDS)
-    assert judge(disconnected, 60, at(2 + RECONNECT_SECONDS)).reason == "AdapterDisconnected"
-    assert judge(make_worker(), 60, at(59)).look_again == at(60)
-    assert judge(make_worker(), 60, at(60)).reason == "ReadinessDeadlineExceeded"
-    assert judge(ready, 60, at(1000)).reason == ""
-    assert judge(make_worker(spec={"powerState": "Stopped"}), 60, at(1000)).reason == ""
+    expected = [
+        (not_ready(ready, "MachineLost", at(2)), 0),
+        (not_ready(make_worker(), "MachineFailed", at(2)), 0),
+        (not_ready(ready, "AdapterDisconnected", at(2)), RECONNECT_SECONDS),
+        (make_worker(), 60),
+        (not_ready(make_worker(), "Starting", at(2)), 60),
+        (ready, None),
+        (not_ready(ready, "Stopped", at(2)), None),
+        (make_worker(spec={"powerState": "Stopped"}), None),
+    ]
+    for worker, seconds in expected:
+        assert time_limit(worker, find_condition(worker.status.conditions, "Ready"), 60) == seconds
+
+
+def test_workers_are_replaced_when_their_time_is_over() -> None:
+    ready = made_ready(make_worker(), at(1))
+    workers = [
+        not_ready(make_worker("pool-0"), "MachineFailed", at(2), "no host"),
+        not_ready(ready, "AdapterDisconnected", at(2)),
+        make_worker("pool-2"),
+        make_worker("pool-3"),
+    ]
+    clock = Clock(100.0, {workers[1].metadata.uid: 99.0, workers[2].metadata.uid: 50.0, workers[3].metadata.uid: 40.0})
+    force = part(workers, 60, clock)
+    assert [(item.worker, item.message) for item in force.failed] == [(workers[0], "no host")]
+    assert [item.worker for item in force.late] == [workers[3]]
+    assert force.unready == workers[1:]
+    assert force.look_again == 10
 
 
 @pytest.mark.parametrize(
@@ -76,11 +98,40 @@ def test_ten_goes_before_nine() -> None:
     assert victims(workers, 1, ScaleInPolicy(), ())[0].metadata.name == "pool-10"
 
 
-def test_a_draining_worker_ends_when_it_is_drained_or_late() -> None:
+def test_a_draining_worker_ends_when_it_is_drained_or_late_or_dead() -> None:
     worker, policy = make_worker(), ScaleInPolicy(drain_seconds=30)
-    assert drain_ends(worker, policy) is None
-    assert drain_ends(not_ready(worker, "Draining", at(5)), policy) == at(35)
-    assert drain_ends(not_ready(worker, "Drained", at(5)), policy) == at(5)
+    assert drain_ends(worker, policy, (), 10) == 20
+    assert drain_ends(worker, policy, {worker.metadata.uid}, 10) == 0, "it said so, and its status does not yet"
+    assert drain_ends(not_ready(worker, "Draining", at(5)), policy, (), 10) == 20
+    assert drain_ends(not_ready(worker, "Drained", at(5)), policy, (), 1) == 0
+    assert drain_ends(not_ready(worker, "MachineLost", at(5)), policy, (), 1) == 0
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans(), st.integers(0, 9)), max_size=12),
+    st.integers(-2, 14),
+    st.sampled_from(["IdleFirst", "Newest", "Oldest"]),
+)
+def test_those_who_go_are_never_better_than_those_who_stay(
+    kinds: list[tuple[bool, bool, bool, int]], count: int, policy: Any
+) -> None:
+    workers, busy, outdated = [], set(), set()
+    for slot, (ready, works, old, age) in enumerate(kinds):
+        worker = make_worker(f"pool-{slot}", requested=at(age))
+        workers.append(made_ready(worker, at(50)) if ready else worker)
+        busy |= {worker.metadata.uid} if works else set()
+        outdated |= {worker.metadata.uid} if old else set()
+    gone = victims(workers, count, ScaleInPolicy(policy=policy), busy, outdated)
+    assert len(gone) == max(0, min(count, len(workers)))
+    assert gone == victims(workers[::-1], count, ScaleInPolicy(policy=policy), busy, outdated), "order does not matter"
+
+    def worth(worker: Any) -> tuple[Any, ...]:
+        uid, age = worker.metadata.uid, worker.metadata.creation_timestamp.timestamp()
+        last = {"IdleFirst": uid in busy, "Newest": -age, "Oldest": age}[policy]
+        return is_ready(worker), uid not in outdated, last
+
+    stay = [worker for worker in workers if worker not in gone]
+    assert all(worth(leaver) <= worth(keeper) for leaver in gone for keeper in stay)
 
 
 def test_a_start_runs_from_the_change_until_all_are_ready() -> None:
@@ -143,3 +194,9 @@ def test_times_are_never_negative() -> None:
     assert done is not None
     assert done.registered_milliseconds == 0
     assert isinstance(done.requested_time, datetime)
+
+
+def test_a_clock_that_is_set_back_holds_up_no_replacement() -> None:
+    backoff = Backoff(rounds=3, until=at(4))
+    assert backoff.waits(at(1))
+    assert not backoff.waits(at(-86_400))

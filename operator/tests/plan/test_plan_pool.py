@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_objects import NOW, at, made_ready, make_pool, make_service, make_site, make_worker, not_ready
+from plan_objects import NOW, at, made_ready, make_pool, make_site, make_worker, not_ready
+from plan_world import SERVICE, World
 
 from simyard.api.base import find_condition
 from simyard.api.worker import Worker
@@ -16,9 +17,10 @@ from simyard.api.worker_pool import WorkerPool
 from simyard.plan import pool as planning
 from simyard.plan.backoff import Backoff
 from simyard.plan.pool import PoolInput, PoolPlan, plan_pool
+from simyard.plan.rollout import most_unavailable
 from simyard.plan.worker import is_ready
+from simyard.plan.workforce import Clock
 
-SERVICE = make_service()
 SITES = {"a": make_site("a")}
 
 
@@ -37,7 +39,6 @@ def test_a_new_pool_gets_its_workers_at_once() -> None:
     plan = plan_pool(given_pool(make_pool(3)))
     assert [(new.name, new.site) for new in plan.create] == [("pool-0", "a"), ("pool-1", "a"), ("pool-2", "a")]
     assert available(plan)[:2] == ("False", "WorkersStarting")
-    assert plan.urgent
     assert plan.status.start is not None
 
 
@@ -70,6 +71,14 @@ def test_what_stands_in_the_way_is_told_but_does_not_end_what_runs() -> None:
         assert available(plan_pool(replace(given_pool(pool, running), **changes)))[0] == "True"
 
 
+def test_a_pool_that_runs_stays_available_and_says_what_will_not_pass_by_itself() -> None:
+    running = [made_ready(make_worker(), at(1))]
+    gone = available(plan_pool(given_pool(make_pool(1), running, service=None)))
+    assert gone == ("True", "WorkersReady", "1 of 1 workers are ready; SimulationService service does not exist")
+    down = available(plan_pool(given_pool(make_pool(1), running, broker=False)))
+    assert down == ("True", "WorkersReady", "1 of 1 workers are ready")
+
+
 def test_a_full_site_takes_what_fits_and_says_so() -> None:
     plan = plan_pool(given_pool(make_pool(3), sites={"a": make_site("a", limits={"maxWorkers": 2})}))
     assert len(plan.create) == 2
@@ -89,11 +98,13 @@ def test_a_failed_worker_is_replaced_and_remembered() -> None:
 def test_workers_that_keep_failing_are_made_ever_more_slowly() -> None:
     pool = make_pool(1, start={"deadlineSeconds": 600})
     backoff = Backoff(rounds=4, until=at(10))
-    plan = plan_pool(given_pool(pool, now=at(5), backoff=backoff))
+    seen = pool.status.model_copy(update={"observed_generation": 1})
+    plan = plan_pool(given_pool(pool, now=at(5), backoff=backoff, previous=seen))
     assert plan.create == ()
     assert plan.wake_seconds == 5
     assert "keep failing" in available(plan)[2]
-    assert len(plan_pool(given_pool(pool, now=at(10), backoff=backoff)).create) == 1
+    assert len(plan_pool(given_pool(pool, now=at(10), backoff=backoff, previous=seen)).create) == 1
+    assert len(plan_pool(given_pool(pool, now=at(5), backoff=backoff)).create) == 1, "a change is tried at once"
 
 
 def test_ready_workers_drain_before_they_are_ended() -> None:
@@ -102,9 +113,10 @@ def test_ready_workers_drain_before_they_are_ended() -> None:
     assert [worker.metadata.name for worker in plan.drain] == ["pool-2"]
     assert [removal.worker.metadata.name for removal in plan.delete] == ["pool-3"]
     draining = not_ready(make_worker("pool-2", spec={"drain": True}), "Draining", at(5))
-    later = given_pool(make_pool(2), [*workers[:2], draining], now=at(6))
+    since = {draining.metadata.uid: 5.0}
+    later = given_pool(make_pool(2), [*workers[:2], draining], clock=Clock(6.0, since))
     assert plan_pool(later).wake_seconds == 29
-    assert [removal.worker for removal in plan_pool(replace(later, now=at(35))).delete] == [draining]
+    assert [removal.worker for removal in plan_pool(replace(later, clock=Clock(35.0, since))).delete] == [draining]
 
 
 def test_a_suspended_pool_keeps_its_replicas_in_mind() -> None:
@@ -121,121 +133,63 @@ def test_a_deleted_pool_deletes_all_its_workers_without_delay() -> None:
     assert available(plan)[:2] == ("False", "Terminating")
 
 
-@dataclass
-class World:
-    """A pool in the hands of plans: what they say is carried out, time passes, and workers come up or fail."""
-
-    pool: WorkerPool
-    workers: dict[str, Worker] = field(default_factory=dict)
-    now: datetime = NOW
-    backoff: Backoff = field(default_factory=Backoff)
-
-    def given(self) -> PoolInput:
-        return given_pool(self.pool, list(self.workers.values()), self.now, backoff=self.backoff)
-
-    def carry_out(self, plan: PoolPlan) -> None:
-        """As the API server does it: a name is taken once, and only the very object that was meant is deleted."""
-        for removal in plan.delete:
-            name = removal.worker.metadata.name
-            if name in self.workers and self.workers[name].metadata.uid == removal.worker.metadata.uid:
-                del self.workers[name]
-        for worker in plan.drain:
-            name = worker.metadata.name
-            if name in self.workers and self.workers[name].metadata.uid == worker.metadata.uid:
-                spec = worker.spec.model_copy(update={"drain": True})
-                self.workers[name] = not_ready(worker.model_copy(update={"spec": spec}), "Draining", self.now)
-        for new in plan.create:
-            self.workers.setdefault(new.name, make_worker(new.name, site=new.site, requested=self.now))
-        self.backoff = plan.backoff
-        self.pool = self.pool.model_copy(update={"status": plan.status})
-
-    def scale(self, replicas: int) -> None:
-        metadata = self.pool.metadata.model_copy(update={"generation": self.pool.metadata.generation + 1})
-        spec = self.pool.spec.model_copy(update={"replicas": replicas})
-        self.pool = self.pool.model_copy(update={"metadata": metadata, "spec": spec})
-
-    def set(self, slot: int, how: str) -> None:
-        names = sorted(self.workers)
-        if not names:
-            return
-        name = names[slot % len(names)]
-        worker = self.workers[name]
-        if how == "gone":
-            del self.workers[name]
-        elif how == "ready" and not worker.spec.drain:
-            self.workers[name] = made_ready(worker, self.now)
-        elif how == "failed":
-            self.workers[name] = not_ready(worker, "MachineFailed", self.now)
-
-    def serving(self) -> list[Worker]:
-        return [worker for worker in self.workers.values() if not worker.spec.drain]
-
-    def settle(self) -> None:
-        """All that can come up does, and time passes, until there is nothing left to do."""
-        for _ in range(60):
-            plan = plan_pool(self.given())
-            self.carry_out(plan)
-            for name, worker in list(self.workers.items()):
-                if not worker.spec.drain and not is_ready(worker):
-                    self.workers[name] = made_ready(worker, self.now)
-            self.now += timedelta(seconds=max(1.0, plan.wake_seconds or 0))
-
-
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("pass"), st.integers(0, 400)),
-        st.tuples(st.sampled_from(["ready", "failed", "gone"]), st.integers(0, 20)),
+        st.tuples(st.sampled_from(["ready", "failed", "gone", "unlabelled"]), st.integers(0, 20)),
         st.tuples(st.just("scale"), st.integers(0, 12)),
-        st.tuples(st.just("restart"), st.just(0)),
-        st.tuples(st.just("stale"), st.just(0)),
+        st.tuples(st.just("publish"), st.integers(0, 3)),
+        st.tuples(st.just("jump"), st.integers(-100_000, 100_000)),
+        st.tuples(st.sampled_from(["restart", "stale", "cordon", "uncordon"]), st.just(0)),
     ),
     max_size=40,
 )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 12), EVENTS)
+@given(st.integers(0, 12), st.sampled_from([1, 3, "10%", "50%", "100%"]), EVENTS)
 def test_whatever_happens_there_are_never_too_many_and_in_the_end_just_enough(
-    replicas: int, events: list[tuple[str, int]]
+    replicas: int, unavailable: int | str, events: list[tuple[str, int]]
 ) -> None:
-    world = World(make_pool(replicas))
+    open_sites = {"a": make_site("a"), "b": make_site("b")}
+    world = World(make_pool(replicas, rollout={"maxUnavailable": unavailable}), sites=open_sites)
     stale = world.given()
     for what, number in events:
         if what == "pass":
-            world.now += timedelta(seconds=number)
+            world.pass_time(number)
             before = len(world.serving())
+            ready, surplus = len(world.ready()), len(world.ready()) - world.pool.spec.replicas
             stale, plan = world.given(), plan_pool(world.given())
             assert plan == plan_pool(world.given()), "the same input gives the same plan"
             names = [new.name for new in plan.create]
             assert len(set(names)) == len(names)
             assert not set(names) & set(world.workers)
             world.carry_out(plan)
-            assert len(world.serving()) <= max(before, world.pool.spec.replicas)
+            desired = world.pool.spec.replicas
+            assert len(world.serving()) <= max(before, desired)
+            lost = ready - len(world.ready()) - max(0, surplus)
+            permitted = most_unavailable(unavailable, desired)
+            assert lost <= 0 or len(world.ready()) >= desired - permitted, "a rollout takes no more than it may"
         elif what == "scale":
-            world.scale(number)
+            world.change(replicas=number)
+        elif what == "publish":
+            world.publish(images={"pod": "image"}, resources={"cpu": number + 1})
+        elif what == "jump":
+            world.now += timedelta(seconds=number)
         elif what == "restart":
-            world.backoff = Backoff()
+            world.restart()
         elif what == "stale":
             world.carry_out(plan_pool(replace(stale, pool=world.pool, now=world.now)))
+        elif what in ("cordon", "uncordon"):
+            world.sites = {**open_sites, "a": make_site("a", cordoned=what == "cordon")}
         else:
             world.set(number, what)
-    world.settle()
-    assert len(world.workers) == world.pool.spec.replicas
+    world.settle(turns=120)
+    desired = world.pool.spec.replicas
+    assert len(world.workers) == desired
     assert all(map(is_ready, world.workers.values()))
     plan = plan_pool(world.given())
-    assert (plan.create, plan.drain, plan.delete) == ((), (), ())
-    assert plan.status.ready_replicas == world.pool.spec.replicas
-    assert plan.status == world.pool.status, "a pool at rest costs no writes"
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(1, 10), st.lists(st.sampled_from(["first", "second", "both see"]), max_size=20))
-def test_two_planners_with_stale_views_never_make_one_too_many(replicas: int, turns: list[str]) -> None:
-    world = World(make_pool(replicas))
-    views = {"first": world.given(), "second": world.given()}
-    for turn in turns:
-        if turn == "both see":
-            views = {name: world.given() for name in views}
-        else:
-            world.carry_out(plan_pool(views[turn]))
-        assert len(world.workers) <= replicas
+    assert (plan.create, plan.drain, plan.delete, plan.adopt) == ((), (), (), ())
+    assert (plan.status.ready_replicas, plan.status.updated_replicas) == (desired, desired)
+    assert plan.wake_seconds is None
+    assert plan.status == plan_pool(replace(world.given(), previous=plan.status)).status, "at rest nothing is written"

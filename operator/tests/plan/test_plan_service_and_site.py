@@ -8,7 +8,15 @@ from plan_objects import NOW, at, make_service, make_site
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite, SiteWorkers
 from simyard.plan.service import ServiceCounts, plan_service, values_problem
-from simyard.plan.site import SiteObservation, count_machines, plan_site
+from simyard.plan.site import (
+    BreakerObservation,
+    CallObservation,
+    SiteObservation,
+    StageSeconds,
+    count_machines,
+    plan_site,
+)
+from simyard.plan.tuner import Setting
 from simyard_sites.base import (
     CapacityExhaustedError,
     MachineState,
@@ -118,3 +126,58 @@ def test_machines_are_counted_by_what_they_do() -> None:
     states = [MachineState.PENDING, MachineState.BOOT, MachineState.RUNNING, MachineState.FAILED, MachineState.STOPPED]
     counts = dict.fromkeys(states, 1)
     assert count_machines(counts) == SiteWorkers(total=5, starting=2, running=1, failed=1)
+
+
+def call(**changes: Any) -> CallObservation:
+    seen: dict[str, Any] = {"growing": False, "bound": False, "idle": False, "rate": 63.27, "high_seconds": 0.5}
+    return CallObservation(**{"call": "Create", "setting": Setting(2, 32), "median_seconds": 0.1234, **seen, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit", "said"),
+    [
+        ({}, "Latency", "only wait longer"),
+        ({"growing": True}, "Growing", "no limit met yet"),
+        ({"bound": True}, "Bound", "spec.limits"),
+        ({"pace": 101.9, "throttled": 7}, "Throttled", "more than about 100 requests per second"),
+        ({"idle": True, "pace": 101.9}, "Idle", "2 calls of 32"),
+    ],
+)
+def test_what_was_learned_of_a_site_is_shown_with_its_reason(changes: dict[str, Any], limit: str, said: str) -> None:
+    (tuning,) = plan_site(SITE, observed(calls=(call(**changes),)), NOW).tuning
+    assert (tuning.in_flight, tuning.batch_size, tuning.requests_per_second) == (64, 32, 63)
+    assert (tuning.latency_milliseconds, tuning.high_latency_milliseconds) == (120, 500)
+    assert (tuning.throttled, tuning.limited_by) == (changes.get("throttled", 0), limit)
+    assert said in tuning.message
+
+
+def test_noise_is_no_new_status() -> None:
+    first = plan_site(SITE, observed(calls=(call(),), stages=StageSeconds(0.1, 1.0, 2.0, 3.1)), NOW)
+    assert (first.stages.prolog_milliseconds, first.stages.total_milliseconds) == (1000, 3100)
+    site = SITE.model_copy(update={"status": first})
+    again = observed(
+        calls=(call(rate=63.4, median_seconds=0.1236),), stages=StageSeconds(0.1, 1.001, 2.01, 3.12), probed=at(60)
+    )
+    assert plan_site(site, again, at(60)) == first
+
+
+def test_what_was_learned_before_a_restart_stays_until_something_is_learned_anew() -> None:
+    first = plan_site(SITE, observed(calls=(call(),), stages=StageSeconds(0.1, 1.0, 2.0, 3.1)), NOW)
+    after = plan_site(SITE.model_copy(update={"status": first}), observed(), at(60))
+    assert (after.tuning, after.stages) == (first.tuning, first.stages)
+
+
+def test_an_open_breaker_makes_the_site_not_ready_and_says_when_it_is_tried_again() -> None:
+    breaker = BreakerObservation("Open", NOW, UnavailableError("no route"), at(4))
+    status = plan_site(SITE, observed(breaker=breaker), NOW)
+    ready = find_condition(status.conditions, "Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason, ready.message) == ("False", "BreakerOpen", "no route")
+    assert (status.breaker.state, status.breaker.reason, status.breaker.next_probe_time) == (
+        "Open",
+        "Unavailable",
+        at(4),
+    )
+    site = SITE.model_copy(update={"status": status})
+    assert conditions(site, observed())["Ready"] == ("True", "ProbeSucceeded")
+    assert plan_site(site, observed(), NOW).breaker.state == "Closed"
