@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NoReturn
 
 from simyard.api.base import Json
@@ -101,8 +101,8 @@ class Broker:
         specs = [worker_queue_spec(broker_user_of(item), item.metadata.uid) for item in workers]
         try:
             await self._admin.ensure_queues(specs)
-            for worker in {broker_user_of(item): item for item in workers}.values():
-                await self._ensure_user(worker)
+            for user in {broker_user_of(item) for item in workers}:
+                await self._ensure_user(user, [item for item in workers if broker_user_of(item) == user])
         except MessagingError:
             self._set_reachable(False)
             self.sweep_soon()
@@ -124,10 +124,11 @@ class Broker:
             MessagingError: the broker did not do it.
         """
         user = pool_user(pool_uid)
-        await self._admin.delete_user(user)
-        self._users.discard(user)
-        queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
-        await self._admin.delete_queues([*queues, pool_queue(user)])
+        async with self._lock:  # not while the user is being made: it would be left, without queues to find it by
+            await self._admin.delete_user(user)
+            self._users.discard(user)
+            queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
+            await self._admin.delete_queues([*queues, pool_queue(user)])
 
     def sweep_soon(self) -> None:
         """What is at the broker may differ from what we made: it was away, or something ended halfway."""
@@ -182,11 +183,14 @@ class Broker:
             self.reachable = value
             self._changed()
 
-    async def _ensure_user(self, worker: Worker) -> None:
-        user, pool_uid = broker_user_of(worker), pool_uid_of(worker)
+    async def _ensure_user(self, user: str, workers: Sequence[Worker]) -> None:
+        """The user of these workers, unless all of them are gone meanwhile: then it is, or will be, removed."""
         async with self._lock:
-            if user in self._users:
+            alive = [item for item in workers if self._registry.worker_gone(item.metadata.uid) is None]
+            if user in self._users or not alive:
                 return
+            worker = alive[0]
+            pool_uid = pool_uid_of(worker)
             if pool_uid:
                 await self._admin.ensure_queues([pool_queue_spec(user)])
             spec = pool_user_spec(pool_uid) if pool_uid else standalone_user_spec(worker.metadata.uid)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from prometheus_client import Gauge
 
 from simyard.api import names
-from simyard.api.base import Json, find_condition
+from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite
-from simyard.api.names import ConditionType, Reason
+from simyard.api.names import Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.build.worker import pool_worker
@@ -32,6 +33,7 @@ from simyard.messaging.events import ReceivedEvent
 from simyard.plan.backoff import Backoff
 from simyard.plan.idleness import coarseness
 from simyard.plan.pool import NewWorker, PoolInput, PoolPlan, plan_pool, was_asleep
+from simyard.plan.relevance import is_available, phase, same_for_pool, usable
 from simyard.plan.service import PublishedService
 from simyard.plan.start import publish_start
 from simyard.plan.workforce import Clock, Removal
@@ -119,7 +121,10 @@ class Pools:
                 memory.torn_down.set()
             self._queue.forget(key_of(left))
         if new is not None:
-            self._memory.setdefault(new.metadata.uid, _Memory(new.status))
+            memory = self._memory.setdefault(new.metadata.uid, _Memory(new.status))
+            if old is not None and new.status not in (old.status, memory.status):  # another operator's late write
+                memory.status = new.status
+                self._queue.add(key_of(new), STATUS_SPACING_SECONDS)
             if (
                 old is None
                 or old.metadata.generation != new.metadata.generation
@@ -134,9 +139,9 @@ class Pools:
         if (left := gone(old, new)) is not None:
             self._since.pop(left.metadata.uid, None)
             self._drained.discard(left.metadata.uid)
-        if new is not None and (old is None or left is not None or _phase(old) != _phase(new)):
+        if new is not None and (old is None or left is not None or phase(old) != phase(new)):
             self._since[new.metadata.uid] = self._time()
-        if old is not None and new is not None and _same_for_pool(old, new):
+        if old is not None and new is not None and same_for_pool(old, new):
             return
         self._wake_pool_of(worker)
 
@@ -153,7 +158,7 @@ class Pools:
                 self._queue.add(key_of(pool))
 
     def _site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
-        if old is None or new is None or old.spec != new.spec or _usable(old) != _usable(new):
+        if old is None or new is None or old.spec != new.spec or usable(old) != usable(new):
             self.wake_all()
 
     def take(self, events: Sequence[ReceivedEvent]) -> None:
@@ -218,10 +223,10 @@ class Pools:
         reserved = Counter(new.site for new in plan.create)
         self._reserved.update(reserved)
         try:
-            await self._all(self._delete(removal) for removal in plan.delete)
-            await self._all(self._change(worker, {"spec": {"drain": True}}) for worker in plan.drain)
-            await self._all(self._adopt(worker, revision) for worker, revision in plan.adopt)
-            await self._all(self._create(pool, memory, new, given, reserved) for new in plan.create)
+            await self._all(partial(self._delete, removal) for removal in plan.delete)
+            await self._all(partial(self._change, worker, {"spec": {"drain": True}}) for worker in plan.drain)
+            await self._all(partial(self._adopt, worker, revision) for worker, revision in plan.adopt)
+            await self._all(partial(self._create, pool, memory, new, given, reserved) for new in plan.create)
         except ApiError as error:
             if error.retryable:
                 raise
@@ -230,12 +235,12 @@ class Pools:
         finally:
             self._reserved.subtract(reserved)
 
-    async def _all(self, calls: Iterable[Awaitable[None]]) -> None:
+    async def _all(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
         """Make many requests, some at a time; the first failure is raised when all have ended."""
 
-        async def one(call: Awaitable[None]) -> None:
+        async def one(call: Callable[[], Awaitable[None]]) -> None:
             async with self._writers:
-                await call
+                await call()
 
         results = await asyncio.gather(*(one(call) for call in calls), return_exceptions=True)
         for result in results:
@@ -309,7 +314,7 @@ class Pools:
         time = self._time()
         if memory.due_at is None:
             memory.due_at = time + max(STATUS_DELAY_SECONDS, self._budget.reserve())
-        turns = _available(current.status) != _available(memory.status)
+        turns = is_available(current.status) != is_available(memory.status)
         waits = max(memory.due_at, memory.written_at + STATUS_SPACING_SECONDS) - time
         if turns:
             waits = min(waits, memory.turned_at + STATUS_SPACING_SECONDS - time)
@@ -354,45 +359,10 @@ class Pools:
         for activity in after.activities:
             if activity not in before.activities:
                 self._recorder.emit(names.WORKER_POOLS, metadata, activity.reason, activity.message)
-        if _available(after) and not _available(before):
+        if is_available(after) and not is_available(before):
             note = f"{after.ready_replicas} workers are ready"
             self._recorder.emit(names.WORKER_POOLS, metadata, Reason.WORKERS_READY, note)
         tell_begin(self._recorder, pool, before, after)
         statuses = [memory.status for memory in self._memory.values()]
         WORKERS.labels("ready").set(sum(status.ready_replicas for status in statuses))
         WORKERS.labels("starting").set(sum(status.starting_replicas for status in statuses))
-
-
-def _available(status: WorkerPoolStatus) -> bool:
-    condition = find_condition(status.conditions, ConditionType.AVAILABLE)
-    return condition is not None and condition.status == "True"
-
-
-def _usable(site: CloudSite) -> list[str | None]:
-    """What of a site's status decides whether new workers may go there."""
-    conditions = site.status.conditions
-    found = [find_condition(conditions, kind) for kind in (ConditionType.READY, ConditionType.CAPACITY_AVAILABLE)]
-    return [condition.status if condition is not None else None for condition in found]
-
-
-def _same_for_pool(old: Worker, new: Worker) -> bool:
-    """Whether nothing changed that a pool's plan depends on."""
-    return _relevant(old) == _relevant(new)
-
-
-def _relevant(worker: Worker) -> tuple[object, ...]:
-    metadata, ready = worker.metadata, find_condition(worker.status.conditions, ConditionType.READY)
-    return (
-        metadata.uid,
-        metadata.generation,
-        metadata.deletion_timestamp,
-        metadata.labels.get(names.LABEL_REVISION),
-        (ready.status, ready.reason) if ready is not None else None,
-        worker.status.stages.registered,
-    )
-
-
-def _phase(worker: Worker) -> str:
-    """What a worker's time limits depend on: they begin anew when it changes."""
-    ready = find_condition(worker.status.conditions, ConditionType.READY)
-    return Reason.DRAINING if worker.spec.drain else ready.reason if ready is not None else Reason.STARTING

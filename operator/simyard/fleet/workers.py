@@ -56,6 +56,7 @@ class WorkerStatuses:
         self._queue = KeyQueue("worker-status", self._write, concurrency=WRITERS)
         self._budget = RateLimit(WRITES_PER_SECOND, asyncio.get_running_loop().time)
         self._slots: dict[str, float] = {}
+        self._written: dict[str, WorkerStatus] = {}
         registry.workers.subscribe(self._changed)
 
     async def run(self) -> NoReturn:
@@ -130,6 +131,8 @@ class WorkerStatuses:
                 self.presence_changed(new)
         elif old.metadata.generation != new.metadata.generation:
             self._queue.add(new.metadata.uid)
+        elif old.status.conditions != new.status.conditions and new.status != self._written.get(new.metadata.uid):
+            self._queue.add(new.metadata.uid, STAGES_DELAY_SECONDS)  # another operator's late write
 
     async def _write(self, uid: str) -> float | None:
         worker = self._registry.worker(uid)
@@ -158,8 +161,12 @@ class WorkerStatuses:
         return plan.wake_seconds
 
     async def _put(self, worker: Worker, status: WorkerStatus) -> bool:
-        registry = self._registry
-        return await write_status(registry.client, registry.workers, worker.metadata, worker.status, status)
+        registry, uid = self._registry, worker.metadata.uid
+        self._written[uid] = status
+        try:
+            return await write_status(registry.client, registry.workers, worker.metadata, worker.status, status)
+        finally:
+            del self._written[uid]
 
     def _wait_for_budget(self, uid: str) -> float:
         """Seconds until a write that is not urgent may be made; 0 once, when its turn has come."""

@@ -73,14 +73,15 @@ class _Consumer(Generic[T]):
         raise NotImplementedError
 
     def _parse(self, message: DeliveredMessage) -> T | None:
-        """What the handler gets; None drops the message."""
+        """What the handler gets, made on arrival; None drops the message."""
         raise NotImplementedError
 
     async def _serve(self, link: Link) -> None:
-        arrived: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
+        arrived: asyncio.Queue[tuple[int, T | None] | None] = asyncio.Queue()
 
         async def receive(message: DeliveredMessage) -> None:
-            arrived.put_nowait(message)
+            assert message.delivery_tag is not None, "a delivery has a tag"
+            arrived.put_nowait((message.delivery_tag, self._parse(message)))
 
         await link.channel.basic_qos(prefetch_count=PREFETCH)
         for queue in await self._queues(link.channel):
@@ -88,11 +89,9 @@ class _Consumer(Generic[T]):
         link.lost.add_done_callback(lambda _: arrived.put_nowait(None))
         CONNECTED.labels(self._name).set(1)
         while batch := await _next_batch(arrived):
-            parsed = [item for message in batch if (item := self._parse(message)) is not None]
-            if parsed:
+            if parsed := [item for _, item in batch if item is not None]:
                 await self._handler(parsed)
-            last = batch[-1].delivery_tag
-            assert last is not None, "a delivery has a tag"
+            last, _ = batch[-1]
             await link.channel.basic_ack(last, multiple=True)
         await link.until_lost()
 
@@ -181,13 +180,13 @@ def _has_plausible_times(body: Mapping[str, Json]) -> bool:
     return True
 
 
-async def _next_batch(arrived: asyncio.Queue[DeliveredMessage | None]) -> list[DeliveredMessage]:
+async def _next_batch(arrived: asyncio.Queue[T | None]) -> list[T]:
     """All that has arrived, at least one; nothing when the link is lost."""
-    batch: list[DeliveredMessage] = []
-    message = await arrived.get()
-    while message is not None:
-        batch.append(message)
+    batch: list[T] = []
+    item = await arrived.get()
+    while item is not None:
+        batch.append(item)
         if arrived.empty():
             return batch
-        message = arrived.get_nowait()
+        item = arrived.get_nowait()
     return []

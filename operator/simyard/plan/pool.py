@@ -144,10 +144,12 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     missing = desired - len(kept)
     woken = was_asleep(previous) and not idleness.asleep
     start = begin_start(previous.start, spec_changed=spec_changed or woken, missing=missing, now=now)
-    blocked, create = _fill(given, means, backoff, missing)
+    delete = (*force.failed, *exits.late, *exits.moved, *ended)
+    # Their names are free: so a second plan from the same objects means the same Workers, and not others beside them.
+    freed = frozenset(removal.worker.metadata.name for removal in delete)
+    blocked, create = _fill(given, means, backoff, missing, freed)
     able = not backoff.waits(now) and (blocked is None or blocked.reason == Reason.WAITING_FOR_SEATS)
 
-    delete = (*force.failed, *exits.late, *exits.moved, *ended)
     failed = [*force.failed, *exits.late]
     held = len(given.workers)
     old = [worker for worker in outdated.workers if worker.metadata.uid not in exits.uids]
@@ -301,7 +303,9 @@ def _means(given: PoolInput) -> _Means:
     return _Means(blocked, choice, wanted)
 
 
-def _fill(given: PoolInput, means: _Means, backoff: Backoff, missing: int) -> tuple[Blocked | None, list[NewWorker]]:
+def _fill(
+    given: PoolInput, means: _Means, backoff: Backoff, missing: int, freed: frozenset[str]
+) -> tuple[Blocked | None, list[NewWorker]]:
     """New workers for what is missing, or why there can be none."""
     blocked, choice = means.blocked, means.choice
     if blocked is not None or choice is None or missing <= 0 or backoff.waits(given.now):
@@ -315,7 +319,7 @@ def _fill(given: PoolInput, means: _Means, backoff: Backoff, missing: int) -> tu
         return blocked, []
     spread = given.pool.spec.placement.strategy == "Spread"
     sites = place(min(missing, MOST_CREATES), choice, spread=spread)
-    taken = given.taken | {worker.metadata.name for worker in given.workers}
+    taken = given.taken | ({worker.metadata.name for worker in given.workers} - freed)
     names = free_slots(given.pool.metadata.name, len(sites), taken)
     if len(sites) < min(missing, MOST_CREATES):
         full = ", ".join(state.name for state in choice.permitted)

@@ -229,12 +229,14 @@ def test_workers_that_do_not_say_what_they_were_made_from_are_adopted() -> None:
 
 def test_scaling_in_takes_the_outdated_ones_first() -> None:
     world = started(4, rollout={"maxUnavailable": 1})
+    old = {worker.metadata.uid for worker in world.ready()}
     world.publish(resources={"cpu": 4})
     for _ in range(2):
         world.turn()
         world.come_up()
         world.pass_time(1)
-    new = {worker.metadata.uid for worker in world.ready() if worker.metadata.name in ("pool-4", "pool-3")}
+    new = {worker.metadata.uid for worker in world.ready()} - old
+    assert new
     world.change(replicas=1)
     world.turn()
     assert {worker.metadata.uid for worker in world.serving()} <= new

@@ -1,0 +1,416 @@
+"""A world of its own for operators that live in the test's process: a namespace, a virtual host, a site.
+
+The API server and the broker are real. The site is a :class:`memory_cloud.MemoryCloud`. What kopf does in the operator
+(the finalizer goes when the pool is torn down) is done here in a few lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiormq.abc import DeliveredMessage
+from fleet_life import Life, WorldClient
+from memory_cloud import MemoryCloud, MemorySite
+from pytest import MonkeyPatch
+
+from simyard.api import names
+from simyard.api.base import Json, find_condition
+from simyard.api.names import ConditionType
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
+from simyard.fleet import broker as broker_module
+from simyard.fleet import pools, site, site_health, sites, workers
+from simyard.fleet.fleet import Fleet, FleetSettings
+from simyard.fleet.registry import Registry, pool_uid_of
+from simyard.kube.errors import NotFoundError
+from simyard.messaging.access import BrokerAccess
+from simyard.messaging.liveness import Liveness
+from simyard.messaging.topology import REPLY_QUEUES_PREFIX
+from simyard.plan import actions as action_plan
+from simyard.plan.worker import is_ready
+from simyard_adapter import wire
+from simyard_adapter.python_backend import load_class
+from simyard_adapter.transport import Connections, Session, encode
+from simyard_sites.base import SiteConfig
+
+CONNECTOR = Path(__file__).parent / "operator_connector.py"
+SERVICE = "program"
+PATIENCE_SECONDS = 60.0
+ORPHAN_GRACE_SECONDS = 1
+LOOK_SECONDS = 0.02
+LOOK_AT_BROKER_SECONDS = 0.1
+NAMESPACES = names.Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_QUICK: tuple[tuple[Any, str, float], ...] = (
+    (broker_module, "SWEEP_SETTLE_SECONDS", 0.2),
+    (broker_module, "RETRY_SECONDS", 0.2),
+    (pools, "TEARDOWN_CHECK_SECONDS", 0.1),
+    (pools, "STATUS_SPACING_SECONDS", 0.1),
+    (sites, "STATUS_SPACING_SECONDS", 0.1),
+    (site, "BROKER_WAIT_SECONDS", 0.2),
+    (site, "CONFIRM_SECONDS", 1.0),
+    (site_health, "FIRST_PAUSE_SECONDS", 0.1),
+    (workers, "STAGES_DELAY_SECONDS", 0.1),
+    (action_plan, "WORKER_LOST_GRACE_SECONDS", 1.0),
+)
+"""Pauses of the operator that are shorter in these tests."""
+
+
+class Provider:
+    """What stands at the entry point ``emulated``: the cloud of the world that the operator lives in."""
+
+    name = "emulated"
+
+    def __init__(self) -> None:
+        self.sites: dict[str, Callable[[], MemorySite]] = {}
+
+    def load(self) -> Callable[[SiteConfig], MemorySite]:
+        return lambda config: self.sites[config.installation]()
+
+
+def hurry(monkeypatch: MonkeyPatch) -> Provider:
+    """Shorten the operator's pauses, and have it find our provider of sites."""
+    for module, name, seconds in _QUICK:
+        monkeypatch.setattr(module, name, seconds)
+    provider = Provider()
+    monkeypatch.setattr(sites, "entry_points", lambda group: [provider])
+    return provider
+
+
+@dataclass
+class Operator:
+    """An operator in this process."""
+
+    life: Life
+    fleet: Fleet
+    task: asyncio.Task[None]
+
+    async def end(self) -> None:
+        """It does nothing more, whatever it was doing."""
+        self.life.dead.set()
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        self.raise_defect()
+
+    def raise_defect(self) -> None:
+        """Raise what has ended it, if anything has."""
+        if self.task.done() and not self.task.cancelled() and (error := self.task.exception()) is not None:
+            raise error
+
+
+class World:
+    """See the module.
+
+    Attributes:
+        seen: the namespace's objects, by caches of the test's own.
+    """
+
+    def __init__(self, kubeconfig: Path, access: BrokerAccess, provider: Provider, cloud: MemoryCloud) -> None:
+        self.name = f"world-{uuid.uuid4().hex[:8]}"
+        self.cloud = cloud
+        self._kubeconfig = kubeconfig
+        self._home_vhost = access.vhost
+        self.access = replace(access, vhost=self.name)
+        self._provider = provider
+        self._counter = itertools.count()
+        self._identities = itertools.count()
+        self._operators: list[Operator] = []
+
+    async def __aenter__(self) -> World:
+        async with contextlib.AsyncExitStack() as stack:
+            self.client = await stack.enter_async_context(await self._connect(None))
+            authorization = {"Authorization": aiohttp.encode_basic_auth(self.access.username, self.access.password)}
+            self._management = await stack.enter_async_context(
+                aiohttp.ClientSession(self.access.management_url, headers=authorization, raise_for_status=True)
+            )
+            await self._management.put(f"/api/vhosts/{self.name}")
+            stack.push_async_callback(self._management.delete, f"/api/vhosts/{self.name}")
+            everything = {"configure": ".*", "write": ".*", "read": ".*"}
+            await self._management.put(f"/api/permissions/{self.name}/{self.access.username}", json=everything)
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}
+            await self.client.create(NAMESPACES, body)
+            self.seen = Registry(self.client)
+            watching = asyncio.create_task(self.seen.run())
+            stack.callback(watching.cancel)
+            await self.seen.synced()
+            await self._make_service()
+            await self.make(names.CLOUD_SITES, self.name, {"provider": {"emulated": {}}, "orphanGraceSeconds": 1})
+            stack.push_async_callback(self._delete, names.CLOUD_SITES, self.name)
+            stack.push_async_callback(self.cloud.aclose)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    # Operators
+
+    async def operator(self) -> Operator:
+        """Start an operator; it is ended by its life, or by :meth:`Operator.end`."""
+        life = Life()
+        client = await self._connect(life)
+        installation = f"{self.name}-{next(self._identities)}"
+        self._provider.sites[installation] = lambda: MemorySite(self.cloud, life)
+        settings = FleetSettings(self.access, self.access, self.name, installation, installation)
+        fleet = Fleet(client, settings)
+        life.attach(fleet)
+        hear_broker(fleet.liveness, self._home_vhost, self.name)
+        operator = Operator(life, fleet, asyncio.create_task(_run(fleet, client), name=installation))
+        self._operators.append(operator)
+        return operator
+
+    async def _connect(self, life: Life | None) -> WorldClient:
+        client = await WorldClient.connect(self._kubeconfig)
+        client.namespace = client.site = self.name
+        client.life = life
+        return client
+
+    async def ready(self, operator: Operator) -> None:
+        """Wait until an operator knows everything and has reached the broker."""
+        fleet = operator.fleet
+        await self.until(
+            lambda: (
+                all(cache.synced.is_set() for cache in fleet.registry.caches)
+                and fleet.broker.reachable
+                and fleet.requester.connected
+            ),
+            "the operator is ready",
+        )
+
+    # Objects
+
+    async def make(self, kind: names.Resource, name: str, spec: Json, **metadata: Any) -> Json:
+        namespace = self.name if kind.namespaced else ""
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name, **metadata}, "spec": spec}
+        return await self.client.create(kind, body, namespace)
+
+    async def make_pool(self, replicas: int, **spec: Any) -> WorkerPool:
+        """A pool as kopf leaves it: with the finalizer."""
+        body = {
+            "serviceRef": {"name": SERVICE},
+            "replicas": replicas,
+            "placement": {"sites": [self.name]},
+            **spec,
+        }
+        raw = await self.make(names.WORKER_POOLS, f"p{next(self._counter)}", body, finalizers=[names.FINALIZER])
+        return WorkerPool.model_validate(raw)
+
+    async def change_pool(self, pool: WorkerPool, **spec: Any) -> None:
+        await self.client.patch(names.WORKER_POOLS, pool.metadata.name, {"spec": spec}, self.name)
+
+    async def delete_pool(self, pool: WorkerPool) -> None:
+        await self.client.delete(names.WORKER_POOLS, pool.metadata.name, self.name)
+
+    async def act(self, pool: WorkerPool, action: str, **parameters: Any) -> str:
+        """Call an Async action on a pool; the name of the ServiceAction."""
+        name = f"a{next(self._counter)}"
+        target = {"kind": names.WORKER_POOLS.kind, "name": pool.metadata.name}
+        await self.make(names.SERVICE_ACTIONS, name, {"target": target, "action": action, "parameters": parameters})
+        return name
+
+    async def change_service(self) -> None:
+        """Another version of the program: its workers are outdated."""
+        files = [{"path": "operator_connector.py", "content": f"{CONNECTOR.read_text()}# {next(self._counter)}\n"}]
+        await self.client.patch(
+            names.SIMULATION_SERVICES, SERVICE, {"spec": {"connector": {"files": files}}}, self.name
+        )
+
+    def workers(self, pool: WorkerPool) -> list[Worker]:
+        return self.seen.workers.by("pool", pool.metadata.uid)
+
+    async def quiet(self, *operators: Operator, seconds: float = 2.0) -> None:
+        """Wait until the operators have done nothing for so long, beside what they write about their work."""
+
+        def done() -> list[int]:
+            return [len(operator.life.done) - sum(map(_is_about_work, operator.life.done)) for operator in operators]
+
+        before, since = done(), time.monotonic()
+
+        def is_quiet() -> bool:
+            nonlocal before, since
+            if (now := done()) != before:
+                before, since = now, time.monotonic()
+            return time.monotonic() - since > seconds
+
+        await self.until(is_quiet, "nothing is done any more")
+
+    # Expectations
+
+    def is_right(self, pool: WorkerPool, replicas: int) -> bool:
+        """Exactly so many ready workers, one machine each, and the pool's status says so."""
+        found = self.workers(pool)
+        current = self.seen.pools.get(self.name, pool.metadata.name)
+        machines = sorted(machine.owner.worker_uid for machine in self.cloud.machines())
+        others = {worker.metadata.uid for worker in self.seen.workers if pool_uid_of(worker) != pool.metadata.uid}
+        return (
+            len(found) == replicas
+            and all(map(is_ready, found))
+            and machines == sorted({worker.metadata.uid for worker in found} | others)
+            and current is not None
+            and current.status.observed_generation == current.metadata.generation
+            and (current.status.replicas, current.status.ready_replicas) == (replicas, replicas)
+        )
+
+    async def say(self, machine_id: str, kind: wire.Event, **body: Any) -> None:
+        """Publish an event as the guest of a machine does."""
+        told = self.cloud.bootstrap(machine_id)
+        key = wire.event_key(kind, told.broker.username, told.worker_uid)
+        message = encode({"worker": told.worker, "observedAt": time.time(), **body})
+        async with Connections(told.broker, "another guest").channel() as channel:
+            session = Session(channel, told.broker.username)
+            await session.publish(wire.EVENTS_EXCHANGE, key, kind.value, message, persistent=True)
+
+    async def right(self, pool: WorkerPool, replicas: int, *, unless: asyncio.Event | None = None) -> bool:
+        """Wait until it is right; False when ``unless`` was set before."""
+        return await self.until(lambda: self.is_right(pool, replicas), f"{replicas} workers", unless=unless)
+
+    async def until(
+        self, check: Callable[[], bool], what: str, *, unless: asyncio.Event | None = None, seconds: float = 0.0
+    ) -> bool:
+        """Wait until the check is true; False when ``unless`` was set before."""
+        try:
+            async with asyncio.timeout(seconds or PATIENCE_SECONDS):
+                while not check():
+                    for operator in self._operators:
+                        operator.raise_defect()
+                    if unless is not None and unless.is_set():
+                        return False
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"{self.name}: {what}: it did not become so\n{self.report()}") from None
+        return True
+
+    async def gone(self, pool: WorkerPool, *, unless: asyncio.Event | None = None) -> bool:
+        """Wait until the pool and its machines are gone; then nothing of it is left at the broker."""
+        name, uid = pool.metadata.name, pool.metadata.uid
+
+        def is_gone() -> bool:
+            left = [machine for machine in self.cloud.machines() if machine.owner.pool == name]
+            return self.seen.pools.get(self.name, name) is None and not left and not self.workers(pool)
+
+        return await self.until(is_gone, f"{name} is gone", unless=unless) and await self._until_broker_is_clear(uid)
+
+    async def left_at_broker(self, pool_uid: str) -> list[str]:
+        """The user and the queues of a pool that are there."""
+        user = wire.pool_user(pool_uid)
+        return [
+            name
+            for path in ("/api/users?columns=name", f"/api/queues/{self.name}?columns=name")
+            for name in await self._names(path)
+            if user in name
+        ]
+
+    async def at_broker(self) -> set[str]:
+        """All queues of the world but those of single connections."""
+        found = await self._names(f"/api/queues/{self.name}?columns=name")
+        return {name for name in found if not name.startswith(("amq.", REPLY_QUEUES_PREFIX))}
+
+    async def _until_broker_is_clear(self, pool_uid: str) -> bool:
+        deadline = time.monotonic() + PATIENCE_SECONDS / 2
+        while left := await self.left_at_broker(pool_uid):
+            assert time.monotonic() < deadline, f"left at the broker: {left}"
+            await asyncio.sleep(LOOK_AT_BROKER_SECONDS)
+        return True
+
+    def made_once(self) -> bool:
+        """Whether no Worker ever had two machines."""
+        return all(len(ids) == 1 for ids in self.cloud.made.values())
+
+    def report(self) -> str:
+        """What is there, for a test that failed."""
+        lines = [f"worker {item.metadata.name} {item.metadata.uid} {item.status}" for item in self.seen.workers]
+        lines += [
+            f"pool {item.metadata.name} {item.metadata.deletion_timestamp} {item.status}" for item in self.seen.pools
+        ]
+        lines += [f"action {item.metadata.name} {item.status}" for item in self.seen.actions]
+        lines += [f"machine {item.id} {item.name} {item.state}" for item in self.cloud.machines()]
+        return "\n".join(lines)
+
+    async def _names(self, path: str) -> list[str]:
+        async with self._management.get(path) as answer:
+            return [str(item["name"]) for item in await answer.json()]
+
+    async def _make_service(self) -> None:
+        interface = load_class("operator_connector:Program", CONNECTOR.parent).interface.to_json()
+        files = [{"path": "operator_connector.py", "content": CONNECTOR.read_text()}]
+        connector = {"python": {"class": "operator_connector:Program"}, "files": files}
+        await self.make(names.SIMULATION_SERVICES, SERVICE, {"interface": interface, "connector": connector})
+
+    async def _delete(self, kind: names.Resource, name: str) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self.client.delete(kind, name)
+
+
+@contextlib.asynccontextmanager
+async def living(world: World) -> AsyncIterator[Operator]:
+    """An operator that is ended at the end."""
+    operator = await world.operator()
+    try:
+        yield operator
+    finally:
+        await operator.end()
+
+
+def is_complete(world: World, action: str) -> bool:
+    """Whether a ServiceAction succeeded."""
+    found = world.seen.actions.get(world.name, action)
+    condition = find_condition(found.status.conditions, ConditionType.COMPLETE) if found is not None else None
+    return condition is not None and condition.status == "True"
+
+
+def _is_about_work(what: str) -> bool:
+    """Whether a side effect is an Event or a record of use: gathered, and written a while later."""
+    return "/events" in what or "/usages" in what
+
+
+async def _run(fleet: Fleet, client: WorldClient) -> None:
+    async with client, asyncio.TaskGroup() as group:
+        _release_pools(fleet, client, group)
+        await fleet.run()
+
+
+def _release_pools(fleet: Fleet, client: WorldClient, group: asyncio.TaskGroup) -> None:
+    """As kopf does: take the finalizer from a pool that is torn down."""
+    waiting: set[str] = set()
+
+    async def release(pool: WorkerPool) -> None:
+        await fleet.pools.torn_down(pool.metadata.uid)
+        body = {"metadata": {"uid": pool.metadata.uid, "finalizers": []}}
+        while True:
+            with contextlib.suppress(NotFoundError):
+                try:
+                    await client.patch(names.WORKER_POOLS, pool.metadata.name, body, pool.metadata.namespace)
+                except Exception as error:
+                    if not getattr(error, "retryable", False):
+                        raise
+                    continue
+            return
+
+    def changed(_: WorkerPool | None, new: WorkerPool | None) -> None:
+        if new is not None and new.metadata.deletion_timestamp is not None and new.metadata.uid not in waiting:
+            waiting.add(new.metadata.uid)
+            group.create_task(release(new))
+
+    fleet.registry.pools.subscribe(changed)
+
+
+def hear_broker(liveness: Liveness, home_vhost: str, vhost: str) -> None:
+    """Hear of the consumers of a virtual host where the broker tells of all of them: in one."""
+    liveness._access = replace(liveness._access, vhost=home_vhost)
+    heard: Callable[[DeliveredMessage], Awaitable[None]] = liveness._on_event
+
+    async def on_event(message: DeliveredMessage) -> None:
+        headers = message.header.properties.headers or {}
+        if headers.get("vhost") == vhost:
+            headers["vhost"] = home_vhost
+            await heard(message)
+
+    liveness._on_event = on_event  # type: ignore[method-assign]
