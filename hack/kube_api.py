@@ -74,8 +74,14 @@ class Api:
     ) -> Answer:
         """One request, as ``user`` if one is named."""
         headers = {"Content-Type": media, "Accept": "application/json", **({"Impersonate-User": user} if user else {})}
-        self._connection.request(method, path, None if body is None else json.dumps(body), headers)
-        response = self._connection.getresponse()
+        data = None if body is None else json.dumps(body)
+        try:
+            self._connection.request(method, path, data, headers)
+            response = self._connection.getresponse()
+        except (http.client.HTTPException, OSError):  # the server closes a connection that was idle for 90 s
+            self._connection.close()
+            self._connection.request(method, path, data, headers)
+            response = self._connection.getresponse()
         return Answer(response.status, json.loads(response.read()))
 
     def get(self, manifest: Json) -> Answer:

@@ -91,8 +91,8 @@ def _plot(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     found = check.verdicts(results.load(options.results))
     print(tables.promises(found), end="")
-    if any(verdict.met is False for verdict in found):
-        raise SetupError("not all figures are met")
+    if any(verdict.met is not True for verdict in found):
+        raise SetupError("not all figures are measured and met")
 
 
 def _start(options: argparse.Namespace) -> None:

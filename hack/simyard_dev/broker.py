@@ -34,6 +34,8 @@ READY_SECONDS = 120.0
 GRACE_SECONDS = 20.0
 REQUEST_SECONDS = 5.0
 HEARTBEAT_SECONDS = 30
+STATISTICS_SECONDS = 5
+"""RabbitMQ's default."""
 MINIMUM_FREE_DISK = "100MB"
 # What a client says first, and the type of the frame with which a broker answers (AMQP 0-9-1, 4.2.2, 4.2.3).
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -54,7 +56,9 @@ class BrokerAddress:
 
 
 class Broker(ABC):
-    """A RabbitMQ to work with."""
+    """A RabbitMQ to work with; it collects statistics every `statistics_seconds`."""
+
+    statistics_seconds = STATISTICS_SECONDS
 
     @property
     @abstractmethod
@@ -152,7 +156,8 @@ class LocalBroker(Broker):
     It has its own node name, Erlang cookie and epmd, and listens on loopback only.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, statistics_seconds: int = STATISTICS_SECONDS) -> None:
+        self.statistics_seconds = statistics_seconds
         self.directory = directory.absolute()
         self._authority_file = self.directory / "keys" / "ca.crt"
         self._password_file = self.directory / "password"
@@ -236,6 +241,7 @@ class LocalBroker(Broker):
             "default_user": USER,
             "default_pass": self._password_file.read_text(),
             "heartbeat": HEARTBEAT_SECONDS,
+            "collect_statistics_interval": self.statistics_seconds * 1000,
             "disk_free_limit.absolute": MINIMUM_FREE_DISK,
             # A pool's workers all connect at once.
             "tcp_listen_options.backlog": 4096,
@@ -294,9 +300,11 @@ class LocalBroker(Broker):
         return False
 
 
-def open_broker(directory: Path, environment: Mapping[str, str] = os.environ) -> Broker:
+def open_broker(
+    directory: Path, environment: Mapping[str, str] = os.environ, statistics_seconds: int = STATISTICS_SECONDS
+) -> Broker:
     """Give the broker that RABBITMQ_URL names, with RABBITMQ_MANAGEMENT_URL if set; else one of our own."""
     url = environment.get("RABBITMQ_URL")
     if url:
         return ExistingBroker(url, environment.get("RABBITMQ_MANAGEMENT_URL") or None)
-    return LocalBroker(directory)
+    return LocalBroker(directory, statistics_seconds)

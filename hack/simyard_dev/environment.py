@@ -9,6 +9,9 @@ from simyard_dev import broker, controlplane
 from simyard_dev.errors import SetupError
 from simyard_dev.files import write_whole
 
+STATISTICS_SECONDS = 30
+"""To look at every channel and queue of thousands of workers takes the broker half a core at its default of 5 s."""
+
 
 class Environment:
     """What a directory such as `.run/dev` holds.
@@ -19,7 +22,7 @@ class Environment:
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
         self.control_plane = controlplane.ControlPlane(self.directory / "controlplane")
-        self.broker = broker.open_broker(self.directory / "broker")
+        self.broker = broker.open_broker(self.directory / "broker", statistics_seconds=STATISTICS_SECONDS)
         self.kubeconfig = self.directory / "kubeconfig"
 
     def is_down(self) -> bool:

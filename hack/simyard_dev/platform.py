@@ -99,6 +99,7 @@ class Platform:
                 "AMQP_URL": broker.tls_url or broker.url,
                 "AMQP_MANAGEMENT_URL": broker.management_url or "",
                 **({"AMQP_CA_FILE": str(broker.ca_file)} if broker.ca_file else {}),
+                "AMQP_STATISTICS_SECONDS": str(broker.statistics_seconds),
                 "SIMYARD_EMULATED_DIR": str(self.emulated),
             },
         )

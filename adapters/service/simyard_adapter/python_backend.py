@@ -105,8 +105,8 @@ def _import_from(directory: Path, module_name: str, files: Iterable[str]) -> Mod
             digest.update(f"{path.relative_to(directory)}\0".encode() + path.read_bytes())
     key = module_name, digest.digest()
     if key not in _imported:
-        for (other, _), modules in _imported.items():
-            for name in modules if other == module_name else ():
+        for modules in _imported.values():  # another service may have helpers of the same names
+            for name in modules:
                 sys.modules.pop(name, None)
         sys.path.insert(0, str(directory))
         importlib.invalidate_caches()

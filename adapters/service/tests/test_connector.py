@@ -158,6 +158,9 @@ def test_in_one_process_each_service_gets_its_own_module_also_when_its_first_dir
     other = load("c")
     assert load("d") is first
     assert (first.kind, other.kind) == (1, 2)  # type: ignore[attr-defined]
+    write_files({"other_connector.py": text, "twin_helper.py": "KIND = 3\n"}, tmp_path / "e")
+    third = load_class("other_connector:Twin", tmp_path / "e", ["other_connector.py", "twin_helper.py"])
+    assert third.kind == 3, "a helper of the same name is its own"  # type: ignore[attr-defined]
 
 
 def test_a_connector_named_like_a_module_of_this_process_is_refused(tmp_path: Path) -> None:

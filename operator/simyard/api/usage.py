@@ -45,6 +45,8 @@ class UsageRow(ApiModel):
 class UsageStatus(ApiModel):
     """What was used."""
 
+    workers: Annotated[Count, Field(description="Machines that run, over all rows.")] = 0
+    accounted_until: Annotated[Time | None, Field(description="The latest time of a row.")] = None
     rows: Annotated[
         list[UsageRow],
         Field(

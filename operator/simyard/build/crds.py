@@ -153,7 +153,16 @@ DEFINITIONS = (
         ),
         fields=(".spec.target.kind", ".spec.target.name", ".spec.action"),
     ),
-    Definition(names.USAGES, Usage, "simuse", (_AGE,)),
+    Definition(
+        names.USAGES,
+        Usage,
+        "simuse",
+        (
+            Column("Workers", ".status.workers", "integer", "Machines that run."),
+            Column("Accounted-Until", ".status.accountedUntil", description="The latest time of a row."),
+            _AGE,
+        ),
+    ),
 )
 
 

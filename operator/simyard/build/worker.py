@@ -9,8 +9,13 @@ from simyard.api.base import Json
 from simyard.api.worker_pool import WorkerPool
 
 
-def pool_worker(pool: WorkerPool, name: str, site: str, revision: str, requested: datetime) -> Json:
-    """A Worker of a pool, owned by it; ``requested`` is when it was asked for."""
+def pool_worker(
+    pool: WorkerPool, name: str, site: str, revision: str, requested: datetime, *, licence: str = ""
+) -> Json:
+    """A Worker of a pool, owned by it; ``requested`` is when it was asked for, ``licence`` of what it holds a seat."""
+    annotations = {names.ANNOTATION_REQUESTED: requested.isoformat()}
+    if licence:
+        annotations[names.ANNOTATION_LICENCE] = licence
     return {
         "apiVersion": names.WORKERS.api_version,
         "kind": names.WORKERS.kind,
@@ -23,7 +28,7 @@ def pool_worker(pool: WorkerPool, name: str, site: str, revision: str, requested
                 names.LABEL_SITE: site,
                 names.LABEL_REVISION: revision,
             },
-            "annotations": {names.ANNOTATION_REQUESTED: requested.isoformat()},
+            "annotations": annotations,
             "ownerReferences": [
                 {
                     "apiVersion": names.WORKER_POOLS.api_version,

@@ -98,11 +98,14 @@ class Broker:
         """
         if not self.prepared.is_set():
             raise BrokerUnavailableError("the broker has not been reached yet")
-        specs = [worker_queue_spec(broker_user_of(item), item.metadata.uid) for item in workers]
+        of_user: dict[str, list[Worker]] = {}
+        for worker in workers:
+            of_user.setdefault(broker_user_of(worker), []).append(worker)
+        specs = [worker_queue_spec(user, item.metadata.uid) for user, items in of_user.items() for item in items]
         try:
             await self._admin.ensure_queues(specs)
-            for user in {broker_user_of(item) for item in workers}:
-                await self._ensure_user(user, [item for item in workers if broker_user_of(item) == user])
+            for user, items in of_user.items():
+                await self._ensure_user(user, items)
         except MessagingError:
             self._set_reachable(False)
             self.sweep_soon()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import statistics
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -33,6 +35,7 @@ LINGER_SECONDS = 0.01
 CATCH_UP_SECONDS = 0.02
 THROTTLED_CALLS = 64
 """Calls under way at most while the pace limits what is sent."""
+_NO_ROOM = float("inf")
 _FORGETTING = 0.98
 _NEARLY = 0.9
 _CALLS: Mapping[Step, CallName] = {
@@ -44,6 +47,15 @@ _CALLS: Mapping[Step, CallName] = {
     Step.SUSPEND: "Suspend",
 }
 _ORDER = (Step.DELETE, Step.LOOK, Step.CREATE, Step.START, Step.STOP, Step.SUSPEND)
+
+
+def forget_limits(name: str) -> None:
+    """Drop the gauges of a site that is not asked any more."""
+    with contextlib.suppress(KeyError):
+        PACE.remove(name)
+    for gauge, step in itertools.product((IN_FLIGHT, BATCH_SIZE), _ORDER):
+        with contextlib.suppress(KeyError):
+            gauge.remove(name, step.name.lower())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,7 @@ class Bulk:
         self._bounds = Bounds(limits.max_in_flight)
         self._pace = Pace(limits.requests_per_second)
         self._calls: dict[Step, _Calls] = {step: _Calls(Tuner.start(self._bounds)) for step in _ORDER}
+        self._turns = list(_ORDER)
         self._next_at = 0.0
         self._working = False
         self._wake = asyncio.Event()
@@ -145,8 +158,11 @@ class Bulk:
         calls = self._calls[step]
         calls.paused_until = max(calls.paused_until, self._clock() + seconds)
 
-    def wake(self) -> None:
-        """What is permitted may have changed."""
+    def permitted_changed(self) -> None:
+        """The breaker permits more than before. When it has closed, calls are few and small as at first."""
+        if self._permitted() is None:
+            for calls in self._calls.values():
+                calls.tuner = calls.tuner.restarted()
         self._wake.set()
 
     def observations(self) -> Iterator[CallObservation]:
@@ -175,17 +191,34 @@ class Bulk:
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
-                wakes = [self._send_due(group, step) for step in _ORDER]
+                wakes = self._send_all(group)
                 self._note_rest()
                 try:
-                    async with asyncio.timeout_at(min((at for at in wakes if at is not None), default=None)):
+                    async with asyncio.timeout_at(wakes):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
         raise AssertionError("the loop does not end")
 
+    def _send_all(self, group: asyncio.TaskGroup) -> float | None:
+        """Send all batches that may go now; returns when to look again, unless something wakes us before.
+
+        Steps take turns: one that waits for room is not overtaken by the smaller batches of another one.
+        """
+        wakes: list[float] = []
+        turns = list(self._turns)
+        for turn, step in enumerate(turns, start=1):
+            at = self._send_due(group, step)
+            if at == _NO_ROOM:
+                for behind in turns[turn:]:
+                    self._calls[behind].starved_at = self._clock()
+                break
+            if at is not None:
+                wakes.append(at)
+        return min(wakes, default=None)
+
     def _send_due(self, group: asyncio.TaskGroup, step: Step) -> float | None:
-        """Send all batches of a step that may go now; returns when to look again, unless something wakes us before."""
+        """Send the batches of a step that may go now; returns when to look again, infinity when there is no room."""
         calls = self._calls[step]
         while calls.waiting:
             now = self._clock()
@@ -198,7 +231,7 @@ class Bulk:
                 return None
             if not size:
                 calls.starved_at = now
-                return None
+                return _NO_ROOM
             if len(calls.waiting) < size:
                 calls.starved_at = now
                 if calls.under_way and (lingers := calls.waiting_since + LINGER_SECONDS) > now:
@@ -209,6 +242,8 @@ class Bulk:
             calls.sent.update(batch)
             calls.under_way += 1
             calls.waiting_since = now
+            self._turns.remove(step)
+            self._turns.append(step)
             self._next_at = max(self._next_at, now - CATCH_UP_SECONDS) + len(batch) / self._pace.rate(now)
             self._begin(calls, now)
             group.create_task(self._run_batch(step, batch, calls.tuner.round, now), name=f"{step.name} {len(batch)}")
@@ -247,7 +282,8 @@ class Bulk:
             calls.under_way -= 1
             self._wake.set()
         if told is not None:
-            self._learn(step, calls, told, Answer(round_, len(batch), self._clock() - sent_at, False), sent_at)
+            answer = Answer(round_, len(batch), self._clock() - sent_at, False, told.seconds)
+            self._learn(step, calls, told, answer, sent_at)
 
     def _learn(self, step: Step, calls: _Calls, told: Told, answer: Answer, sent_at: float) -> None:
         now = self._clock()

@@ -25,7 +25,7 @@ from simyard.kube.client import KubeClient
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.events import DeadLetter, DeadLetters, OperatorEvents, ReceivedEvent
-from simyard.messaging.liveness import Liveness
+from simyard.messaging.liveness import STATISTICS_SECONDS, Liveness
 from simyard.messaging.requests import Requester
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class FleetSettings:
         namespace: the platform's own namespace.
         installation: tells our machines at a site from those of other installations.
         identity: which operator process this is.
+        statistics_seconds: the broker's ``collect_statistics_interval``.
     """
 
     broker: BrokerAccess
@@ -50,6 +51,7 @@ class FleetSettings:
     namespace: str
     installation: str
     identity: str
+    statistics_seconds: float = STATISTICS_SECONDS
 
 
 class Fleet:
@@ -59,7 +61,13 @@ class Fleet:
         self.registry = registry = Registry(client)
         self._admin = BrokerAdmin(settings.broker)
         self.requester = Requester(settings.broker, "operator")
-        self.liveness = Liveness(settings.broker, self._admin, on_change=self._presence_changed)
+        self._connected = False
+        self.liveness = Liveness(
+            settings.broker,
+            self._admin,
+            on_change=self._presence_changed,
+            statistics_seconds=settings.statistics_seconds,
+        )
         self.broker = Broker(
             settings.broker,
             settings.worker_broker,
@@ -137,8 +145,10 @@ class Fleet:
             if worker is not None:
                 self.statuses.presence_changed(worker)
             return
-        self.broker.sweep_soon()
-        self._actions.reconnected()
+        connected, self._connected = self._connected, self.liveness.connected
+        if self._connected and not connected:
+            self.broker.sweep_soon()
+            self._actions.reconnected()
         for worker in self.registry.workers:
             self.statuses.presence_changed(worker)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from typing import NoReturn
@@ -10,12 +11,12 @@ from typing import NoReturn
 from prometheus_client import Gauge
 
 from simyard.api.base import find_condition
-from simyard.api.names import ConditionType
+from simyard.api.names import ANNOTATION_LICENCE, ConditionType
 from simyard.api.simulation_service import LicenceStatus, SimulationService
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.fleet.queue import KeyQueue
-from simyard.fleet.registry import Registry, gone, key_text, service_key
+from simyard.fleet.registry import Registry, gone, key_text, pool_uid_of, service_key
 from simyard.kube.cache import Key, key_of
 from simyard.plan.licence import Allotment, Claim, allot, allotment_of, claim_of, licence_key, licence_status
 from simyard.plan.service import PublishedService
@@ -40,6 +41,7 @@ class Licences:
         self.changed: list[Callable[[Key], None]] = []
         self._registry = registry
         self._planned: dict[str, WorkerPoolStatus] = {}
+        self._holders: dict[str, Counter[str]] = {}
         self._queue = KeyQueue("licence", self._look, spacing_seconds=SPACING_SECONDS)
         registry.workers.subscribe(self._worker_changed)
         registry.services.subscribe(self._service_changed)
@@ -69,7 +71,7 @@ class Licences:
             list(claims.values()),
             licence=key.removeprefix(f"{namespace}/"),
             seats=self._seats(key),
-            others=sum(alone.values()),
+            others=sum(alone.values()) + self._left_behind(key),
             here={**here, "": alone.get(namespace, 0)},
         )
 
@@ -94,6 +96,17 @@ class Licences:
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         if (worker := new or old) is not None and (old is None or gone(old, new) is not None):
             self._dirty(service_key(worker))
+        for item, other, change in ((new, old, 1), (old, new, -1)):
+            key = _licence_of(item)
+            if item is None or not key or (other is not None and gone(old, new) is None and _licence_of(other) == key):
+                continue
+            holders = self._holders.setdefault(key, Counter())
+            holders[service_key(item)] += change
+            if not holders[service_key(item)]:
+                del holders[service_key(item)]
+            if not holders:
+                del self._holders[key]
+            self._queue.add(key)
 
     def _service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
         licences = [item.service.spec.licence if item is not None else None for item in (old, new)]
@@ -154,13 +167,26 @@ class Licences:
         return min((item.spec.licence.seats for item in self.sharing(key) if item.spec.licence is not None), default=0)
 
     def _others(self, key: str) -> int:
-        return sum(self._alone(item) for item in self.sharing(key))
+        return sum(self._alone(item) for item in self.sharing(key)) + self._left_behind(key)
+
+    def _left_behind(self, key: str) -> int:
+        """Workers that hold a seat although their service is gone."""
+        services = self._registry.services
+        holders = self._holders.get(key, Counter())
+        return sum(count for service, count in holders.items() if services.get(*service.split("/")) is None)
 
     def _alone(self, service: SimulationService) -> int:
         """Workers of a service that no pool of it owns."""
         text = key_text(service)
         workers, pools = self._registry.workers, self._registry.pools.by("service", text)
         return workers.count("service", text) - sum(workers.count("pool", pool.metadata.uid) for pool in pools)
+
+
+def _licence_of(worker: Worker | None) -> str:
+    """The licence that the Worker of a pool was made with; what others say of theirs is not believed."""
+    if worker is None or not pool_uid_of(worker):
+        return ""
+    return worker.metadata.annotations.get(ANNOTATION_LICENCE, "")
 
 
 def _seen(status: WorkerPoolStatus) -> tuple[object, ...]:

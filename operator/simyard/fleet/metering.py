@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from simyard.api import names
 from simyard.api.cloud_site import CloudSite, Cost
 from simyard.api.quantities import cores_of
-from simyard.api.usage import HOUR_MILLISECONDS, Usage, UsageRow, UsageStatus
+from simyard.api.usage import HOUR_MILLISECONDS, Usage, UsageRow
 from simyard.fleet.machines import MachineTable
 from simyard.fleet.queue import KeyQueue, RateLimit
 from simyard.fleet.registry import Registry, gone, now
@@ -97,6 +97,7 @@ class SiteMeter:
                 self._open(machine, now, MOST_CATCH_UP_MILLISECONDS)
             else:
                 self._starting[machine.id] = now.steady
+        self._metering.compare(self._name)
 
     def _open(self, machine: Machine, now: Moment, most_milliseconds: int) -> None:
         if machine.id in self._ended:
@@ -146,8 +147,11 @@ class Metering:
 
     async def run(self) -> NoReturn:
         """Write what is due until cancelled."""
+        stored = {row.site for usage in self._registry.usages for row in usage.status.rows if row.workers}
         for usage in self._registry.usages:
             self._ledger(usage.metadata.namespace)
+        for site in stored - {site.metadata.name for site in self._registry.sites}:
+            self.compare(site)
         COLLECTOR.sources.append(self)
         try:
             await self._queue.run()
@@ -198,6 +202,16 @@ class Metering:
             for _, account in self.accounts():
                 account.advance(site, now)
 
+    def compare(self, site: str) -> None:
+        """Have those accounts written that say otherwise than what is stored how many machines run at a site.
+
+        Ends that were not written are heard of by nobody again, and the rows would be taken to run for ever.
+        """
+        for usage in self._registry.usages:
+            namespace = usage.metadata.namespace
+            if self._ledger(namespace).account.differs(usage.status.rows, site):
+                self._queue.add(namespace, SPACING_SECONDS)
+
     def _metered(self, site: str, machine: Machine, account: Account, currency: str, now: Moment) -> Metered:
         """The machine's row and size: those of its Worker's service, else of its pool's, else of the rows there are.
 
@@ -240,12 +254,19 @@ class Metering:
 
     def _site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
         if old is not None and new is None:
-            self._sites.pop(old.metadata.name, None)
+            self._remove_site(old.metadata.name)
         elif old is not None and new is not None and old.spec.cost != new.spec.cost:
             name = new.metadata.name
             self.advance(name, self.clock())
             for _, account in self.accounts():
                 account.reprice(name, new.spec.cost)
+
+    def _remove_site(self, name: str) -> None:
+        """A site is not there any more, perhaps without having been emptied: what runs there is nobody's to say."""
+        self._sites.pop(name, None)
+        for namespace, account in self.accounts():
+            for machine_id in account.machines(name):
+                self.close(namespace, MachineKey(name, machine_id), None)
 
     def _usage_changed(self, old: Usage | None, new: Usage | None) -> None:
         left = gone(old, new)
@@ -253,6 +274,7 @@ class Metering:
             self._removed(left.metadata.namespace)
         elif new is not None:
             self._agree(new.metadata.namespace)
+            self._queue.add(new.metadata.namespace, IDLE_SECONDS)  # an old leader may have written what it alone saw
 
     def _removed(self, namespace: str) -> None:
         """The Usage, or its whole namespace, is not there any more."""
@@ -271,11 +293,11 @@ class Metering:
         for name in filter(self._knows, self._sites):
             ledger.account.advance(name, now)
         ledger.account.fold(lambda pool: self._registry.pools.get(namespace, pool) is not None)
-        status = UsageStatus(rows=ledger.account.rows())
+        status, ended = ledger.account.status(), len(ledger.account.closed)
         usage = self._registry.usages.get(namespace, names.USAGE) or await self._create(namespace)
         if usage is None:
             return SPACING_SECONDS
-        ledger.written, ended = status.rows, len(ledger.account.closed)
+        ledger.written = status.rows
         client, cache = self._registry.client, self._registry.usages
         if not await write_status(client, cache, usage.metadata, usage.status, status, guarded=True):
             await self._look(namespace)

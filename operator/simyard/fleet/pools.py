@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NoReturn
 
 from prometheus_client import Gauge
 
 from simyard.api import names
-from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
-from simyard.build.worker import pool_worker
 from simyard.fleet.broker import Broker
 from simyard.fleet.licences import Licences
+from simyard.fleet.pool_workers import PoolWorkers
 from simyard.fleet.queue import KeyQueue, RateLimit
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, gone, key_text, now, pool_uid_of
+from simyard.fleet.room import Room
 from simyard.fleet.sites import Sites
 from simyard.fleet.starts import tell_begin, tell_end
 from simyard.fleet.statuses import write_status
 from simyard.fleet.uses import Uses
 from simyard.kube.cache import Key, key_of
-from simyard.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from simyard.kube.errors import ApiError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.backoff import Backoff
 from simyard.plan.idleness import coarseness
-from simyard.plan.pool import NewWorker, PoolInput, PoolPlan, plan_pool, was_asleep
+from simyard.plan.pool import PoolPlan, plan_pool, was_asleep
+from simyard.plan.pool_input import PoolInput
 from simyard.plan.relevance import is_available, phase, same_for_pool, usable
 from simyard.plan.service import PublishedService
 from simyard.plan.start import publish_start
-from simyard.plan.workforce import Clock, Removal
+from simyard.plan.workforce import Clock
 from simyard_adapter.wire import Event
 
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by what they do.", ["state"])
@@ -50,17 +51,21 @@ STATUS_DELAY_SECONDS = 0.5
 """So long a change waits for others that go into the same write, unless the pool becomes Available or ceases to be."""
 UNURGENT_PER_SECOND = 50.0
 """Such writes that can wait, over all pools."""
-WRITERS = 32
 TEARDOWN_CHECK_SECONDS = 1.0
+MOST_SENT = 8
 REFUSED_SECONDS = 30.0
 """After the API server refused a Worker (a quota, a policy), the next try is made so much later."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a pool between passes, beyond its object."""
+    """What is remembered of a pool between passes, beyond its object.
+
+    ``active_at``: when it was last seen to be used, or first seen. ``sent``: statuses whose writing was not answered.
+    """
 
     status: WorkerPoolStatus
+    active_at: float
     backoff: Backoff = field(default_factory=Backoff)
     written_at: float = float("-inf")
     turned_at: float = float("-inf")
@@ -69,6 +74,7 @@ class _Memory:
     taken: set[str] = field(default_factory=set)
     refused: str = ""
     refused_until: float = 0.0
+    sent: deque[WorkerPoolStatus] = field(default_factory=partial(deque, maxlen=MOST_SENT))
     torn_down: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -86,12 +92,14 @@ class Pools:
         self._memory: dict[str, _Memory] = {}
         self._since: dict[str, float] = {}
         self._drained: set[str] = set()
-        self._reserved: Counter[str] = Counter()
         self._time = asyncio.get_running_loop().time
         self._budget = RateLimit(UNURGENT_PER_SECOND, self._time)
         self.uses = Uses(registry, self._used)
-        self._writers = asyncio.Semaphore(WRITERS)
         self._queue = KeyQueue("pool", self._reconcile, spacing_seconds=PASS_SPACING_SECONDS)
+        self._room = Room(self._queue.add)
+        self._workers = PoolWorkers(registry, self._room)
+        self._counted: dict[str, Counter[str]] = {}
+        self._sums: Counter[str] = Counter()
         registry.pools.subscribe(self._pool_changed)
         registry.workers.subscribe(self._worker_changed)
         registry.services.subscribe(self._service_changed)
@@ -105,7 +113,7 @@ class Pools:
 
     async def torn_down(self, uid: str) -> None:
         """Wait until nothing is left of a pool that is being deleted (the cache may not have it yet)."""
-        memory = self._memory.setdefault(uid, _Memory(WorkerPoolStatus()))
+        memory = self._memory.setdefault(uid, self._new_memory(WorkerPoolStatus()))
         await memory.torn_down.wait()
 
     def wake_all(self) -> None:
@@ -113,18 +121,25 @@ class Pools:
         for pool in self._registry.pools:
             self._queue.add(key_of(pool))
 
+    def _new_memory(self, status: WorkerPoolStatus) -> _Memory:
+        return _Memory(status, active_at=self._time())
+
     def _pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
         if (left := gone(old, new)) is not None:
-            memory = self._memory.pop(left.metadata.uid, _Memory(left.status))
+            memory = self._memory.pop(left.metadata.uid, self._new_memory(left.status))
+            self._count(left.metadata.uid)
+            self._room.wait(key_of(left), waits=False)
             if not memory.torn_down.is_set():  # it was deleted without its finalizer
                 self._broker.sweep_soon()
                 memory.torn_down.set()
             self._queue.forget(key_of(left))
         if new is not None:
-            memory = self._memory.setdefault(new.metadata.uid, _Memory(new.status))
-            if old is not None and new.status not in (old.status, memory.status):  # another operator's late write
-                memory.status = new.status
+            memory = self._memory.setdefault(new.metadata.uid, self._new_memory(new.status))
+            if old is not None and new.status not in (old.status, memory.status):
+                if new.status not in memory.sent:  # another operator's late write
+                    memory.status = new.status
                 self._queue.add(key_of(new), STATUS_SPACING_SECONDS)
+            self._count(new.metadata.uid)
             if (
                 old is None
                 or old.metadata.generation != new.metadata.generation
@@ -133,6 +148,8 @@ class Pools:
                 self._queue.add(key_of(new))
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        if gone(old, new) is not None:
+            self._room.freed()
         worker = new or old
         if worker is None or not pool_uid_of(worker):
             return
@@ -180,6 +197,7 @@ class Pools:
     async def _reconcile(self, key: Key) -> float | None:
         pool = self._registry.pools.get(*key)
         if pool is None:
+            self._room.wait(key, waits=False)
             return None
         memory = self._memory[pool.metadata.uid]
         workers = self._registry.workers.by("pool", pool.metadata.uid)
@@ -191,12 +209,12 @@ class Pools:
             backoff=memory.backoff,
             workers=workers,
             service=self._registry.service_of(pool),
-            sites=self._sites.states(self._reserved),
+            sites=self._sites.states(self._room.reserved),
             now=now(),
             taken=frozenset(memory.taken),
             busy=busy,
             drained=self._drained,
-            use=self.uses.of(pool, busy=bool(busy)),
+            use=replace(self.uses.of(pool, busy=bool(busy)), quiet_seconds=time - memory.active_at),
             clock=Clock(time, self._since),
             broker=self._broker.reachable,
             refused=memory.refused if memory.refused_until > time else "",
@@ -204,15 +222,15 @@ class Pools:
         )
         plan = plan_pool(given)
         memory.asleep = was_asleep(plan.status)
+        if given.use.now or plan.status.last_active_time != memory.status.last_active_time:
+            memory.active_at = time
         self._licences.planned(pool, plan.status)
+        self._room.wait(key, waits=plan.waits_for_room)
         await self._carry_out(pool, memory, plan, given)
-        memory.backoff = plan.backoff
-        self._tell(pool, memory.status, plan)
-        memory.status = plan.status
         waits = await self._write(pool, memory)
-        if pool.metadata.deletion_timestamp is not None:
-            return await self._tear_down(pool, memory)
         again = memory.refused_until - self._time()
+        if pool.metadata.deletion_timestamp is not None and plan.wake_seconds is None:
+            return await self._tear_down(pool, memory)
         times = (waits, plan.wake_seconds, again if again > 0 else None)
         return min((seconds for seconds in times if seconds is not None), default=None)
 
@@ -220,79 +238,25 @@ class Pools:
         if not plan.create:
             memory.taken.clear()
         # Other pools are planned meanwhile: what is about to be made takes its place already.
-        reserved = Counter(new.site for new in plan.create)
-        self._reserved.update(reserved)
-        try:
-            await self._all(partial(self._delete, removal) for removal in plan.delete)
-            await self._all(partial(self._change, worker, {"spec": {"drain": True}}) for worker in plan.drain)
-            await self._all(partial(self._adopt, worker, revision) for worker, revision in plan.adopt)
-            await self._all(partial(self._create, pool, memory, new, given, reserved) for new in plan.create)
-        except ApiError as error:
-            if error.retryable:
-                raise
-            memory.refused, memory.refused_until = error.message, self._time() + REFUSED_SECONDS
-            self.wake_all()  # there is room again for others
-        finally:
-            self._reserved.subtract(reserved)
-
-    async def _all(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
-        """Make many requests, some at a time; the first failure is raised when all have ended."""
-
-        async def one(call: Callable[[], Awaitable[None]]) -> None:
-            async with self._writers:
-                await call()
-
-        results = await asyncio.gather(*(one(call) for call in calls), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-
-    async def _create(
-        self, pool: WorkerPool, memory: _Memory, new: NewWorker, given: PoolInput, reserved: Counter[str]
-    ) -> None:
-        body = pool_worker(pool, new.name, new.site, new.revision, given.now)
-        try:
+        with self._room.hold(new.site for new in plan.create) as places:
             try:
-                raw = await self._registry.client.create(names.WORKERS, body, pool.metadata.namespace)
-            except AlreadyExistsError:
-                raw = await self._registry.client.get(names.WORKERS, new.name, pool.metadata.namespace)
-        except NotFoundError:
+                await self._workers.end(plan)
+                self._take_over(pool, memory, plan)  # what has been ended is remembered, whatever else fails
+                await self._workers.change(plan)
+                await self._workers.make(plan, given, places, memory.taken)
+            except ApiError as error:
+                if error.retryable:
+                    raise
+                self._take_over(pool, memory, plan)
+                memory.refused, memory.refused_until = error.message, self._time() + REFUSED_SECONDS
+
+    def _take_over(self, pool: WorkerPool, memory: _Memory, plan: PoolPlan) -> None:
+        if memory.status is plan.status:
             return
-        finally:
-            reserved[new.site] -= 1
-            self._reserved[new.site] -= 1
-        worker = self._registry.workers.learn(raw)
-        if worker is not None and pool_uid_of(worker) != pool.metadata.uid:
-            memory.taken.add(new.name)
-
-    async def _delete(self, removal: Removal) -> None:
-        metadata = removal.worker.metadata
-        try:
-            left = await self._registry.client.delete(
-                names.WORKERS, metadata.name, metadata.namespace, uid=metadata.uid
-            )
-        except (NotFoundError, ConflictError):
-            left = None
-        if left is None:
-            self._registry.workers.forget(removal.worker)
-        else:
-            self._registry.workers.learn(left)
-
-    async def _adopt(self, worker: Worker, revision: str) -> None:
-        await self._change(worker, {"metadata": {"labels": {names.LABEL_REVISION: revision}}})
-
-    async def _change(self, worker: Worker, change: Json) -> None:
-        """Tell the API server first: the request can be sent again, the decision must not be taken again.
-
-        With the uid it changes that very Worker and no other, and makes none.
-        """
-        metadata = worker.metadata
-        patch = {**change, "metadata": {**change.get("metadata", {}), "uid": metadata.uid}}
-        try:
-            raw = await self._registry.client.patch(names.WORKERS, metadata.name, patch, metadata.namespace)
-        except (NotFoundError, ConflictError):
-            return
-        self._registry.workers.learn(raw)
+        memory.backoff = plan.backoff
+        self._tell(pool, memory.status, plan)
+        memory.status = plan.status
+        self._count(pool.metadata.uid)
 
     def _busy(self, workers: Iterable[Worker]) -> frozenset[str]:
         """The workers that run a ServiceAction."""
@@ -322,10 +286,12 @@ class Pools:
             return waits
         memory.due_at = None
         stored = memory.status
+        memory.sent.append(stored)
         if not await write_status(
             self._registry.client, self._registry.pools, current.metadata, current.status, stored
         ):
             return None
+        memory.sent.clear()
         memory.written_at = time
         memory.turned_at = time if turns else memory.turned_at
         memory.status = publish_start(stored, current.status, now())
@@ -363,6 +329,15 @@ class Pools:
             note = f"{after.ready_replicas} workers are ready"
             self._recorder.emit(names.WORKER_POOLS, metadata, Reason.WORKERS_READY, note)
         tell_begin(self._recorder, pool, before, after)
-        statuses = [memory.status for memory in self._memory.values()]
-        WORKERS.labels("ready").set(sum(status.ready_replicas for status in statuses))
-        WORKERS.labels("starting").set(sum(status.starting_replicas for status in statuses))
+
+    def _count(self, uid: str) -> None:
+        """Bring a pool's part in the metrics up to date."""
+        memory = self._memory.get(uid)
+        status = memory.status if memory is not None else WorkerPoolStatus()
+        counts = Counter(ready=status.ready_replicas, starting=status.starting_replicas)
+        self._sums.update(counts)
+        self._sums.subtract(self._counted.pop(uid, Counter()))
+        if memory is not None:
+            self._counted[uid] = counts
+        for state in counts:
+            WORKERS.labels(state).set(self._sums[state])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -19,11 +19,13 @@ from simyard.fleet.machines import MachineTable
 from simyard.fleet.metering import SiteMeter
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, gone
-from simyard.fleet.site_calls import carry_out, look
+from simyard.fleet.site_calls import Look, carry_out
+from simyard.fleet.site_events import follow
 from simyard.fleet.site_health import SiteHealth, pause_after
 from simyard.fleet.workers import WorkerStatuses
 from simyard.messaging.errors import MessagingError
 from simyard.plan.machine import POWER, Step, plan_machine
+from simyard.plan.pace import retry_after
 from simyard.plan.site import SiteObservation, count_machines
 from simyard_sites.base import (
     CapacityExhaustedError,
@@ -41,7 +43,6 @@ from simyard_sites.base import (
     SiteEvent,
     Snapshot,
     ThrottledError,
-    UnavailableError,
     UnknownOutcomeError,
 )
 
@@ -80,9 +81,10 @@ class SiteRunner:
             self.name,
             provider,
             changed=changed,
-            permitted_changed=lambda: self._bulk.wake(),
+            permitted_changed=lambda: self._bulk.permitted_changed(),
             waits=lambda: self._bulk.waits,
         )
+        self._look = Look(self.name, provider, self.health, self._take_machine)
         self._bulk = Bulk(self.name, self._send, site.spec.limits, lambda: self.health.permitted, changed)
         self._orphan_grace_seconds = site.spec.orphan_grace_seconds
         self.complete = False
@@ -120,6 +122,8 @@ class SiteRunner:
             self._lost.discard(left.metadata.uid)
             self._attempts.pop(left.metadata.uid, None)
             self._compare(left.metadata.uid)
+        if new is not None:
+            self._orphans.pop(new.metadata.uid, None)
         if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
             for machine in self.machines.of_worker(new.metadata.uid)[:1]:
                 self._statuses.machine_changed(new.metadata.uid, machine)
@@ -129,37 +133,22 @@ class SiteRunner:
         """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._follow(), name=f"events of {self.name}")
+                events = follow(self.name, self._provider, self.health, self._take, self._incomplete)
+                group.create_task(events, name=f"events of {self.name}")
                 group.create_task(self.health.probe(), name=f"probe of {self.name}")
                 group.create_task(self._queue.run(), name=f"machines of {self.name}")
                 group.create_task(self._bulk.run(), name=f"requests to {self.name}")
         finally:
-            self.complete = False
-            self._settle()
+            self._incomplete()
             await self._provider.aclose()
         raise AssertionError("the tasks do not end")
 
     # What the site tells
 
-    async def _follow(self) -> NoReturn:
-        failures = 0
-        while True:
-            events = self._provider.events()
-            try:
-                async for event in events:
-                    failures = 0
-                    self._take(event)
-                raise UnavailableError("the site ended its stream of events")
-            except SiteError as error:
-                log.warning("site %s: %s", self.name, error)
-                self.complete = False
-                self._settle()
-                self.health.stream(error)
-            finally:
-                if isinstance(events, AsyncGenerator):
-                    await events.aclose()
-            failures += 1
-            await asyncio.sleep(pause_after(failures))
+    def _incomplete(self) -> None:
+        """From now on something may happen that we are not told."""
+        self.complete = False
+        self._settle()
 
     def _take(self, event: SiteEvent) -> None:
         if isinstance(event, Changed):
@@ -202,6 +191,7 @@ class SiteRunner:
     def _take_gone(self, machine_id: str) -> None:
         self._suspects.discard(machine_id)
         self._deleting.pop(machine_id, None)
+        self._attempts.pop(machine_id, None)
         machine = self.machines.remove(machine_id)
         if machine is not None:
             self._meter.gone(machine)
@@ -269,12 +259,19 @@ class SiteRunner:
         if step is Step.DELETE and machine is not None:
             self._want_delete(machine)
         elif step is Step.LOST and worker is not None and uid not in self._lost:
-            self._missing[worker.status.machine_id] = uid
-            self._bulk.want(Step.LOOK, worker.status.machine_id)
+            self._want_look(uid, worker.status.machine_id)
         elif step is Step.CREATE and uid not in self._lost:
             self._bulk.want(step, uid)
         elif step in POWER and machine is not None:
             self._bulk.want(step, machine.id)
+
+    def _want_look(self, uid: str, machine_id: str) -> None:
+        """A Worker had a machine that is not in the table: its site is asked, where there is something to ask for."""
+        if machine_id:
+            self._missing[machine_id] = uid
+            self._bulk.want(Step.LOOK, machine_id)
+        elif not self._bulk.under_way(Step.CREATE, uid):
+            self._note_lost(uid)
 
     def _want_delete(self, machine: Machine) -> None:
         """Have it deleted, once; when that takes long, ask whether it is still there (an event may be lost)."""
@@ -307,6 +304,7 @@ class SiteRunner:
         uid = self._missing.pop(key, None)
         known = self.machines.get(key)
         if outcome.machine is not None:
+            self._attempts.pop(key, None)
             self._take_machine(outcome.machine)
             if self._deleting.pop(key, None) is not None:
                 self._bulk.want(Step.DELETE, key)
@@ -356,19 +354,20 @@ class SiteRunner:
         if not requests:
             return None
         uids_of = {request.name: uid for uid, request in requests.items()}
-        lost: list[str] = []
+        lost: list[Outcome] = []
 
         def take(outcome: Outcome) -> None:
-            uid = uids_of[outcome.key]
             if isinstance(outcome.error, UnknownOutcomeError):
-                lost.append(uid)
-            self._created(uid, outcome)
+                lost.append(outcome)
+            else:
+                self._created(uids_of[outcome.key], outcome)
 
         call = self._provider.create(list(requests.values()))
         told = await carry_out(self.name, self.health, Step.CREATE, list(uids_of), call, take)
-        if lost and self.health.permitted != 0:
-            for machine in await look(self.name, self._provider):
-                self._take_machine(machine)
+        if lost:
+            await self._look.again()
+        for outcome in lost:
+            self._created(uids_of[outcome.key], outcome)
         return told
 
     def _created(self, uid: str, outcome: Outcome) -> None:
@@ -393,4 +392,4 @@ class SiteRunner:
             return
         attempts = 1 if isinstance(error, ConflictError) else self._attempts.get(key, 0) + 1
         self._attempts[key] = attempts
-        self._queue.add(uid, error.retry_after_seconds or pause_after(attempts))
+        self._queue.add(uid, retry_after(error) or pause_after(attempts))

@@ -13,6 +13,7 @@ from simyard.fleet.bulk import Told
 from simyard.fleet.site_health import SiteHealth
 from simyard.plan.breaker import verdict
 from simyard.plan.machine import Step
+from simyard.plan.pace import retry_after
 from simyard_sites.base import Machine, Outcome, Site, SiteError, ThrottledError, UnknownOutcomeError
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,9 @@ async def carry_out(
     for reason, count in Tally(error.reason if error else "OK" for error in errors).items():
         REQUESTS.labels(name, step.name.lower(), reason).inc(count)
     throttled = [error for error in errors if isinstance(error, ThrottledError)]
-    waits = [error.retry_after_seconds for error in throttled if error.retry_after_seconds is not None]
+    waits = [seconds for error in throttled if (seconds := retry_after(error)) is not None]
+    if waits:
+        health.throttled(throttled[-1], max(waits))
     judged = verdict(errors, whole=failure is not None)
     if judged is True:
         health.served()
@@ -76,11 +79,33 @@ async def carry_out(
     )
 
 
-async def look(name: str, provider: Site) -> Sequence[Machine]:
-    """What is there: asked after answers were lost, before anything is asked for again. Empty when nobody says."""
-    try:
-        async with asyncio.timeout(SILENCE_SECONDS):
-            return await provider.list_owned()
-    except (SiteError, TimeoutError) as error:
-        log.warning("site %s: %s", name, error)
-        return []
+class Look:
+    """Lists what is there: after answers were lost, before anything is asked for again. Gives ``take`` what it finds.
+
+    A list that was begun earlier may not show what was just made. So who asks meanwhile waits for the next one, which
+    is shared by all who wait.
+    """
+
+    def __init__(self, name: str, provider: Site, health: SiteHealth, take: Callable[[Machine], None]) -> None:
+        self._name = name
+        self._provider = provider
+        self._health = health
+        self._take = take
+        self._one = asyncio.Lock()
+        self._begun = 0
+
+    async def again(self) -> None:
+        """Have a list that begins now or later, unless the breaker forbids it or the site does not answer."""
+        begun = self._begun
+        async with self._one:
+            if self._begun > begun or self._health.permitted == 0:
+                return
+            self._begun += 1
+            try:
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    machines = await self._provider.list_owned()
+            except (SiteError, TimeoutError) as error:
+                log.warning("site %s: %s", self._name, error)
+                return
+            for machine in machines:
+                self._take(machine)

@@ -16,8 +16,17 @@ from prometheus_client import Gauge
 from simyard.api.cloud_site import SiteWorkers
 from simyard.fleet.registry import now
 from simyard.plan.breaker import Breaker, BreakerState
+from simyard.plan.pace import retry_after
 from simyard.plan.site import BreakerName, BreakerObservation, CallObservation, SiteObservation, StageSeconds
-from simyard_sites.base import Machine, Site, SiteError, Stage, UnavailableError
+from simyard_sites.base import (
+    Machine,
+    PermissionDeniedError,
+    Site,
+    SiteError,
+    Stage,
+    UnauthenticatedError,
+    UnavailableError,
+)
 
 BREAKER = Gauge("simyard_site_breaker_open", "1 while the breaker of a site is open or half open, else 0.", ["site"])
 
@@ -25,12 +34,20 @@ PROBE_SECONDS = 60.0
 PROBE_DEADLINE_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+LONG_THROTTLE_SECONDS = 10.0
+"""While a site wants to be left alone for so long or longer, new Workers go elsewhere."""
 _STATES: Mapping[BreakerState, BreakerName] = {
     BreakerState.CLOSED: "Closed",
     BreakerState.OPEN: "Open",
     BreakerState.HALF_OPEN: "HalfOpen",
 }
 _STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
+
+
+def forget_breaker(name: str) -> None:
+    """Drop the gauge of a site that has no breaker any more."""
+    with contextlib.suppress(KeyError):
+        BREAKER.remove(name)
 
 
 def pause_after(failures: int) -> float:
@@ -65,17 +82,31 @@ class SiteHealth:
         self._stream_error: SiteError | None = None
         self._exhausted: SiteError | None = None
         self._exhausted_until = 0.0
+        self._throttled: SiteError | None = None
+        self._throttled_until = 0.0
+        self._paused_until: datetime | None = None
         self._clock = asyncio.get_running_loop().time
         self._stages: dict[Stage, deque[float]] = {stage: deque(maxlen=101) for stage in _STAGES}
         self._full = 0
         self._breaker = Breaker(FIRST_PAUSE_SECONDS)
         self._breaker_seen = BreakerObservation()
         self._probe_wanted = asyncio.Event()
+        self._permits = asyncio.Event()
+        self._permits.set()
+        BREAKER.labels(name).set(0)
 
     @property
     def exhausted_seconds(self) -> float:
-        """How long the site still counts as full, or its quota as used up; then it is tried again."""
+        """How long no new Workers go there: it is full, its quota is used up, or it wants to be left alone."""
+        return max(self._full_seconds, self._throttled_seconds)
+
+    @property
+    def _full_seconds(self) -> float:
         return max(0.0, self._exhausted_until - self._clock()) if self._exhausted is not None else 0.0
+
+    @property
+    def _throttled_seconds(self) -> float:
+        return max(0.0, self._throttled_until - self._clock())
 
     @property
     def boot_seconds(self) -> float | None:
@@ -90,12 +121,14 @@ class SiteHealth:
     def observation(self, machines: SiteWorkers, desired: int, calls: Iterable[CallObservation]) -> SiteObservation:
         """What the site's status is made from."""
         pending, prolog, boot, running = (self._median(stage) for stage in _STAGES)
+        throttled = self._throttled_seconds > 0
         return SiteObservation(
             workers=machines,
             desired=desired,
             version=self._version,
             error=self._probe_error or self._stream_error,
-            exhausted=self._exhausted if self.exhausted_seconds else None,
+            exhausted=self._throttled if throttled else self._exhausted if self._full_seconds else None,
+            paused_until=self._paused_until if throttled else None,
             probed=self._probed,
             calls=tuple(calls),
             stages=StageSeconds(pending, prolog, boot, running),
@@ -103,9 +136,15 @@ class SiteHealth:
         )
 
     def stream(self, error: SiteError | None) -> None:
-        """The stream of events broke, or (None) works."""
+        """The stream of events broke, or (None) works. It has the same credentials as the calls."""
         self._stream_error = error
+        if isinstance(error, UnauthenticatedError | PermissionDeniedError):
+            self.failed(error)
         self._changed()
+
+    async def until_permitted(self) -> None:
+        """Wait until the breaker lets something through."""
+        await self._permits.wait()
 
     def booted(self, machine: Machine) -> None:
         """A machine has begun to run."""
@@ -128,13 +167,22 @@ class SiteHealth:
 
     def full(self, error: SiteError) -> float:
         """The site, or a quota there, has no room; after how many seconds to try again."""
-        if not self.exhausted_seconds:
+        if not self._full_seconds:
             self._full += 1
-            seconds = error.retry_after_seconds or pause_after(self._full)
+            seconds = retry_after(error) or pause_after(self._full)
             self._exhausted_until = self._clock() + seconds
         self._exhausted = error
         self._changed()
-        return self.exhausted_seconds
+        return self._full_seconds
+
+    def throttled(self, error: SiteError, seconds: float) -> None:
+        """The site wants to be left alone for so long."""
+        until = self._clock() + seconds
+        if seconds < LONG_THROTTLE_SECONDS or until <= self._throttled_until:
+            return
+        self._throttled, self._throttled_until = error, until
+        self._paused_until = now() + timedelta(seconds=seconds)
+        self._changed()
 
     def served(self) -> None:
         """A call showed that the site works."""
@@ -187,7 +235,10 @@ class SiteHealth:
         since = self._breaker_seen.since if breaker.state is old.state else time
         self._breaker_seen = BreakerObservation(_STATES[breaker.state], since, breaker.cause, probes)
         BREAKER.labels(self._name).set(0 if breaker.state is BreakerState.CLOSED else 1)
-        if breaker.permitted != 0:
+        if breaker.permitted == 0:
+            self._permits.clear()
+        else:
+            self._permits.set()
             self._permitted_changed()
         self._changed()
 

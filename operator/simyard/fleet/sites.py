@@ -8,21 +8,23 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 from prometheus_client import Gauge
 
 from simyard.api.cloud_site import CloudSite, SiteWorkers
-from simyard.api.names import WORKER_POOLS, Reason
+from simyard.api.names import CLOUD_SITES, WORKER_POOLS, Reason
 from simyard.api.worker import Worker
 from simyard.fleet.broker import SECRETS, Broker
+from simyard.fleet.bulk import forget_limits
 from simyard.fleet.metering import Metering
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, now
 from simyard.fleet.site import SiteRunner
-from simyard.fleet.site_health import pause_after
+from simyard.fleet.site_health import forget_breaker
 from simyard.fleet.statuses import write_status
 from simyard.fleet.workers import WorkerStatuses
 from simyard.kube.errors import NotFoundError
@@ -36,6 +38,7 @@ MACHINES = Gauge("simyard_machines", "Machines at a site, by state.", ["site", "
 ENTRY_POINTS = "simyard.sites"
 STATUS_SPACING_SECONDS = 1.0
 SECRET_CHECK_SECONDS = 60.0
+DEFECT_PAUSE_SECONDS = 10.0
 
 
 class SetupError(Exception):
@@ -161,10 +164,8 @@ class Sites:
         site = self._registry.sites.get("", name)
         if site is None:
             await self._stop(name)
+            self._problems.pop(name, None)
             self._queue.forget(name)
-            for state in MachineState:
-                with contextlib.suppress(KeyError):
-                    MACHINES.remove(name, state.value)
             return None
         try:
             await self._keep_running(site)
@@ -183,7 +184,7 @@ class Sites:
         name = site.metadata.name
         config = await self._config(site)
         running = self._running.get(name)
-        if running is not None and running.config == config:
+        if running is not None and running.config == config and not running.task.done():
             running.runner.adjust(site.spec)
             return
         await self._stop(name)
@@ -195,17 +196,29 @@ class Sites:
             self._broker,
             self._metering.site(name),
             changed=lambda: self._queue.add(name),
-            orphan_removed=self._orphan_removed,
+            orphan_removed=partial(self._orphan_removed, name),
         )
         if self._group is None:
             raise AssertionError("sites are reconciled by run() only")
-        self._running[name] = _Running(runner, config, self._group.create_task(_guard(runner), name=f"site {name}"))
+        self._running[name] = _Running(
+            runner, config, self._group.create_task(self._guard(runner), name=f"site {name}")
+        )
+
+    async def _guard(self, runner: SiteRunner) -> None:
+        """A defect in one site must not end the others: after a pause it gets a new runner, with a new provider."""
+        try:
+            await runner.run()
+        except Exception:
+            log.exception("site %s: this is a defect", runner.name)
+        await asyncio.sleep(DEFECT_PAUSE_SECONDS)
+        self._queue.add(runner.name)
 
     async def _stop(self, name: str) -> None:
         running = self._running.pop(name, None)
         if running is not None:
             running.task.cancel()
             await asyncio.wait([running.task])
+            _forget_gauges(name)
 
     async def _write(self, site: CloudSite) -> None:
         name = site.metadata.name
@@ -234,24 +247,24 @@ class Sites:
             credentials = {key: base64.b64decode(value).decode() for key, value in (raw.get("data") or {}).items()}
         return SiteConfig(site.metadata.name, member.to_json(), credentials, self._installation)
 
-    def _orphan_removed(self, machine: Machine) -> None:
+    def _orphan_removed(self, name: str, machine: Machine) -> None:
         log.warning("machine %s (%s) has no Worker and is removed", machine.id, machine.name)
+        note = f"machine {machine.name} had no Worker and was removed"
+        site = self._registry.sites.get("", name)
+        if site is not None:
+            self._recorder.emit(CLOUD_SITES, site.metadata, Reason.ORPHAN_REMOVED, note, warning=True)
         pool = self._registry.pools.get(machine.owner.namespace, machine.owner.pool)
         if pool is not None:
-            note = f"machine {machine.name} had no Worker and was removed"
             self._recorder.emit(WORKER_POOLS, pool.metadata, Reason.ORPHAN_REMOVED, note, warning=True)
 
 
-async def _guard(runner: SiteRunner) -> None:
-    """A defect in one site must not end the others."""
-    failures = 0
-    while True:
-        try:
-            await runner.run()
-        except Exception:
-            log.exception("site %s: this is a defect", runner.name)
-        failures += 1
-        await asyncio.sleep(pause_after(failures))
+def _forget_gauges(name: str) -> None:
+    """What they said was true of a runner that has ended."""
+    forget_breaker(name)
+    forget_limits(name)
+    for state in MachineState:
+        with contextlib.suppress(KeyError):
+            MACHINES.remove(name, state.value)
 
 
 def _make(site: CloudSite, config: SiteConfig) -> Site:

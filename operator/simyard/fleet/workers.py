@@ -40,7 +40,7 @@ WORKER_SECONDS = Histogram(
 )
 STAGES_DELAY_SECONDS = 1.0
 VALUES_DELAY_SECONDS = 2.0
-WRITES_PER_SECOND = 100.0
+WRITES_PER_SECOND = 50.0
 """The budget of writes for all Workers: what is urgent is written at once, and puts off what is not."""
 WRITERS = 32
 Presence = Callable[[str], bool | None]
@@ -54,7 +54,8 @@ class WorkerStatuses:
         self._presence = presence
         self._seen: dict[str, Observation] = {}
         self._queue = KeyQueue("worker-status", self._write, concurrency=WRITERS)
-        self._budget = RateLimit(WRITES_PER_SECOND, asyncio.get_running_loop().time)
+        self._time = asyncio.get_running_loop().time
+        self._budget = RateLimit(WRITES_PER_SECOND, self._time)
         self._slots: dict[str, float] = {}
         self._written: dict[str, WorkerStatus] = {}
         registry.workers.subscribe(self._changed)
@@ -98,7 +99,11 @@ class WorkerStatuses:
         present = self._presence(queue_of(worker))
         if present == seen.consumer:
             return
-        since = None if present is not False else seen.consumer_gone or now()
+        since = seen.consumer_gone
+        if present is not False:
+            since = None
+        elif since is None:
+            since = self._time()
         delay = 0.0 if worker.status.stages.registered is not None else STAGES_DELAY_SECONDS
         self.observe(uid, delay, consumer=present, consumer_gone=since)
 
@@ -130,7 +135,8 @@ class WorkerStatuses:
             if new.status.stages.registered is not None:
                 self.presence_changed(new)
         elif old.metadata.generation != new.metadata.generation:
-            self._queue.add(new.metadata.uid)
+            self._budget.spend()
+            self._queue.add(new.metadata.uid, STAGES_DELAY_SECONDS if new.spec.drain else 0.0)
         elif old.status.conditions != new.status.conditions and new.status != self._written.get(new.metadata.uid):
             self._queue.add(new.metadata.uid, STAGES_DELAY_SECONDS)  # another operator's late write
 
@@ -139,7 +145,7 @@ class WorkerStatuses:
         if worker is None or worker.metadata.deletion_timestamp is not None:
             self._seen.pop(uid, None)
             return None
-        plan = plan_worker(worker, self._seen.get(uid, Observation()), now())
+        plan = plan_worker(worker, self._seen.get(uid, Observation()), now(), self._time())
         if plan.change is Change.NONE:
             return plan.wake_seconds
         if plan.change is Change.READINESS:
@@ -170,7 +176,7 @@ class WorkerStatuses:
 
     def _wait_for_budget(self, uid: str) -> float:
         """Seconds until a write that is not urgent may be made; 0 once, when its turn has come."""
-        time = asyncio.get_running_loop().time()
+        time = self._time()
         if uid not in self._slots:
             self._slots[uid] = time + self._budget.reserve()
         waits = self._slots[uid] - time

@@ -132,7 +132,7 @@ class BrokerAdmin:
     async def consumer_tags(self, prefix: str) -> Mapping[str, frozenset[str]]:
         """The tags of the consumers of each queue whose name starts with ``prefix``, where there are any.
 
-        A consumer appears up to 5 s late and disappears at once.
+        A consumer appears late, by the broker's statistics interval at most, and disappears at once.
         """
         tags: dict[str, set[str]] = {}
         for consumer in await self._call("GET", f"consumers/{self._vhost}?columns=queue.name,consumer_tag"):

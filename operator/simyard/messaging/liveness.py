@@ -19,8 +19,8 @@ from simyard.messaging.topology import WORKER_QUEUES_PREFIX
 BROKER_EVENTS_EXCHANGE = "amq.rabbitmq.event"
 CREATED = "consumer.created"
 DELETED = "consumer.deleted"
-SNAPSHOT_LAG_SECONDS = 6.0
-"""A consumer appears in the management API up to 5 s late (its statistics interval)."""
+STATISTICS_SECONDS = 5.0
+"""RabbitMQ's default of ``collect_statistics_interval``: a consumer appears so late in the management API."""
 CONNECTION_NAME = "simyard liveness"
 
 PresenceListener = Callable[[str | None], None]
@@ -33,20 +33,32 @@ class Liveness:
     """Keeps for every worker queue whether it has a consumer.
 
     The broker must have the plugin ``rabbitmq_event_exchange``, its exchange in the virtual host of ``access``.
-    ``grace_seconds`` is how long adapters have to come back after the broker was unreachable; at least
-    :data:`SNAPSHOT_LAG_SECONDS`, because their return may have been before the first event.
+    ``grace_seconds`` is how long adapters have to come back after the broker was unreachable; at least a second more
+    than ``statistics_seconds``, because their return may have been before the first event.
     """
 
     def __init__(
-        self, access: BrokerAccess, admin: BrokerAdmin, *, on_change: PresenceListener, grace_seconds: float = 30.0
+        self,
+        access: BrokerAccess,
+        admin: BrokerAdmin,
+        *,
+        on_change: PresenceListener,
+        grace_seconds: float = 30.0,
+        statistics_seconds: float = STATISTICS_SECONDS,
     ) -> None:
         self._access = access
         self._admin = admin
         self._on_change = on_change
         self._grace_seconds = grace_seconds
+        self._lag_seconds = statistics_seconds + 1.0
         self._consumers: dict[str, set[str]] = {}
         self._recent: dict[Consumer, bool] | None = None
         self._connected = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker tells who is there."""
+        return self._connected
 
     def present(self, queue: str) -> bool | None:
         """Whether the queue has a consumer.
@@ -90,9 +102,9 @@ class Liveness:
 
     async def _settle(self, link: Link) -> None:
         """Wait until the grace has passed, and see the consumers that no event tells of as they appear."""
-        left = max(self._grace_seconds, SNAPSHOT_LAG_SECONDS)
+        left = max(self._grace_seconds, self._lag_seconds)
         while left > 0:
-            pause = min(left, SNAPSHOT_LAG_SECONDS)
+            pause = min(left, self._lag_seconds)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await link.until_lost()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from simyard.plan.pace import retry_after
 from simyard_sites.base import (
     ErrorScope,
     InternalError,
@@ -113,5 +114,5 @@ class Breaker:
 
     def _opened(self, error: SiteError, now: float, chance: float) -> Breaker:
         pause = min(LONGEST_PAUSE_SECONDS, self.first_pause_seconds * 2.0 ** min(self._openings, 16))
-        pause = max(pause * (1 + JITTER * (2 * chance - 1)), error.retry_after_seconds or 0.0)
+        pause = max(pause * (1 + JITTER * (2 * chance - 1)), retry_after(error) or 0.0)
         return Breaker(self.first_pause_seconds, BreakerState.OPEN, now + pause, error, self._openings + 1)

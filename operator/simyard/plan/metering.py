@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from simyard.api.base import from_seconds
 from simyard.api.cloud_site import Cost
-from simyard.api.usage import HOUR_MILLISECONDS, MOST_ROWS, UsageRow
+from simyard.api.usage import HOUR_MILLISECONDS, MOST_ROWS, UsageRow, UsageStatus
 
 MOST_CATCH_UP_MILLISECONDS = 7 * 24 * HOUR_MILLISECONDS
 """Most that is counted at once for a time in which nobody counted: a clock that is far off must not cost a fortune."""
@@ -145,6 +145,12 @@ class Account:
     def machines(self, site: str) -> dict[str, Metered]:
         """The machines that are counted at a site, by id."""
         return {key.id: machine for key, machine in self._machines.items() if key.site == site}
+
+    def differs(self, rows: Sequence[UsageRow], site: str) -> bool:
+        """Whether rows say otherwise than the account how many machines run at a site, row by row."""
+        stored = {RowKey(row.pool, row.service, row.site, row.currency): row.workers for row in rows if row.workers}
+        counted = {key: row.workers for key, row in self._rows.items() if row.workers}
+        return any(stored.get(key) != counted.get(key) for key in stored.keys() | counted.keys() if key.site == site)
 
     def service_of(self, pool: str, site: str) -> str:
         """The service whose workers the pool last had at a site, as far as the rows say; else empty."""
@@ -291,6 +297,15 @@ class Account:
             )
             for key, row in sorted(self._rows.items())
         ]
+
+    def status(self) -> UsageStatus:
+        """The rows, and what they say together."""
+        rows = self.rows()
+        return UsageStatus(
+            workers=sum(row.workers for row in rows),
+            accounted_until=max((row.accounted_until for row in rows), default=None),
+            rows=rows,
+        )
 
     def _row(self, key: RowKey, price: Cost, now: Moment) -> _Row:
         return self._rows.setdefault(key, _Row(now, price))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from simyard_sites.base import SiteError
+
+MOST_RETRY_AFTER_SECONDS = 300.0
+"""A site that asks to be left alone for longer is tried again after this time."""
 DROP = 0.2
 """Share by which the rate falls below the one that was refused."""
 RECOVERY_SECONDS = 5.0
@@ -22,6 +26,12 @@ FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 """After a refusal nothing is sent for so long, twice as long after each that follows at once, unless the site says."""
 _SHORTEST_SECONDS = 0.02
+
+
+def retry_after(error: SiteError) -> float | None:
+    """For how many seconds the site asked to be left alone, as far as that is obeyed; None when it did not say."""
+    asked = error.retry_after_seconds
+    return None if asked is None else min(max(asked, 0.0), MOST_RETRY_AFTER_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

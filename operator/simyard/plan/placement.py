@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from simyard.api.base import find_condition
@@ -17,6 +17,8 @@ from simyard.plan.workforce import Clock, Removal
 
 MOVE_SECONDS = 10.0
 """So long a worker waits for a machine before it goes to another site."""
+ROOM_SECONDS = 5.0
+"""So often it is looked again whether there is room, where nothing tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,19 @@ class Choice:
     """The sites that the pool may use now, in order of preference, and why others are out.
 
     ``crowded`` are those among the others that would be permitted if fewer workers were there: each that leaves makes
-    room for one.
+    room for one. ``full`` are those that would be permitted if they were not exhausted.
     """
 
     permitted: tuple[SiteState, ...]
     refused: Mapping[str, str]
     missing: tuple[str, ...] = ()
     crowded: frozenset[str] = frozenset()
+    full: frozenset[str] = frozenset()
+
+    @property
+    def may_change(self) -> bool:
+        """Whether there may be (more) room without any object that says so."""
+        return bool(self.permitted or self.crowded or self.full)
 
     @property
     def reason(self) -> Reason:
@@ -83,21 +91,26 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
     refused: dict[str, str] = {}
     missing: list[str] = []
     crowded: list[str] = []
+    full: list[str] = []
     for name in names:
         state = sites.get(name)
         if state is None:
             missing.append(name)
         elif why := _refusal(pool, state):
             refused[name] = why
+        elif state.exhausted:
+            refused[name] = "is full"
+            full.append(name)
         elif state.room == 0:
             refused[name] = f"has its maximum of {state.site.spec.limits.max_workers} workers"
             crowded.append(name)
         else:
             permitted.append(state)
-    order = _ORDERS.get(placement.strategy)
-    if order is not None:
-        permitted.sort(key=lambda state: order(state, resources))
-    return Choice(tuple(permitted), refused, tuple(missing), frozenset(crowded))
+    if placement.strategy == "Cheapest":
+        permitted = _cheapest_first(permitted, resources)
+    elif placement.strategy == "Fastest":
+        permitted.sort(key=_boot_seconds)
+    return Choice(tuple(permitted), refused, tuple(missing), frozenset(crowded), frozenset(full))
 
 
 def place(count: int, choice: Choice, *, spread: bool) -> list[str]:
@@ -138,8 +151,6 @@ def _refusal(pool: WorkerPool, state: SiteState) -> str:
         return "is External, and spec.placement.consent does not name it"
     if ready is None or ready.status != "True":
         return f"is not Ready ({ready.reason}: {ready.message})" if ready is not None else "is not Ready yet"
-    if state.exhausted:
-        return "is full"
     return ""
 
 
@@ -149,17 +160,21 @@ def stranded(
     """Workers that wait for a machine at a site that gives none now, where another site has room: they go there.
 
     At most ``most`` at once, and so many that room is left for the ``missing`` ones. One that was made a short time ago
-    waits first; the second value is after how many seconds the next one has waited enough.
+    waits first; the second value is after how many seconds the next one has waited enough, or to look for room.
     """
     count = min(most, sum(state.room for state in choice.permitted) - missing)
     found: list[Removal] = []
     look_again: float | None = None
-    if count <= 0:
+    if count <= 0 and not choice.may_change:
         return found, look_again
     usable = {state.name for state in choice.permitted} | choice.crowded
     for worker in workers:
         site = worker.spec.site
         if site in usable or not _waits(worker):
+            continue
+        if count <= 0:
+            if (usable | choice.full) - {site}:
+                return found, ROOM_SECONDS
             continue
         waits = MOVE_SECONDS - clock.seconds(worker)
         if waits > 0:
@@ -175,13 +190,22 @@ def _waits(worker: Worker) -> bool:
     return is_starting(worker) and not worker.status.machine_id and worker.status.stages.pending is None
 
 
-def _cheapest(state: SiteState, resources: Resources) -> float:
+def _cheapest_first(sites: Sequence[SiteState], resources: Resources) -> list[SiteState]:
+    """Sites by price in the currency of the first one that has a price; those in other currencies after them, in order.
+
+    What costs nothing costs nothing in any currency.
+    """
+    priced = next((state.site.spec.cost.currency for state in sites if _price(state, resources)), "")
+    foreign = [state for state in sites if _price(state, resources) and state.site.spec.cost.currency != priced]
+    others = {state.name for state in foreign}
+    known = [state for state in sites if state.name not in others]
+    return [*sorted(known, key=lambda state: _price(state, resources)), *foreign]
+
+
+def _price(state: SiteState, resources: Resources) -> float:
     cost = state.site.spec.cost
     return cost.worker_hour_millis + cost.core_hour_millis * cores_of(resources.cpu)
 
 
-def _fastest(state: SiteState, resources: Resources) -> float:
+def _boot_seconds(state: SiteState) -> float:
     return state.boot_seconds if state.boot_seconds is not None else float("inf")
-
-
-_ORDERS: Mapping[str, Callable[[SiteState, Resources], float]] = {"Cheapest": _cheapest, "Fastest": _fastest}

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from simyard.api.base import find_condition
 from simyard.api.names import LABEL_POOL, ConditionType, Reason
 from simyard.api.worker import Worker
-from simyard.api.worker_pool import PoolActivity, PoolFailure, WorkerPool, WorkerPoolStatus
+from simyard.api.worker_pool import PoolActivity, PoolFailure, WorkerPoolStatus
 from simyard.plan.backoff import Backoff
-from simyard.plan.idleness import Idleness, Use, plan_idleness
-from simyard.plan.licence import Allotment, licensed_replicas, with_licence
-from simyard.plan.placement import Choice, SiteState, permitted_sites, place, stranded
+from simyard.plan.exits import MOST_EXITS, Exits, plan_exits, send_home, without
+from simyard.plan.idleness import Idleness, plan_idleness
+from simyard.plan.licence import licensed_replicas, with_licence
+from simyard.plan.placement import ROOM_SECONDS, Choice, permitted_sites, place
 from simyard.plan.pool_conditions import Blocked, Counts, pool_conditions
+from simyard.plan.pool_input import PoolInput
 from simyard.plan.replacement import is_starting
-from simyard.plan.rollout import Outdated, compare, most_unavailable, replaceable, revisions
-from simyard.plan.scale_in import drain_ends, victims
-from simyard.plan.service import PublishedService, values_problem
+from simyard.plan.rollout import compare, revisions
+from simyard.plan.service import values_problem
 from simyard.plan.slots import free_slots
 from simyard.plan.start import begin_start, finish_start
 from simyard.plan.times import seconds_until
 from simyard.plan.worker import is_ready
-from simyard.plan.workforce import Clock, Removal, Workforce, part
+from simyard.plan.workforce import Removal, Workforce, part
 
 MOST_CREATES = 500
 """Workers made in one pass: a larger pool takes several, so that a change of mind is heard in between."""
@@ -33,40 +34,6 @@ MOST_ACTIVITIES = 20
 DEFAULT_DEADLINE_SECONDS = 600.0
 MOST_PATIENCE = 10
 """The deadline grows up to so many times."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolInput:
-    """All that the plan of a pool depends on.
-
-    Attributes:
-        previous: the newest status that was planned (it may not be written yet).
-        workers: the pool's Workers.
-        taken: names of Workers of the namespace that belong to somebody else, where they are in the way.
-        busy: uids of workers that run a ServiceAction.
-        drained: uids of workers that said that they are drained.
-        use: what is known of actions on the pool (only of one that has an idle time-out).
-        clock: how long each worker has been seen as it is.
-        broker: whether the pool's user and queues can be made.
-        refused: what the API server said when it refused to store a Worker; empty when it is to be tried (again).
-        licence: the seats that it gets of its service's licence; None when there is no licence.
-    """
-
-    pool: WorkerPool
-    previous: WorkerPoolStatus
-    backoff: Backoff
-    workers: Sequence[Worker]
-    service: PublishedService | None
-    sites: Mapping[str, SiteState]
-    now: datetime
-    taken: frozenset[str] = frozenset()
-    busy: frozenset[str] = frozenset()
-    drained: Container[str] = frozenset()
-    use: Use = field(default_factory=Use)
-    clock: Clock = field(default_factory=Clock)
-    broker: bool = True
-    refused: str = ""
-    licence: Allotment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +50,7 @@ class PoolPlan:
     """What to do for a pool; the status says how things are once it is done.
 
     ``adopt``: Workers that do not say their revision, with the one that they are given. ``wake_seconds``: plan again
-    after this time even if nothing happens.
+    after this time even if nothing happens. ``waits_for_room``: plan again when a place at a site becomes free.
     """
 
     status: WorkerPoolStatus
@@ -93,21 +60,7 @@ class PoolPlan:
     delete: tuple[Removal, ...] = ()
     adopt: tuple[tuple[Worker, str], ...] = ()
     wake_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Exits:
-    """The workers that must go, by why; ``uids`` has those of all.
-
-    ``look_again``: after how many seconds others may have to go.
-    """
-
-    surplus: list[Worker]
-    late: list[Removal]
-    moved: list[Removal]
-    renewed: list[Worker]
-    uids: frozenset[str]
-    look_again: float | None = None
+    waits_for_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,30 +87,32 @@ def plan_pool(given: PoolInput) -> PoolPlan:
 
     means = _means(given)
     outdated = compare([*force.ready, *force.unready], means.revisions)
-    exits = _exits(given, force, outdated, means.choice, backoff, desired)
-    if force.failed or exits.late or exits.moved:
+    exits = plan_exits(given, force, outdated, means.choice, backoff, desired)
+    failing = len(exits.failed) < len(force.failed)
+    if not failing and (exits.failed or exits.late or exits.moved):
         backoff = backoff.failed(now)
-    ready, unready = _without(force.ready, exits.uids), _without(force.unready, exits.uids)
+    ready, unready = without(force.ready, exits.uids), without(force.unready, exits.uids)
     kept = [*ready, *unready] if exits.uids else [*force.ready, *force.unready]
-    draining, ended, drains_end = _send_home(given, force, [*exits.surplus, *exits.renewed])
+    home = send_home(given, force, exits)
 
-    missing = desired - len(kept)
+    # Workers that fail together are one round: it is over, and successors are made, when all of them are gone.
+    missing = 0 if failing else desired - len(kept)
     woken = was_asleep(previous) and not idleness.asleep
     start = begin_start(previous.start, spec_changed=spec_changed or woken, missing=missing, now=now)
-    delete = (*force.failed, *exits.late, *exits.moved, *ended)
+    delete = (*exits.failed, *exits.late, *exits.moved, *home.ended)
     # Their names are free: so a second plan from the same objects means the same Workers, and not others beside them.
     freed = frozenset(removal.worker.metadata.name for removal in delete)
     blocked, create = _fill(given, means, backoff, missing, freed)
     able = not backoff.waits(now) and (blocked is None or blocked.reason == Reason.WAITING_FOR_SEATS)
 
-    failed = [*force.failed, *exits.late]
+    failed = [*exits.failed, *exits.late]
     held = len(given.workers)
     old = [worker for worker in outdated.workers if worker.metadata.uid not in exits.uids]
     counts = Counts(
         desired,
         ready=len(ready),
         starting=len(unready) + len(create),
-        failed=len(failed),
+        failed=len(force.failed) + len(exits.late),
         outdated=len(old),
         renewed=len(exits.renewed),
         asleep=idleness.asleep,
@@ -174,12 +129,18 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         start=finish_start(start, kept, desired),
         last_active_time=idleness.last_active,
         failures=_failures(given, failed),
-        activities=_activities(given, counts, exits, len(create), len(draining) + len(ended), spec_changed),
+        activities=_activities(given, counts, exits, len(create), len(home.drain) + len(home.ended), spec_changed),
         licensed_replicas=licensed_replicas(given.licence, desired=desired, held=held, created=len(create), able=able),
         conditions=with_licence(conditions, given.licence, pool=pool, desired=desired, held=held, able=able, now=now),
     )
-    wakes = [force.look_again, exits.look_again, *drains_end, seconds_until(now, [idleness.look_again])]
-    if backoff.waits(now):
+    adopt = tuple(outdated.unknown[:MOST_EXITS])
+    waits_for_room = not backoff.waits(now) and len(create) < missing and _may_find_room(blocked, means.choice)
+    wakes = [force.look_again, exits.look_again, home.look_again, idleness.look_again]
+    if waits_for_room:
+        wakes.append(ROOM_SECONDS)
+    if exits.more or len(adopt) < len(outdated.unknown):
+        wakes.append(0.0)
+    elif backoff.waits(now):
         wakes.append(seconds_until(now, [backoff.until]))
     elif (len(create) < missing and blocked is None) or len(force.late) > len(exits.late):
         wakes.append(0.0)
@@ -187,10 +148,11 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         status=status,
         backoff=backoff,
         create=tuple(create),
-        drain=tuple(draining),
+        drain=tuple(home.drain),
         delete=delete,
-        adopt=tuple(outdated.unknown),
+        adopt=adopt,
         wake_seconds=min((seconds for seconds in wakes if seconds is not None), default=None),
+        waits_for_room=waits_for_room,
     )
 
 
@@ -223,73 +185,11 @@ def _idleness(given: PoolInput, force: Workforce, *, spec_changed: bool) -> Idle
         given.previous,
         given.use,
         registered=_registered(force.ready),
+        asleep=was_asleep(given.previous),
         starting=any(map(is_starting, force.unready)) and not was_asleep(given.previous),
         spec_changed=spec_changed,
         now=given.now,
     )
-
-
-def _exits(
-    given: PoolInput,
-    force: Workforce,
-    outdated: Outdated,
-    choice: Choice | None,
-    backoff: Backoff,
-    desired: int,
-) -> _Exits:
-    """Which workers must go, beside those that failed: too many, too late, waiting in vain, and outdated ones."""
-    spec = given.pool.spec
-    serving = len(force.ready) + len(force.unready)
-    surplus = (
-        victims([*force.ready, *force.unready], serving - desired, spec.scale_in, given.busy, outdated.uids)
-        if serving > desired
-        else []
-    )
-    going = {worker.metadata.uid for worker in surplus}
-    if backoff.waits(given.now) or desired == 0:
-        return _Exits(surplus, [], [], [], frozenset(going))
-    few = most_unavailable(spec.rollout.max_unavailable, desired)
-    late = [removal for removal in force.late if removal.worker.metadata.uid not in going][:few]
-    going.update(removal.worker.metadata.uid for removal in late)
-    moved: list[Removal] = []
-    renewed: list[Worker] = []
-    look_again: float | None = None
-    if choice is not None:
-        waiting = _without(force.unready, going)
-        moved, look_again = stranded(waiting, choice, given.clock, most=few, missing=desired - serving + len(going))
-        going.update(removal.worker.metadata.uid for removal in moved)
-        serves, serves_not = replaceable(outdated, choice, going)
-        gone_ready = sum(worker.metadata.uid in going for worker in force.ready) if surplus else 0
-        budget = few - max(0, desired - (len(force.ready) - gone_ready)) - len(force.draining)
-        renewed = [*serves_not, *victims(serves, budget, spec.scale_in, given.busy)]
-        going.update(worker.metadata.uid for worker in renewed)
-    return _Exits(surplus, late, moved, renewed, frozenset(going), look_again)
-
-
-def _without(workers: list[Worker], uids: Container[str]) -> list[Worker]:
-    return [worker for worker in workers if worker.metadata.uid not in uids]
-
-
-def _send_home(
-    given: PoolInput, force: Workforce, leaving: list[Worker]
-) -> tuple[list[Worker], list[Removal], list[float]]:
-    """Workers to be drained, workers to be ended now, and when to look again at those that drain."""
-    policy = given.pool.spec.scale_in
-    drain: list[Worker] = []
-    ended: list[Removal] = []
-    look_again: list[float] = []
-    for worker in leaving:
-        if is_ready(worker) and policy.drain_seconds > 0:
-            drain.append(worker)
-        else:
-            ended.append(Removal(worker, Reason.SCALED))
-    for worker in force.draining:
-        seconds = drain_ends(worker, policy, given.drained, given.clock.seconds(worker))
-        if seconds <= 0:
-            ended.append(Removal(worker, Reason.SCALED))
-        else:
-            look_again.append(seconds)
-    return drain, ended, look_again
 
 
 def _means(given: PoolInput) -> _Means:
@@ -327,6 +227,12 @@ def _fill(
     return blocked, [NewWorker(name, site, means.revisions[site]) for name, site in zip(names, sites, strict=True)]
 
 
+def _may_find_room(blocked: Blocked | None, choice: Choice | None) -> bool:
+    """Whether workers cannot be made for lack of room, which ends without an object that says so."""
+    why = (Reason.MAX_WORKERS_REACHED, Reason.NO_SITE_AVAILABLE, Reason.SITE_NOT_FOUND)
+    return blocked is not None and blocked.reason in why and choice is not None and choice.may_change
+
+
 def _obstacle(given: PoolInput) -> Blocked | None:
     """What keeps workers from being made at any site."""
     pool, service = given.pool, given.service
@@ -344,9 +250,8 @@ def _obstacle(given: PoolInput) -> Blocked | None:
 
 
 def _plan_deletion(given: PoolInput) -> PoolPlan:
-    going = tuple(
-        Removal(worker, Reason.TERMINATING) for worker in given.workers if worker.metadata.deletion_timestamp is None
-    )
+    alive = [worker for worker in given.workers if worker.metadata.deletion_timestamp is None]
+    going = tuple(Removal(worker, Reason.TERMINATING) for worker in alive[:MOST_EXITS])
     counts = Counts(desired=0, ready=0, starting=0, failed=0)
     left = len(given.workers) - len(going)
     blocked = Blocked(Reason.TERMINATING, "its workers are being ended")
@@ -362,7 +267,8 @@ def _plan_deletion(given: PoolInput) -> PoolPlan:
             "conditions": pool_conditions(given.pool, given.previous, counts, blocked, given.backoff, given.now),
         }
     )
-    return PoolPlan(status=status, backoff=given.backoff, delete=going)
+    wakes = 0.0 if len(going) < len(alive) else None
+    return PoolPlan(status=status, backoff=given.backoff, delete=going, wake_seconds=wakes)
 
 
 def _failures(given: PoolInput, failed: Sequence[Removal]) -> list[PoolFailure]:
@@ -376,7 +282,7 @@ def _failures(given: PoolInput, failed: Sequence[Removal]) -> list[PoolFailure]:
 
 
 def _activities(
-    given: PoolInput, counts: Counts, exits: _Exits, created: int, ended: int, spec_changed: bool
+    given: PoolInput, counts: Counts, exits: Exits, created: int, ended: int, spec_changed: bool
 ) -> list[PoolActivity]:
     """What is worth remembering of this pass, after what was."""
     new: list[tuple[Reason, str]] = []

@@ -17,6 +17,7 @@ from simyard_sites.base import (
     PermissionDeniedError,
     QuotaExhaustedError,
     SiteError,
+    ThrottledError,
     UnauthenticatedError,
 )
 
@@ -82,7 +83,8 @@ class SiteObservation:
         version: what answered the last probe.
         error: why the site cannot be used; None when it can, as far as the last probe and the stream say.
         setup_problem: why the provider could not even be made (reason and message), None when it was.
-        exhausted: why no more machines fit, None when more may.
+        exhausted: why no new machines are asked for there, None when they may be.
+        paused_until: before then nothing is sent, because the site asked for it; None when it did not.
         probed: when the last probe ended; None when there was none yet.
     """
 
@@ -92,6 +94,7 @@ class SiteObservation:
     error: SiteError | None = None
     setup_problem: tuple[str, str] | None = None
     exhausted: SiteError | None = None
+    paused_until: datetime | None = None
     probed: datetime | None = None
     calls: tuple[CallObservation, ...] = ()
     stages: StageSeconds = StageSeconds()
@@ -127,7 +130,7 @@ def plan_site(site: CloudSite, seen: SiteObservation, now: datetime) -> CloudSit
         version=seen.version or site.status.version,
         workers=seen.workers,
         last_probe_time=site.status.last_probe_time,
-        tuning=[_tuning(item) for item in seen.calls] or site.status.tuning,
+        tuning=[_tuning(item, seen.paused_until) for item in seen.calls] or site.status.tuning,
         stages=_stages(seen.stages) if seen.stages.total is not None else site.status.stages,
         breaker=_breaker(seen.breaker),
         conditions=conditions,
@@ -168,18 +171,30 @@ def _conditions(site: CloudSite, seen: SiteObservation) -> list[_Row]:
 def _capacity(site: CloudSite, seen: SiteObservation) -> _Row:
     kind, most = ConditionType.CAPACITY_AVAILABLE, site.spec.limits.max_workers
     if seen.exhausted is not None:
-        quota = isinstance(seen.exhausted, QuotaExhaustedError)
-        return kind, "False", Reason.QUOTA_EXHAUSTED if quota else Reason.CAPACITY_EXHAUSTED, str(seen.exhausted)
+        reason, message = Reason.CAPACITY_EXHAUSTED, str(seen.exhausted)
+        if isinstance(seen.exhausted, QuotaExhaustedError):
+            reason = Reason.QUOTA_EXHAUSTED
+        elif isinstance(seen.exhausted, ThrottledError):
+            reason = Reason.THROTTLED
+        if seen.paused_until is not None:
+            message = f"{_pause(seen.paused_until)}: {message}"[:_MOST_MESSAGE]
+        return kind, "False", reason, message
     if seen.desired >= most:
         return kind, "False", Reason.MAX_WORKERS_REACHED, f"spec.limits.maxWorkers is {most}"
     return kind, "True", Reason.CAPACITY_LEFT, ""
 
 
-def _tuning(seen: CallObservation) -> CallTuning:
+def _pause(until: datetime) -> str:
+    return f"the site asked for a pause, nothing is sent until {until:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _tuning(seen: CallObservation, paused_until: datetime | None) -> CallTuning:
     setting = seen.setting
     at_once = f"{setting.calls} calls of {setting.batch}"
     limit: Literal["Idle", "Growing", "Latency", "Throttled", "Bound"]
-    if seen.idle:
+    if paused_until is not None:
+        limit, message = "Throttled", _pause(paused_until)
+    elif seen.idle:
         limit, message = "Idle", f"{at_once} were enough"
     elif seen.pace is not None:
         limit, message = "Throttled", f"the site refuses more than about {_rounded(seen.pace)} requests per second"

@@ -92,14 +92,16 @@ class Answer:
     Attributes:
         round: :attr:`Tuner.round` when it was sent.
         items: how many it carried.
-        seconds: how long it took.
+        seconds: how long it kept its place, with all that had to be done before and after it.
         full: it was as large as permitted, and neither pace nor a lack of work kept others from being under way.
+        call_seconds: how long the site itself took.
     """
 
     round: int
     items: int
     seconds: float
     full: bool
+    call_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class Tuner:
     _counted: int = 0
     _items: int = 0
     _seconds: float = 0.0
+    _call_seconds: float = 0.0
 
     @classmethod
     def start(cls, bounds: Bounds) -> Tuner:
@@ -162,12 +165,13 @@ class Tuner:
             _counted=self._counted + 1,
             _items=self._items + answer.items,
             _seconds=self._seconds + answer.seconds,
+            _call_seconds=self._call_seconds + answer.call_seconds,
         )
         needed = max(self.setting.calls, LEAST_CALLS_PER_ROUND) * (1 if self.growing else 2)
-        if tuner._counted < needed and tuner._seconds < needed * LONG_SECONDS:
+        if tuner._counted < needed and tuner._call_seconds < needed * LONG_SECONDS:
             return tuner
         rate = self.setting.calls * tuner._items / max(tuner._seconds, 1e-9)
-        return tuner._judged(rate, tuner._seconds / tuner._counted)
+        return tuner._judged(rate, tuner._call_seconds / tuner._counted)
 
     def throttled(self, round_: int) -> Tuner:
         """After a refusal of a call as one too many: what was being tried is undone. Its rate is the pace's matter."""
@@ -182,8 +186,14 @@ class Tuner:
         move = Move.FEWER_CALLS if self.base.calls > 1 else Move.SMALLER_BATCHES
         return replace(self._next_round(move.of(self.base, self.bounds), None), growing=True, base_rate=0.0, _turn=0)
 
+    def restarted(self) -> Tuner:
+        """After the site could not be used for a while: as small as at first, or smaller where it bore less."""
+        first = START.within(self.bounds)
+        base = Setting(min(self.base.calls, first.calls), min(self.base.batch, first.batch))
+        return replace(self._next_round(base, None), growing=True, base_rate=0.0, _turn=0, _hold=0)
+
     def _judged(self, rate: float, seconds: float) -> Tuner:
-        """After a round."""
+        """After a round, with the mean time that the site took for a call."""
         if seconds > LONG_SECONDS and self.setting.batch > 1:
             smaller = Move.SMALLER_BATCHES.of(self.setting, self.bounds)
             return replace(self._next_round(smaller, None), growing=False, base_rate=0.0)
@@ -224,5 +234,14 @@ class Tuner:
 
     def _next_round(self, base: Setting, trial: Move | None) -> Tuner:
         return replace(
-            self, base=base, trial=trial, round=self.round + 1, _doubts=0, _calls=0, _counted=0, _items=0, _seconds=0.0
+            self,
+            base=base,
+            trial=trial,
+            round=self.round + 1,
+            _doubts=0,
+            _calls=0,
+            _counted=0,
+            _items=0,
+            _seconds=0.0,
+            _call_seconds=0.0,
         )

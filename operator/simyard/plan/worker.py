@@ -10,7 +10,6 @@ from datetime import datetime
 from simyard.api.base import Condition, find_condition, from_seconds, set_condition
 from simyard.api.names import ANNOTATION_REQUESTED, ConditionType, Reason
 from simyard.api.worker import Stages, Worker, WorkerStatus
-from simyard.plan.times import after, seconds_until
 from simyard_adapter.declarations import Json
 from simyard_sites.base import Machine, MachineState, Stage
 
@@ -49,7 +48,7 @@ class Observation:
         lost: it had a machine that the site does not have any more, and nobody asked for that.
         refusal: why the site will never create its machine.
         consumer: whether its queue has a consumer; None when the broker does not say.
-        consumer_gone: since when it has none.
+        consumer_gone: since when it has none, in seconds of a clock that does not jump.
         drained: its adapter said that it is drained.
     """
 
@@ -59,7 +58,7 @@ class Observation:
     registration: Registration | None = None
     values: Values | None = None
     consumer: bool | None = None
-    consumer_gone: datetime | None = None
+    consumer_gone: float | None = None
     drained: bool = False
 
 
@@ -99,10 +98,10 @@ def is_ready(worker: Worker) -> bool:
     return condition is not None and condition.status == "True" and worker.metadata.deletion_timestamp is None
 
 
-def plan_worker(worker: Worker, seen: Observation, now: datetime) -> WorkerPlan:
-    """The worker's status from what was observed."""
+def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float) -> WorkerPlan:
+    """The worker's status from what was observed; ``steady`` is now by the clock of ``seen.consumer_gone``."""
     old = worker.status
-    status, reason, message, wake = _readiness(worker, seen, now)
+    status, reason, message, wake_seconds = _readiness(worker, seen, steady)
     ready = Condition(
         type=ConditionType.READY,
         status="True" if status else "False",
@@ -127,11 +126,11 @@ def plan_worker(worker: Worker, seen: Observation, now: datetime) -> WorkerPlan:
         attributes_time=attributes_time,
         conditions=set_condition(old.conditions, ready),
     )
-    return WorkerPlan(new, _change(old, new), seconds_until(now, [wake]))
+    return WorkerPlan(new, _change(old, new), wake_seconds)
 
 
-def _readiness(worker: Worker, seen: Observation, now: datetime) -> tuple[bool, str, str, datetime | None]:
-    """The condition ``Ready``: status, reason, message, and when to look again."""
+def _readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
+    """The condition ``Ready``: status, reason, message, and after how many seconds to look again."""
     machine = seen.machine
     if seen.refusal:
         return False, Reason.MACHINE_FAILED, seen.refusal, None
@@ -149,17 +148,17 @@ def _readiness(worker: Worker, seen: Observation, now: datetime) -> tuple[bool, 
     if seen.registration is None and worker.status.stages.registered is None:
         waits = machine.message if machine is not None and machine.state is MachineState.PENDING else ""
         return False, Reason.STARTING, waits, None
-    return _connected(worker, seen, now)
+    return _connected(worker, seen, steady)
 
 
-def _connected(worker: Worker, seen: Observation, now: datetime) -> tuple[bool, str, str, datetime | None]:
+def _connected(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
     """Of a worker that has registered: a broker that does not answer changes nothing."""
     before = find_condition(worker.status.conditions, ConditionType.READY)
     disconnected = before is not None and before.reason == Reason.ADAPTER_DISCONNECTED
     look_again = None
     if seen.consumer is False and seen.consumer_gone is not None:
-        look_again = after(seen.consumer_gone, DISCONNECT_GRACE_SECONDS)
-        disconnected = disconnected or look_again <= now
+        look_again = max(0.0, seen.consumer_gone + DISCONNECT_GRACE_SECONDS - steady)
+        disconnected = disconnected or look_again == 0
     elif seen.consumer is True:
         disconnected = False
     if disconnected:

@@ -67,6 +67,8 @@ class OperatorSettings:
 @click.option("--amqp-url", envvar="AMQP_URL", required=True, help="The broker, as an administrator.")
 @click.option("--amqp-management-url", envvar="AMQP_MANAGEMENT_URL", required=True, help="Its management API.")
 @click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
+@click.option("--amqp-statistics-seconds", envvar="AMQP_STATISTICS_SECONDS", type=click.IntRange(1, 300), default=5,
+              show_default=True, help="The broker's collect_statistics_interval.")  # fmt: skip
 @click.option("--amqp-worker-host", envvar="AMQP_WORKER_HOST", help="The broker for workers; default: the same.")
 @click.option("--amqp-worker-port", envvar="AMQP_WORKER_PORT", type=click.IntRange(1, 65535),
               help="Its port for workers; default: the same.")  # fmt: skip
@@ -87,6 +89,7 @@ def operator(
     amqp_url: str,
     amqp_management_url: str,
     amqp_ca_file: Path | None,
+    amqp_statistics_seconds: int,
     amqp_worker_host: str | None,
     amqp_worker_port: int | None,
     bind: str,
@@ -104,7 +107,7 @@ def operator(
         raise click.UsageError(str(error)) from None
     workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(3)}"
-    fleet = FleetSettings(broker, workers, namespace, installation, identity)
+    fleet = FleetSettings(broker, workers, namespace, installation, identity, amqp_statistics_seconds)
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
     lost: ExceptionGroup[LeaseLostError] | None = None
     try:

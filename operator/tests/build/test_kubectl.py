@@ -34,8 +34,8 @@ full-commands   True        Published   2.20      1       4         3       10  
 NAME            READY   REASON           TRUST      WORKERS   VERSION    MAX   BREAKER   BOOT-MS   CORDONED   AGE
 full-emulated   True    ProbeSucceeded   External   4         emulated   40    Closed    600       true""",
     "simuse": """\
-NAME   AGE
-full""",
+NAME   WORKERS   ACCOUNTED-UNTIL        AGE
+full   4         2026-01-02T03:04:05Z""",
 }
 
 

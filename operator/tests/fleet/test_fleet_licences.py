@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from simyard.api import names
 from simyard.api.base import Condition, Json
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
@@ -45,8 +46,10 @@ class Desk:
         assert pool is not None
         return pool
 
-    def worker(self, namespace: str, name: str, pool: str = "") -> Worker:
+    def worker(self, namespace: str, name: str, pool: str = "", licence: str = "") -> Worker:
         raw = self._object(namespace, name, {"serviceRef": {"name": "program"}, "site": "site"})
+        if licence:
+            raw["metadata"]["annotations"] = {names.ANNOTATION_LICENCE: licence}
         if pool:
             owner = {"kind": "WorkerPool", "name": pool, "uid": f"{namespace}-{pool}", "controller": True}
             raw["metadata"]["ownerReferences"] = [owner]
@@ -176,3 +179,23 @@ async def test_a_pool_that_is_gone_gives_back_what_it_was_granted(desk: Desk) ->
     assert seats(desk, second) == 0
     desk.registry.pools.forget(first)
     assert seats(desk, second) == 1
+
+
+async def test_workers_hold_their_seats_when_their_service_is_deleted_until_they_are_gone(desk: Desk) -> None:
+    desk.service("a", seats=3, name="acme")
+    desk.service("b", seats=3, name="acme")
+    desk.pool("b", "pool", 2, {"observedGeneration": 1})
+    held = [desk.worker("b", f"pool-{slot}", "pool", "acme") for slot in range(2)]
+    desk.worker("b", "forged", licence="acme")
+    pool = desk.pool("a", "pool", 3)
+    assert seats(desk, pool) == 0
+    service = desk.registry.services.get("b", "program")
+    assert service is not None
+    desk.registry.services.forget(service)
+    assert seats(desk, pool) == 1, "two are held; what a user's own Worker says of its licence is not believed"
+    desk.waits(pool)
+    await desk.looked_at("a")
+    for worker in held:
+        desk.registry.workers.forget(worker)
+    assert await desk.looked_at("a") == {("a", "pool"): 0.0}
+    assert seats(desk, pool) == 3

@@ -1,149 +1,22 @@
 """Accounts over restarts, beside another operator, with lost answers, and at sites that come and go.
 
-The API server is a dictionary with resource versions; the sites are tables of machines; the clock stands still unless
-told otherwise.
+The clock stands still unless told otherwise.
 """
 
 from __future__ import annotations
 
-import asyncio
-import copy
-import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import replace
 
 import pytest
+from metered_process import Process, ScriptedServer, machine, until
 from prometheus_client import REGISTRY
 
-from simyard.api.base import Json
-from simyard.api.names import USAGE, Resource
+from simyard.api.names import USAGE
 from simyard.api.usage import HOUR_MILLISECONDS
 from simyard.fleet import metering as module
 from simyard.fleet.machines import MachineTable
-from simyard.fleet.metering import Metering, SiteMeter
-from simyard.fleet.registry import Registry
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError
 from simyard.plan.metering import Moment
-from simyard_sites.base import Machine, MachineState, Owner, Stage
-
-EPOCH = 1_700_000_000
-
-
-@dataclass
-class ScriptedServer:
-    """Holds Usage objects. ``lose_answers``: so many next writes are carried out, and nobody hears of it."""
-
-    items: dict[str, Json] = field(default_factory=dict)
-    writes: int = 0
-    lose_answers: int = 0
-    closed: set[str] = field(default_factory=set)
-    _versions: Any = field(default_factory=lambda: itertools.count(1))
-
-    async def create(self, resource: Resource, body: Json, namespace: str) -> Json:
-        if namespace in self.closed:
-            raise NotFoundError(404, "NotFound", "no such namespace")
-        if namespace in self.items:
-            raise AlreadyExistsError(409, "AlreadyExists", "it exists")
-        version = next(self._versions)
-        self.items[namespace] = {
-            **body,
-            "metadata": {**body["metadata"], "uid": f"uid-{version}", "resourceVersion": str(version)},
-        }
-        return copy.deepcopy(self.items[namespace])
-
-    async def get(self, resource: Resource, name: str, namespace: str) -> Json:
-        if namespace not in self.items:
-            raise NotFoundError(404, "NotFound", "no such usage")
-        return copy.deepcopy(self.items[namespace])
-
-    async def patch(self, resource: Resource, name: str, body: Json, namespace: str, subresource: str) -> Json:
-        found = await self.get(resource, name, namespace)
-        if any(found["metadata"][key] != value for key, value in body["metadata"].items()):
-            raise ConflictError(409, "Conflict", "it has changed")
-        self.writes += 1
-        found["status"] = body["status"]
-        found["metadata"]["resourceVersion"] = str(next(self._versions))
-        self.items[namespace] = found
-        if self.lose_answers:
-            self.lose_answers -= 1
-            raise UnavailableError(0, "", "no answer")
-        return copy.deepcopy(found)
-
-    def rows(self, namespace: str = "ns") -> list[Json]:
-        rows: list[Json] = self.items.get(namespace, {}).get("status", {}).get("rows", [])
-        return rows
-
-    def worker_milliseconds(self, namespace: str = "ns") -> int:
-        return sum(row["workerMilliseconds"] for row in self.rows(namespace))
-
-
-def machine(number: int, running: float | None = 0, pool: str = "pool") -> Machine:
-    entered = {} if running is None else {Stage.RUNNING: EPOCH + running}
-    state = MachineState.RUNNING if entered else MachineState.BOOT
-    return Machine(str(number), f"m-{number}", Owner("ns", f"w-{number}", f"uid-{number}", pool), state, entered)
-
-
-@dataclass
-class Process:
-    """One operator's metering, with one site."""
-
-    server: ScriptedServer
-    seconds: float = 0
-    table: MachineTable = field(default_factory=MachineTable)
-    registry: Registry = field(init=False)
-    metering: Metering = field(init=False)
-    meter: SiteMeter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.registry = Registry(cast(KubeClient, self.server))
-        self.price(77, 13)
-        for item in self.server.items.values():
-            self.registry.usages.learn(copy.deepcopy(item))
-        self.metering = Metering(self.registry, self.clock)
-        self.meter = self.metering.site("site")
-
-    def price(self, worker_hour_millis: int, core_hour_millis: int = 0, version: int = 1) -> None:
-        cost = {"workerHourMillis": worker_hour_millis, "coreHourMillis": core_hour_millis}
-        self.registry.sites.learn(
-            {
-                "metadata": {"name": "site", "uid": "site-uid", "resourceVersion": str(version)},
-                "spec": {"provider": {"emulated": {}}, "cost": cost},
-            }
-        )
-
-    def clock(self) -> Moment:
-        return Moment(round((EPOCH + self.seconds) * 1000), round((1_000 + self.seconds) * 1000))
-
-    def see(self, *machines: Machine) -> None:
-        for item in machines:
-            self.table.put(item)
-            self.meter.seen(item)
-
-    def lose(self, number: int) -> None:
-        gone = self.table.remove(str(number))
-        assert gone is not None
-        self.meter.gone(gone)
-
-    def begin(self, *machines: Machine) -> None:
-        """The first answer of the site."""
-        self.see(*machines)
-        self.meter.settle(self.table)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.metering.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-
-    def counted(self) -> int:
-        """Milliseconds of workers, in memory, up to now."""
-        return sum(row.worker_milliseconds for _, row in self.metering.current())
+from simyard_sites.base import Machine, MachineState
 
 
 @pytest.fixture(autouse=True)
@@ -155,12 +28,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def server() -> ScriptedServer:
     return ScriptedServer()
-
-
-async def until(check: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
-        while not check():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)
 
 
 async def test_what_ran_is_written_when_it_ends_and_says_from_when_to_go_on(server: ScriptedServer) -> None:
@@ -243,7 +110,7 @@ async def test_operators_do_not_answer_each_others_writes(server: ScriptedServer
             one.seconds = two.seconds = 10
             one.begin(machine(0), machine(1))
             await until(lambda: server.writes == 2)
-        two.registry.usages.learn(await server.get(two.registry.usages.resource, USAGE, "ns"))
+        await two.hear()
         elsewhere = machine(2)
         elsewhere = replace(elsewhere, owner=replace(elsewhere.owner, namespace="elsewhere"))
         two.see(elsewhere)
@@ -403,3 +270,88 @@ async def test_a_deleted_ledger_begins_anew_with_what_runs(server: ScriptedServe
         assert usage is not None
         process.registry.usages.forget(usage)
         await until(lambda: server.worker_milliseconds() == 10_000)
+
+
+async def test_the_last_ends_are_written_by_the_next_operator(server: ScriptedServer) -> None:
+    first = Process(server)
+    async with first.running():
+        first.begin(machine(0), machine(1))
+        await until(lambda: server.rows())
+    first.seconds = 10
+    first.lose(0)
+    first.lose(1)
+    assert server.items["ns"]["status"]["workers"] == 2, "it was killed before it wrote"
+    second = Process(server, seconds=20)
+    async with second.running():
+        second.begin()
+        await until(lambda: server.rows()[0]["workers"] == 0)
+    assert server.worker_milliseconds() == 0
+    assert server.items["ns"]["status"]["workers"] == 0
+    assert server.items["ns"]["status"]["accountedUntil"] == server.rows()[0]["accountedUntil"]
+
+
+async def test_an_account_that_says_what_runs_is_not_written_again_by_the_next_operator(server: ScriptedServer) -> None:
+    first = Process(server)
+    async with first.running():
+        first.begin(machine(0))
+        await until(lambda: server.rows())
+        first.lose(0)
+        await until(lambda: server.rows()[0]["workers"] == 0)
+    second = Process(server, seconds=20)
+    async with second.running():
+        second.begin()
+        elsewhere = machine(2)
+        second.see(replace(elsewhere, owner=replace(elsewhere.owner, namespace="elsewhere")))
+        await until(lambda: server.rows("elsewhere"))
+    assert server.writes == 3
+
+
+async def test_nothing_runs_at_a_site_that_is_gone(server: ScriptedServer) -> None:
+    first = Process(server)
+    async with first.running():
+        first.begin(machine(0), machine(1))
+        await until(lambda: server.rows())
+    second = Process(server, seconds=20)
+    second.remove_site()
+    async with second.running():
+        await until(lambda: server.rows()[0]["workers"] == 0)
+
+
+async def test_nothing_runs_any_more_at_a_site_that_is_removed_with_its_machines(server: ScriptedServer) -> None:
+    process = Process(server)
+    async with process.running():
+        process.begin(machine(0))
+        await until(lambda: server.rows())
+        process.remove_site()
+        await until(lambda: server.rows()[0]["workers"] == 0)
+
+
+async def test_what_an_old_leader_wrote_late_is_put_right(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+    old, new = Process(server), Process(server)
+    async with new.running():
+        async with old.running():
+            old.begin(machine(0))
+            await until(lambda: server.rows())
+        new.begin()
+        await new.hear()
+        await until(lambda: server.rows()[0]["workers"] == 0)
+
+
+async def test_an_end_while_the_account_is_made_is_not_lost_to_another_operator(server: ScriptedServer) -> None:
+    process = Process(server)
+
+    def end() -> None:
+        process.seconds = 10
+        process.lose(0)
+
+    server.during_create = end
+    process.begin(machine(0), machine(1))
+    async with process.running():
+        await until(lambda: server.writes == 1)
+    other = {**server.rows()[0], "workerMilliseconds": 10_000, "accountedUntil": "2023-11-14T22:13:25Z"}
+    await server.patch(process.registry.usages.resource, USAGE, {"metadata": {}, "status": {"rows": [other]}}, "ns", "")
+    await process.hear()
+    assert process.counted() == 10_000 + 2 * 5_000

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite
 from simyard.fleet.licences import Licences
+from simyard.fleet.pool_workers import WRITERS
 from simyard.fleet.pools import STATUS_SPACING_SECONDS, Pools
 from simyard.fleet.registry import Registry, pool_uid_of
-from simyard.kube.errors import NotFoundError
+from simyard.kube.errors import ApiError, NotFoundError, UnavailableError
 from simyard.plan.placement import SiteState
 
 READY = {"type": "Ready", "status": "True", "reason": "ProbeSucceeded", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -32,6 +34,10 @@ class Server:
         self.gate = asyncio.Event()
         self.asked: list[str] = []
         self.written: dict[str, list[float]] = {}
+        self.refuses: ApiError | None = None
+        self.loses_answers = False
+        self.deletes = 0
+        self.permits: asyncio.Semaphore | None = None
         self._numbers = itertools.count(1)
 
     def make(self, resource: names.Resource, name: str, **parts: Any) -> Json:
@@ -42,6 +48,8 @@ class Server:
     async def create(self, resource: names.Resource, body: Json, namespace: str = "") -> Json:
         self.asked.append(body["spec"]["site"])
         await self.gate.wait()
+        if self.refuses is not None:
+            raise self.refuses
         metadata = {**body["metadata"], "uid": f"uid-{next(self._numbers)}", "generation": 1}
         return self._store(resource, {**body, "metadata": metadata})
 
@@ -56,9 +64,15 @@ class Server:
         assert subresource == "status"
         self.written.setdefault(name, []).append(asyncio.get_running_loop().time())
         old = self.objects[resource.kind, name]
-        return self._store(resource, {**old, "status": _merged(old.get("status", {}), body["status"])})
+        stored = self._store(resource, {**old, "status": _merged(old.get("status", {}), body["status"])})
+        if self.loses_answers:
+            raise UnavailableError(503, "Unavailable", "the answer was lost")
+        return stored
 
     async def delete(self, resource: names.Resource, name: str, namespace: str = "", *, uid: str = "") -> Json | None:
+        self.deletes += 1
+        if self.permits is not None:
+            await self.permits.acquire()
         self.objects.pop((resource.kind, name), None)
         return None
 
@@ -79,6 +93,8 @@ class World:
 
     server: Server = field(default_factory=Server)
     reachable: bool = True
+    most: int = 4
+    told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.registry = Registry(cast(Any, self.server))
@@ -90,13 +106,30 @@ class World:
         self.registry.pools.learn(self.server.make(names.WORKER_POOLS, name, spec=spec))
 
     def states(self, reserved: Mapping[str, int]) -> dict[str, SiteState]:
-        spec = {"provider": {"emulated": {}}, "limits": {"maxWorkers": 4}}
+        spec = {"provider": {"emulated": {}}, "limits": {"maxWorkers": self.most}}
         raw = {"metadata": {"name": "site"}, "spec": spec, "status": {"conditions": [READY]}}
         workers = self.registry.workers.count("site", "site") + reserved.get("site", 0)
         return {"site": SiteState(CloudSite.model_validate(raw), workers)}
 
     def emit(self, *about: object, warning: bool = False) -> None:
         """As a recorder of events."""
+        self.told.append(str(about[2]))
+
+    def sweep_soon(self) -> None:
+        """As the broker."""
+
+    def scale(self, name: str, replicas: int) -> None:
+        raw = self.server.objects["WorkerPool", name]
+        metadata = {**raw["metadata"], "generation": raw["metadata"]["generation"] + 1}
+        spec = {**raw["spec"], "replicas": replicas}
+        stored = self.server._store(names.WORKER_POOLS, {**raw, "metadata": metadata, "spec": spec})
+        self.registry.pools.learn(stored)
+
+    def fail(self, name: str) -> None:
+        """The machine of a Worker has failed."""
+        raw = self.server.objects["Worker", name]
+        condition = {**READY, "status": "False", "reason": "MachineFailed"}
+        self.registry.workers.learn(self.server._store(names.WORKERS, {**raw, "status": {"conditions": [condition]}}))
 
     def register(self) -> None:
         """Every Worker becomes ready."""
@@ -157,3 +190,84 @@ async def test_a_status_is_written_once_a_second_at_most_also_when_it_is_urgent(
     times = world.server.written["one"]
     assert len(times) >= 2
     assert all(later - earlier >= STATUS_SPACING_SECONDS for earlier, later in itertools.pairwise(times))
+
+
+async def test_a_pool_that_waits_for_room_is_told_when_a_worker_of_another_goes(world: World) -> None:
+    world.server.gate.set()
+    world.make_pool("one", 4)
+    await until(lambda: world.of("one") == 4)
+    world.make_pool("two", 1)
+    await until(lambda: "has its maximum" in str(world.server.objects["WorkerPool", "two"].get("status")))
+    world.scale("one", 3)
+    await until(lambda: world.of("two") == 1)
+
+
+async def test_a_place_that_was_held_in_vain_goes_to_who_waits_for_it(world: World) -> None:
+    world.make_pool("one", 4)
+    await until(lambda: len(world.server.asked) == 4)
+    world.make_pool("two", 1)
+    await until(lambda: "has its maximum" in str(world.server.objects["WorkerPool", "two"].get("status")))
+    world.server.refuses = ApiError(403, "Forbidden", "a quota")
+    world.server.gate.set()
+    await until(lambda: len(world.server.asked) > 4)
+
+
+async def test_what_failed_is_remembered_when_its_successor_cannot_be_made_yet(world: World) -> None:
+    world.server.gate.set()
+    world.make_pool("one", 1)
+    await until(lambda: world.of("one") == 1)
+    world.server.refuses = UnavailableError(503, "Unavailable", "it restarts")
+    world.fail("one-0")
+    await until(lambda: world.of("one") == 0 and len(world.server.asked) > 2)
+    world.server.refuses = None
+    await until(lambda: world.of("one") == 1)
+    assert world.told.count("WorkerReplaced") == 1
+    await until(lambda: world.server.objects["WorkerPool", "one"].get("status", {}).get("failures"))
+
+
+async def test_a_late_echo_of_our_own_write_does_not_replace_what_is_newer(world: World) -> None:
+    world.server.gate.set()
+    world.server.loses_answers = True
+    world.make_pool("one", 1)
+    await until(lambda: world.of("one") == 1 and "one" in world.server.written)
+    echo = world.server.objects["WorkerPool", "one"]
+    world.fail("one-0")
+    await until(lambda: "WorkerReplaced" in world.told)
+    world.registry.pools.learn(echo)
+    world.server.loses_answers = False
+    await until(lambda: world.of("one") == 1)
+    world.register()
+    await until(lambda: world.ready_in_status("one") == 1)
+    assert len(world.server.objects["WorkerPool", "one"]["status"]["failures"]) == 1
+
+
+async def test_a_pool_that_ends_many_workers_does_not_hold_up_the_writes_of_another(world: World) -> None:
+    world.most = 200
+    world.server.gate.set()
+    world.make_pool("one", 150)
+    await until(lambda: world.of("one") == 150)
+    permits = world.server.permits = asyncio.Semaphore(0)
+    world.scale("one", 0)
+    await until(lambda: world.server.deletes == WRITERS)
+    world.make_pool("two", 1)
+
+    def goes_on() -> bool:
+        permits.release()
+        return world.of("two") == 1 or world.server.deletes == 150
+
+    await until(goes_on)
+    assert world.of("one") > 0
+    assert world.of("two") == 1
+
+
+async def test_the_metrics_are_the_sums_over_the_pools_that_exist(world: World) -> None:
+    world.server.gate.set()
+    world.make_pool("one", 2)
+    world.make_pool("two", 1)
+    await until(lambda: len(world.registry.workers) == 3)
+    world.register()
+    await until(lambda: REGISTRY.get_sample_value("simyard_workers", {"state": "ready"}) == 3)
+    pool = world.registry.pools.get("ns", "one")
+    assert pool is not None
+    world.registry.pools.forget(pool)
+    assert REGISTRY.get_sample_value("simyard_workers", {"state": "ready"}) == 1

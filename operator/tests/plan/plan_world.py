@@ -15,7 +15,8 @@ from simyard.api.worker_pool import WorkerPool
 from simyard.plan.backoff import Backoff
 from simyard.plan.idleness import Use
 from simyard.plan.placement import SiteState
-from simyard.plan.pool import PoolInput, PoolPlan, plan_pool
+from simyard.plan.pool import PoolPlan, plan_pool
+from simyard.plan.pool_input import PoolInput
 from simyard.plan.service import PublishedService
 from simyard.plan.worker import is_ready
 from simyard.plan.workforce import Clock
@@ -45,6 +46,7 @@ class World:
     since: dict[str, float] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     use: Use = field(default_factory=Use)
+    active: float = 0.0
     created: int = 0
 
     def given(self) -> PoolInput:
@@ -59,7 +61,7 @@ class World:
             service=self.service,
             sites=sites,
             now=self.now,
-            use=self.use,
+            use=replace(self.use, quiet_seconds=self.steady - self.active),
             clock=Clock(self.steady, dict(self.since)),
         )
 
@@ -86,6 +88,8 @@ class World:
                 self.put(labelled(make_worker(new.name, site=new.site, requested=self.now), new.revision))
                 self.created += 1
         self.backoff = plan.backoff
+        if self.use.now or plan.status.last_active_time != self.pool.status.last_active_time:
+            self.active = self.steady
         self.pool = self.pool.model_copy(update={"status": plan.status})
 
     def put(self, worker: Worker) -> None:
@@ -106,7 +110,7 @@ class World:
 
     def restart(self) -> None:
         """The operator starts anew: it sees every worker for the first time."""
-        self.backoff, self.use = Backoff(), Use()
+        self.backoff, self.use, self.active = Backoff(), Use(), self.steady
         self.since = {worker.metadata.uid: self.steady for worker in self.workers.values()}
 
     def set(self, slot: int, how: str) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard.plan.breaker import LONGEST_PAUSE_SECONDS, OPENING_FAILURES, Breaker, BreakerState, verdict
+from simyard.plan.pace import MOST_RETRY_AFTER_SECONDS
 from simyard_sites.base import (
     CapacityExhaustedError,
     InternalError,
@@ -66,6 +67,13 @@ def test_a_probe_lets_one_item_through_and_its_success_closes_it() -> None:
 
 def test_it_closes_by_a_probe_when_nothing_waits_to_be_tried() -> None:
     assert opened(Breaker()).probed(None, 1.0, 0.5, waiting=False).state is BreakerState.CLOSED
+
+
+def test_a_site_that_asks_for_a_day_is_tried_again_after_minutes() -> None:
+    error = UnavailableError("maintenance", retry_after_seconds=86_400)
+    assert Breaker().probed(error, 7.0, 0.5, waiting=False).until == 7.0 + MOST_RETRY_AFTER_SECONDS
+    error = UnavailableError("maintenance", retry_after_seconds=30)
+    assert Breaker().probed(error, 7.0, 0.5, waiting=False).until == 37.0
 
 
 def test_an_answer_to_what_was_sent_before_does_not_close_it() -> None:

@@ -82,6 +82,7 @@ def test_it_counts_from_the_newest_registration_and_never_while_workers_start() 
     world.pass_time(1000)
     assert world.turn().delete == ()
     world.set(1, "ready")
+    world.turn()
     world.pass_time(59)
     assert world.turn().delete == ()
     world.pass_time(10)
@@ -96,6 +97,7 @@ def test_it_does_not_sleep_while_an_action_runs_or_waits_and_counts_from_its_end
     world.pass_time(5000)
     assert world.turn().delete == ()
     world.use = Use(last=world.now)
+    world.turn()
     world.pass_time(599)
     assert world.turn().delete == ()
     world.pass_time(1 + coarseness(600))
@@ -121,12 +123,32 @@ def test_what_wakes_it(how: str) -> None:
     assert world.turn().delete == ()
 
 
-def test_a_restart_does_not_forget_since_when_it_is_idle() -> None:
+def test_a_restart_gives_a_pool_its_time_again_and_wakes_none_that_sleeps() -> None:
     world = started()
     world.pass_time(500)
     world.turn()
     world.restart()
-    world.pass_time(160)
+    world.pass_time(599)
+    world.turn()
+    assert available(world)[0] == "True"
+    world.pass_time(1)
+    world.turn()
+    assert available(world) == ("False", "Idle")
+    world.restart()
+    world.turn()
+    assert available(world) == ("False", "Idle")
+
+
+def test_a_wall_clock_that_jumps_sends_nobody_to_sleep() -> None:
+    world = started()
+    world.pass_time(300)
+    world.use = Use(last=world.now)
+    world.turn()
+    world.pass_time(60)
+    world.now += timedelta(minutes=15)
+    plan = world.turn()
+    assert (plan.delete, plan.wake_seconds) == ((), 540)
+    world.pass_time(540)
     world.turn()
     assert available(world) == ("False", "Idle")
 

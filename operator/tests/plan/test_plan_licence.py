@@ -27,7 +27,8 @@ from simyard.plan.licence import (
     licence_status,
 )
 from simyard.plan.placement import SiteState
-from simyard.plan.pool import PoolInput, PoolPlan, plan_pool
+from simyard.plan.pool import PoolPlan, plan_pool
+from simyard.plan.pool_input import PoolInput
 from simyard.plan.service import ServiceCounts, plan_service
 
 SITES = {"a": make_site("a")}

@@ -321,3 +321,25 @@ def test_two_operators_that_write_over_each_other_count_everything_once(
             bases[which] = stored
             world.account.closed.clear()
     assert sums(stored) == true_sums(machines)
+
+
+def test_an_account_that_was_just_read_differs_where_something_runs_and_only_there() -> None:
+    first = Account([], at(0))
+    first.open(MachineKey("a", "1"), metered(0, "a"), PRICE, at(0))
+    rows = first.rows()
+    assert not first.differs(rows, "a")
+    second = Account(rows, at(10))
+    assert second.differs(rows, "a")
+    assert not second.differs(rows, "b")
+    second.open(MachineKey("a", "2"), metered(0, "a"), PRICE, at(10))
+    assert not second.differs(rows, "a"), "as many run, whichever they are"
+
+
+def test_the_status_says_how_many_run_and_the_latest_time() -> None:
+    account = Account([], at(0))
+    assert (account.status().workers, account.status().accounted_until) == (0, None)
+    account.open(MachineKey("a", "1"), metered(0, "a"), PRICE, at(0))
+    account.open(MachineKey("b", "1"), metered(0, "b"), PRICE, at(0))
+    account.advance("b", at(2_000))
+    status = account.status()
+    assert (status.workers, status.accounted_until) == (2, from_seconds((EPOCH + 2_000) / 1000))

@@ -57,6 +57,17 @@ def test_cheapest_counts_cores() -> None:
     assert names(permitted_sites(pool, by_name, Resources(cpu="3500m"))) == ["flat", "per-core"]
 
 
+def test_cheapest_compares_prices_of_one_currency_only() -> None:
+    sites = (
+        make_site("a-yen", cost={"workerHourMillis": 9000, "currency": "JPY"}),
+        make_site("b-euro", cost={"workerHourMillis": 50}),
+        make_site("c-yen", cost={"workerHourMillis": 8000, "currency": "JPY"}),
+        make_site("d-dollar", cost={"workerHourMillis": 40, "currency": "USD"}),
+        make_site("e-free"),
+    )
+    assert names(choose(*sites, strategy="Cheapest")) == ["e-free", "c-yen", "a-yen", "b-euro", "d-dollar"]
+
+
 def test_fastest_prefers_what_was_seen_to_be_fast() -> None:
     sites = (make_site("unknown"), make_site("slow", boot_seconds=90), make_site("fast", boot_seconds=3))
     assert names(choose(*sites, strategy="Fastest")) == ["fast", "slow", "unknown"]

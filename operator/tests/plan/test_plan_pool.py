@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_objects import NOW, at, made_ready, make_pool, make_site, make_worker, not_ready
@@ -16,7 +17,10 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.plan import pool as planning
 from simyard.plan.backoff import Backoff
-from simyard.plan.pool import PoolInput, PoolPlan, plan_pool
+from simyard.plan.exits import MOST_EXITS
+from simyard.plan.placement import ROOM_SECONDS
+from simyard.plan.pool import PoolPlan, plan_pool
+from simyard.plan.pool_input import PoolInput
 from simyard.plan.rollout import most_unavailable
 from simyard.plan.worker import is_ready
 from simyard.plan.workforce import Clock
@@ -46,6 +50,40 @@ def test_a_large_pool_is_made_in_several_passes() -> None:
     plan = plan_pool(given_pool(make_pool(planning.MOST_CREATES + 1)))
     assert len(plan.create) == planning.MOST_CREATES
     assert plan.wake_seconds == 0
+
+
+def test_a_large_pool_is_scaled_in_in_several_passes_and_its_status_is_true_in_each() -> None:
+    most = MOST_EXITS
+    workers = [made_ready(make_worker(f"pool-{slot}"), at(1)) for slot in range(most + 5)]
+    plan = plan_pool(given_pool(make_pool(2), workers, now=at(5)))
+    assert (len(plan.drain), plan.wake_seconds) == (most, 0)
+    assert (plan.status.ready_replicas, plan.status.replicas) == (5, most + 5)
+    plan = plan_pool(given_pool(make_pool(2, scaleIn={"drainSeconds": 0}), workers, now=at(5)))
+    assert (len(plan.delete), plan.wake_seconds) == (most, 0)
+    assert (plan.status.ready_replicas, plan.status.replicas) == (5, 5)
+    plan = plan_pool(given_pool(make_pool(2, deleted=True), workers))
+    assert (len(plan.delete), plan.wake_seconds, plan.status.replicas) == (most, 0, 5)
+
+
+def test_many_that_fail_together_are_one_round_however_many_passes_it_takes() -> None:
+    failed = [not_ready(make_worker(f"pool-{slot}"), "MachineFailed", at(1)) for slot in range(MOST_EXITS + 5)]
+    pool = make_pool(len(failed))
+    seen = pool.status.model_copy(update={"observed_generation": 1})
+    first = plan_pool(given_pool(pool, failed, now=at(5), previous=seen, backoff=Backoff(rounds=3, until=at(4))))
+    assert (len(first.delete), first.create, first.wake_seconds) == (MOST_EXITS, (), 0)
+    assert (first.backoff.rounds, first.status.failed_replicas) == (3, len(failed))
+    left = failed[MOST_EXITS:]
+    second = plan_pool(given_pool(pool, left, now=at(6), previous=first.status, backoff=first.backoff))
+    assert (len(second.delete), second.create, second.backoff.rounds) == (5, (), 4)
+
+
+@pytest.mark.parametrize("state", [{"workers": 4}, {"workers": 3}, {"exhausted": True}])
+def test_a_pool_without_room_looks_again_although_nothing_tells(state: Any) -> None:
+    sites = {"a": make_site("a", limits={"maxWorkers": 4}, **state)}
+    plan = plan_pool(given_pool(make_pool(2), sites=sites))
+    assert (plan.waits_for_room, plan.wake_seconds) == (True, ROOM_SECONDS)
+    down = plan_pool(given_pool(make_pool(2), sites={"a": make_site("a", ready=False)}))
+    assert (down.waits_for_room, down.wake_seconds) == (False, None), "the site's own condition tells"
 
 
 def test_names_that_belong_to_somebody_else_are_passed_over() -> None:

@@ -16,12 +16,13 @@ from simyard.plan.site import (
     count_machines,
     plan_site,
 )
-from simyard.plan.tuner import Setting
+from simyard.plan.tuner import START, Setting
 from simyard_sites.base import (
     CapacityExhaustedError,
     MachineState,
     QuotaExhaustedError,
     SiteError,
+    ThrottledError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -108,6 +109,18 @@ def test_a_full_site_stays_ready() -> None:
         found = conditions(SITE, observed(exhausted=exhausted, desired=desired))
         assert found["CapacityAvailable"] == ("False", reason)
         assert found["Ready"][0] == "True"
+
+
+def test_a_site_that_asked_for_a_pause_says_until_when() -> None:
+    call = CallObservation(
+        "Create", START, growing=True, bound=False, idle=True, rate=1, median_seconds=1, high_seconds=1
+    )
+    seen = observed(exhausted=ThrottledError("slower"), paused_until=at(300), calls=(call,))
+    assert conditions(SITE, seen)["CapacityAvailable"] == ("False", "Throttled")
+    status = plan_site(SITE, seen, NOW)
+    until = f"nothing is sent until {at(300):%Y-%m-%dT%H:%M:%SZ}"
+    assert until in status.tuning[0].message
+    assert until in next(item.message for item in status.conditions if item.type == "CapacityAvailable")
 
 
 def test_a_provider_that_cannot_be_made_is_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -146,10 +147,30 @@ def test_calls_that_fail_halve_it_and_it_grows_again() -> None:
     assert run.until(3.0).tuner.base.in_flight == 1000
 
 
+def test_after_an_outage_it_begins_as_small_as_at_first() -> None:
+    run = Run(Fast()).until(1.0)
+    again = run.tuner.restarted()
+    assert (again.setting.batch, again.growing) == (START.batch, True)
+    assert again.setting.calls <= START.calls
+    assert again.failed(run.tuner.round) == again, "an answer to what was sent before says nothing new"
+    small = replace(again, base=Setting(2, 1)).restarted()
+    assert small.setting == Setting(2, 1), "what bore less is not asked for more"
+    run.tuner = again
+    assert run.until(3.0).tuner.base.in_flight == 1000
+
+
+@pytest.mark.parametrize(("call_seconds", "grows"), [(0.1, True), (20.0, False)])
+def test_only_the_site_s_own_time_counts_as_slow(call_seconds: float, grows: bool) -> None:
+    tuner = Tuner.start(Bounds(1000))
+    for _ in range(START.calls):
+        tuner = tuner.answered(Answer(tuner.round, START.batch, 20.0, full=True, call_seconds=call_seconds))
+    assert (tuner.setting.in_flight > START.in_flight) is grows
+
+
 def test_answers_of_a_site_that_is_hardly_asked_teach_nothing() -> None:
     tuner = Tuner.start(Bounds(1000))
     for _ in range(100):
-        tuner = tuner.answered(Answer(tuner.round, 1, 0.01, full=False))
+        tuner = tuner.answered(Answer(tuner.round, 1, 0.01, full=False, call_seconds=0.01))
     assert tuner == Tuner.start(Bounds(1000))
 
 
@@ -178,13 +199,13 @@ def test_it_stays_within_its_bounds_and_never_stops(
             tuner = tuner.throttled(round_)
         else:
             items = tuner.setting.batch if what == "a" else 1
-            tuner = tuner.answered(Answer(round_, items, seconds, full=what == "a"))
+            tuner = tuner.answered(Answer(round_, items, seconds, full=what == "a", call_seconds=seconds))
         for setting in (tuner.setting, tuner.base):
             assert setting.calls >= 1
             assert 1 <= setting.batch <= batch
             assert setting.in_flight <= in_flight
     for _ in range(2000):
-        tuner = tuner.answered(Answer(tuner.round, tuner.setting.batch, 0.01, full=True))
+        tuner = tuner.answered(Answer(tuner.round, tuner.setting.batch, 0.01, full=True, call_seconds=0.01))
     assert tuner.base.in_flight >= min(in_flight, batch, START.in_flight) / 4, "it grows again"
 
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import pytest
 from plan_objects import NOW, at, made_ready, make_machine, make_worker, not_ready, with_status
 
 from simyard.api.base import find_condition
@@ -12,6 +13,7 @@ from simyard.plan.worker import (
     Observation,
     Registration,
     Values,
+    WorkerPlan,
     is_ready,
     plan_worker,
 )
@@ -21,14 +23,18 @@ LATER = at(10)
 ENTERED = {Stage.PENDING: at(1), Stage.PROLOG: at(2), Stage.BOOT: at(3), Stage.RUNNING: at(4)}
 
 
-def reason_of(worker: Worker, seen: Observation, now: datetime = LATER) -> str:
-    condition = find_condition(plan_worker(worker, seen, now).status.conditions, "Ready")
+def plan_of(worker: Worker, seen: Observation, now: datetime, steady: float = 0.0) -> WorkerPlan:
+    return plan_worker(worker, seen, now, steady)
+
+
+def reason_of(worker: Worker, seen: Observation, now: datetime = LATER, steady: float = 0.0) -> str:
+    condition = find_condition(plan_of(worker, seen, now, steady).status.conditions, "Ready")
     assert condition is not None
     return f"{condition.status} {condition.reason}"
 
 
 def test_a_worker_is_ready_when_its_adapter_registered_even_before_anything_else_is_known() -> None:
-    plan = plan_worker(make_worker(), Observation(registration=Registration(at(5), "0.1.0")), at(6))
+    plan = plan_of(make_worker(), Observation(registration=Registration(at(5), "0.1.0")), at(6))
     assert is_ready(with_status(make_worker(), conditions=plan.status.conditions))
     assert plan.change is Change.READINESS
     assert plan.status.stages.registered == at(5)
@@ -36,17 +42,17 @@ def test_a_worker_is_ready_when_its_adapter_registered_even_before_anything_else
 
 
 def test_every_stage_keeps_its_first_time() -> None:
-    first = plan_worker(make_worker(), Observation(machine=make_machine(entered=ENTERED)), at(5)).status
+    first = plan_of(make_worker(), Observation(machine=make_machine(entered=ENTERED)), at(5)).status
     again = make_machine(entered={stage: at(50) for stage in ENTERED})
     seen = Observation(machine=again, registration=Registration(at(60)))
-    stages = plan_worker(with_status(make_worker(), stages=first.stages), seen, at(61)).status.stages
+    stages = plan_of(with_status(make_worker(), stages=first.stages), seen, at(61)).status.stages
     assert [stages.start, stages.pending, stages.prolog, stages.boot, stages.running, stages.registered] == [
         NOW, at(1), at(2), at(3), at(4), at(60),
     ]  # fmt: skip
 
 
 def test_stages_alone_are_not_urgent() -> None:
-    plan = plan_worker(make_worker(), Observation(machine=make_machine(MachineState.BOOT, entered=ENTERED)), at(5))
+    plan = plan_of(make_worker(), Observation(machine=make_machine(MachineState.BOOT, entered=ENTERED)), at(5))
     assert plan.change is Change.STAGES
     assert plan.status.machine_state == "Boot"
 
@@ -54,23 +60,23 @@ def test_stages_alone_are_not_urgent() -> None:
 def test_nothing_new_is_no_change() -> None:
     seen = Observation(machine=make_machine(entered=ENTERED), registration=Registration(at(5)), consumer=True)
     worker = make_worker()
-    worker = worker.model_copy(update={"status": plan_worker(worker, seen, at(6)).status})
-    assert plan_worker(worker, seen, at(99)).change is Change.NONE
-    assert plan_worker(worker, Observation(machine=make_machine(entered=ENTERED)), at(99)).change is Change.NONE
+    worker = worker.model_copy(update={"status": plan_of(worker, seen, at(6)).status})
+    assert plan_of(worker, seen, at(99)).change is Change.NONE
+    assert plan_of(worker, Observation(machine=make_machine(entered=ENTERED)), at(99)).change is Change.NONE
 
 
 def test_new_values_alone_are_the_least_urgent() -> None:
     worker = made_ready(make_worker(), at(5))
     seen = Observation(machine=make_machine(), values=Values(at(7), {"load": 3}))
-    worker = worker.model_copy(update={"status": plan_worker(worker, seen, at(8)).status})
-    plan = plan_worker(worker, Observation(machine=make_machine(), values=Values(at(9), {"load": 4})), at(10))
+    worker = worker.model_copy(update={"status": plan_of(worker, seen, at(8)).status})
+    plan = plan_of(worker, Observation(machine=make_machine(), values=Values(at(9), {"load": 4})), at(10))
     assert plan.change is Change.VALUES
     assert plan.status.attributes == {"load": 4}
 
 
 def test_values_older_than_those_written_are_ignored() -> None:
     worker = with_status(make_worker(), attributes={"load": 4}, attributes_time=at(9))
-    assert plan_worker(worker, Observation(values=Values(at(8), {"load": 3})), at(10)).status.attributes == {"load": 4}
+    assert plan_of(worker, Observation(values=Values(at(8), {"load": 3})), at(10)).status.attributes == {"load": 4}
 
 
 def test_an_unreachable_broker_changes_nothing() -> None:
@@ -80,13 +86,15 @@ def test_an_unreachable_broker_changes_nothing() -> None:
     assert reason_of(gone, Observation(consumer=None), at(99)) == "False AdapterDisconnected"
 
 
-def test_a_lost_consumer_counts_after_a_grace() -> None:
+@pytest.mark.parametrize("jump", [0, -3600, 3600])
+def test_a_lost_consumer_counts_after_a_grace_whatever_the_clock_on_the_wall_does(jump: int) -> None:
     ready = made_ready(make_worker(), at(5))
-    seen = Observation(consumer=False, consumer_gone=at(10))
-    plan = plan_worker(ready, seen, at(11))
+    seen = Observation(consumer=False, consumer_gone=500.0)
+    wall = at(5 + jump)
+    plan = plan_of(ready, seen, wall, 501.0)
     assert plan.wake_seconds == DISCONNECT_GRACE_SECONDS - 1
-    assert reason_of(ready, seen, at(11)) == "True Registered"
-    assert reason_of(ready, seen, at(10 + DISCONNECT_GRACE_SECONDS)) == "False AdapterDisconnected"
+    assert reason_of(ready, seen, wall, 501.0) == "True Registered"
+    assert reason_of(ready, seen, wall, 500 + DISCONNECT_GRACE_SECONDS) == "False AdapterDisconnected"
     assert reason_of(not_ready(ready, "AdapterDisconnected", at(20)), Observation(consumer=True)) == "True Registered"
 
 
@@ -108,8 +116,6 @@ def test_what_is_worse_wins() -> None:
 
 def test_a_pending_machine_says_what_it_waits_for() -> None:
     machine = make_machine(MachineState.PENDING, message="no host has enough memory")
-    condition = find_condition(
-        plan_worker(make_worker(), Observation(machine=machine), at(1)).status.conditions, "Ready"
-    )
+    condition = find_condition(plan_of(make_worker(), Observation(machine=machine), at(1)).status.conditions, "Ready")
     assert condition is not None
     assert condition.message == "no host has enough memory"

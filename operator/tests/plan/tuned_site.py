@@ -161,4 +161,4 @@ class Run:
         if accepted < size:
             self.tuner = self.tuner.throttled(round_)
         else:
-            self.tuner = self.tuner.answered(Answer(round_, size, self.now - sent_at, full))
+            self.tuner = self.tuner.answered(Answer(round_, size, self.now - sent_at, full, self.now - sent_at))

@@ -1,0 +1,120 @@
+"""Which workers of a pool must go, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from simyard.api.names import Reason
+from simyard.api.worker import Worker
+from simyard.plan.backoff import Backoff
+from simyard.plan.placement import Choice, stranded
+from simyard.plan.pool_input import PoolInput
+from simyard.plan.rollout import Outdated, most_unavailable, replaceable
+from simyard.plan.scale_in import drain_ends, victims
+from simyard.plan.worker import is_ready
+from simyard.plan.workforce import Removal, Workforce
+
+MOST_EXITS = 1000
+"""Workers that failed, are too many, or have drained, and are ended in one pass: a change of mind is heard in between.
+
+Those that are late, or wait in vain, are bounded by ``maxUnavailable``.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """The workers that must go now, by why; ``uids`` has those of all but the failed ones.
+
+    Attributes:
+        look_again: after how many seconds others may have to go.
+        more: others must go as soon as these have.
+    """
+
+    failed: list[Removal]
+    surplus: list[Worker]
+    late: list[Removal] = field(default_factory=list)
+    moved: list[Removal] = field(default_factory=list)
+    renewed: list[Worker] = field(default_factory=list)
+    uids: frozenset[str] = frozenset()
+    look_again: float | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WayHome:
+    """Workers to be drained, workers to be ended now, and when to look again at those that drain."""
+
+    drain: list[Worker]
+    ended: list[Removal]
+    look_again: float | None
+
+
+def plan_exits(
+    given: PoolInput,
+    force: Workforce,
+    outdated: Outdated,
+    choice: Choice | None,
+    backoff: Backoff,
+    desired: int,
+) -> Exits:
+    """Which workers must go: failed ones, too many, too late, waiting in vain, and outdated ones."""
+    spec = given.pool.spec
+    serving = len(force.ready) + len(force.unready)
+    failed = force.failed[:MOST_EXITS]
+    left = MOST_EXITS - len(failed)
+    surplus = (
+        victims([*force.ready, *force.unready], min(serving - desired, left), spec.scale_in, given.busy, outdated.uids)
+        if serving > desired
+        else []
+    )
+    left -= len(surplus)
+    going = {worker.metadata.uid for worker in surplus}
+    more = len(failed) < len(force.failed) or len(surplus) < serving - desired
+    if backoff.waits(given.now) or desired == 0 or more:
+        return Exits(failed, surplus, uids=frozenset(going), more=more)
+    few = most_unavailable(spec.rollout.max_unavailable, desired)
+    late = [removal for removal in force.late if removal.worker.metadata.uid not in going][:few]
+    going.update(removal.worker.metadata.uid for removal in late)
+    moved: list[Removal] = []
+    renewed: list[Worker] = []
+    look_again: float | None = None
+    if choice is not None:
+        waiting = without(force.unready, going)
+        moved, look_again = stranded(waiting, choice, given.clock, most=few, missing=desired - serving + len(going))
+        going.update(removal.worker.metadata.uid for removal in moved)
+        serves, serves_not = replaceable(outdated, choice, going)
+        gone_ready = sum(worker.metadata.uid in going for worker in force.ready) if surplus else 0
+        budget = few - max(0, desired - (len(force.ready) - gone_ready)) - len(force.draining)
+        renewed = [*serves_not, *victims(serves, budget, spec.scale_in, given.busy)]
+        more = len(renewed) > left
+        renewed = renewed[:left]
+        going.update(worker.metadata.uid for worker in renewed)
+    return Exits(failed, surplus, late, moved, renewed, frozenset(going), look_again, more)
+
+
+def send_home(given: PoolInput, force: Workforce, exits: Exits) -> WayHome:
+    """How those go that may finish what they do, and which of those that drain have finished."""
+    policy = given.pool.spec.scale_in
+    drain: list[Worker] = []
+    ended: list[Removal] = []
+    look_again: float | None = None
+    for worker in (*exits.surplus, *exits.renewed):
+        if is_ready(worker) and policy.drain_seconds > 0:
+            drain.append(worker)
+        else:
+            ended.append(Removal(worker, Reason.SCALED))
+    left = MOST_EXITS - len(exits.failed) - len(ended)
+    for worker in force.draining:
+        seconds = max(0.0, drain_ends(worker, policy, given.drained, given.clock.seconds(worker)))
+        if seconds == 0 and left > 0:
+            ended.append(Removal(worker, Reason.SCALED))
+            left -= 1
+        elif look_again is None or seconds < look_again:
+            look_again = seconds
+    return WayHome(drain, ended, look_again)
+
+
+def without(workers: list[Worker], uids: Container[str]) -> list[Worker]:
+    """The workers that are not among those."""
+    return [worker for worker in workers if worker.metadata.uid not in uids]

@@ -1,0 +1,50 @@
+"""All that a pool's plan depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
+from simyard.plan.backoff import Backoff
+from simyard.plan.idleness import Use
+from simyard.plan.licence import Allotment
+from simyard.plan.placement import SiteState
+from simyard.plan.service import PublishedService
+from simyard.plan.workforce import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInput:
+    """All that the plan of a pool depends on.
+
+    Attributes:
+        previous: the newest status that was planned (it may not be written yet).
+        workers: the pool's Workers.
+        taken: names of Workers of the namespace that belong to somebody else, where they are in the way.
+        busy: uids of workers that run a ServiceAction.
+        drained: uids of workers that said that they are drained.
+        use: what is known of actions on the pool (only of one that has an idle time-out).
+        clock: how long each worker has been seen as it is.
+        broker: whether the pool's user and queues can be made.
+        refused: what the API server said when it refused to store a Worker; empty when it is to be tried (again).
+        licence: the seats that it gets of its service's licence; None when there is no licence.
+    """
+
+    pool: WorkerPool
+    previous: WorkerPoolStatus
+    backoff: Backoff
+    workers: Sequence[Worker]
+    service: PublishedService | None
+    sites: Mapping[str, SiteState]
+    now: datetime
+    taken: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+    drained: Container[str] = frozenset()
+    use: Use = field(default_factory=Use)
+    clock: Clock = field(default_factory=Clock)
+    broker: bool = True
+    refused: str = ""
+    licence: Allotment | None = None

@@ -1,0 +1,162 @@
+"""All sites: what is left of a runner that has ended, and what is told about machines without a Worker."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+from test_fleet_site import ScriptedBroker, ScriptedClient, ScriptedSite, Statuses, owner, quick, until
+from test_fleet_site_trouble import LockedSite
+
+from simyard.api import names
+from simyard.api.base import Json, Metadata
+from simyard.api.cloud_site import CloudSite
+from simyard.fleet import sites as sites_module
+from simyard.fleet.broker import Broker
+from simyard.fleet.metering import Metering
+from simyard.fleet.recorder import Recorder
+from simyard.fleet.registry import Registry
+from simyard.fleet.sites import Sites
+from simyard.fleet.workers import WorkerStatuses
+from simyard.kube.client import KubeClient
+from simyard.kube.errors import NotFoundError
+from simyard_sites.base import SiteEvent, UnauthenticatedError
+
+__all__ = ["quick"]
+_versions = itertools.count(1)
+
+
+@dataclass
+class Api(ScriptedClient):
+    """An API server that has nothing, so that no status can be written."""
+
+    async def patch(self, *_: Any, **__: Any) -> Json:
+        raise NotFoundError(404, "NotFound", "no such site")
+
+
+@dataclass
+class Recorded:
+    """Events by kind and reason."""
+
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+    def emit(self, resource: names.Resource, regarding: Metadata, reason: str, note: str, *, warning: bool) -> None:
+        self.events.append((resource.kind, reason))
+
+
+@dataclass
+class DefectiveSite(ScriptedSite):
+    """Its provider has a defect; it cannot be used after it was closed."""
+
+    closed: bool = False
+
+    async def events(self) -> AsyncGenerator[SiteEvent, None]:
+        raise RuntimeError("a defect")
+        yield
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class World:
+    """Sites whose providers are ``providers``, one after the other."""
+
+    providers: list[ScriptedSite]
+    name: str = "site"
+    recorder: Recorded = field(default_factory=Recorded)
+    registry: Registry = field(init=False)
+    sites: Sites = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.registry = Registry(cast(KubeClient, Api()))
+        self.sites = Sites(
+            self.registry,
+            cast(WorkerStatuses, Statuses()),
+            cast(Broker, ScriptedBroker()),
+            cast(Recorder, self.recorder),
+            Metering(self.registry),
+            namespace="platform",
+            installation="default",
+        )
+
+    def site(self, generation: int = 1, **emulated: Any) -> CloudSite:
+        metadata = {"name": self.name, "uid": "site-uid", "resourceVersion": str(next(_versions))}
+        raw = {
+            "metadata": {**metadata, "generation": generation},
+            "spec": {"provider": {"emulated": emulated}, "orphanGraceSeconds": 0},
+        }
+        site = self.registry.sites.learn(raw)
+        assert site is not None
+        return site
+
+    def gauge(self, name: str, **labels: str) -> float | None:
+        return REGISTRY.get_sample_value(f"simyard_{name}", {"site": self.name, **labels})
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.sites.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture
+def make_world(monkeypatch: pytest.MonkeyPatch) -> MakeWorld:
+    monkeypatch.setattr(sites_module, "STATUS_SPACING_SECONDS", 0.0)
+    monkeypatch.setattr(sites_module, "DEFECT_PAUSE_SECONDS", 0.02)
+
+    def make(*providers: ScriptedSite, name: str) -> World:
+        world = World(list(providers), name)
+        monkeypatch.setattr(sites_module, "_make", lambda *_: world.providers.pop(0))
+        return world
+
+    return make
+
+
+async def test_the_gauges_of_a_runner_end_with_it(make_world: MakeWorld) -> None:
+    good = LockedSite()
+    good.add("pool-0-unknown", owner("pool-0"))
+    world = make_world(LockedSite(broken=UnauthenticatedError("wrong password")), good, name="gauges")
+    site = world.site()
+    async with world.running():
+        await until(lambda: world.gauge("site_breaker_open") == 1)
+        site = world.site(2, timeScalePercent=7)
+        await until(lambda: world.gauge("site_pace_items") is not None)
+        assert world.gauge("site_breaker_open") == 0
+        assert world.gauge("site_in_flight_limit", call="delete") is not None
+        world.registry.sites.forget(site)
+        await until(lambda: world.gauge("site_breaker_open") is None)
+    assert world.gauge("site_pace_items") is None
+    assert world.gauge("site_in_flight_limit", call="delete") is None
+    assert world.gauge("site_batch_size", call="delete") is None
+
+
+async def test_after_a_defect_a_site_gets_a_new_provider(make_world: MakeWorld) -> None:
+    defective, good = DefectiveSite(), ScriptedSite()
+    world = make_world(defective, good, name="defective")
+    world.site()
+    async with world.running():
+        await until(lambda: good.calls["probe"])
+        assert defective.closed
+
+
+async def test_an_orphan_whose_pool_is_gone_is_reported_on_its_site(make_world: MakeWorld) -> None:
+    provider = ScriptedSite()
+    provider.add("pool-0-unknown", owner("pool-0"))
+    world = make_world(provider, name="orphaned")
+    world.site()
+    async with world.running():
+        await until(lambda: not provider.machines)
+    assert world.recorder.events == [("CloudSite", "OrphanRemoved")]
