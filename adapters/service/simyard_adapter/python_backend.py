@@ -98,6 +98,7 @@ _imported: dict[Tuple[str, bytes], dict[str, ModuleType]] = {}
 
 
 def _import_from(directory: Path, module_name: str, files: Iterable[str]) -> ModuleType:
+    directory = directory.resolve()
     source = directory / (module_name.replace(".", "/") + ".py")
     digest = hashlib.sha256()
     for path in sorted({source, *(directory / name for name in files)}):
@@ -125,7 +126,7 @@ def _import_from(directory: Path, module_name: str, files: Iterable[str]) -> Mod
 
 def _is_below(directory: Path, module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    return file is not None and directory in Path(file).parents
+    return file is not None and directory in Path(file).resolve().parents
 
 
 def differences(manifest: Interface, connector: Interface) -> list[str]:

@@ -163,6 +163,13 @@ def test_in_one_process_each_service_gets_its_own_module_also_when_its_first_dir
     assert third.kind == 3, "a helper of the same name is its own"  # type: ignore[attr-defined]
 
 
+def test_the_directory_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "from simyard_adapter import Connector\nclass Near(Connector): pass\n"
+    write_files({"near_connector.py": text}, tmp_path / "near")
+    assert load_class("near_connector:Near", Path("near")).__name__ == "Near"
+
+
 def test_a_connector_named_like_a_module_of_this_process_is_refused(tmp_path: Path) -> None:
     write_files({"shutil.py": "from simyard_adapter import Connector\nclass Twin(Connector): pass\n"}, tmp_path)
     with pytest.raises(StartError, match="another module named shutil"):
