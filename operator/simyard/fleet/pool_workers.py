@@ -10,10 +10,11 @@ from functools import partial
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
 from simyard.build.worker import pool_worker
 from simyard.fleet.registry import Registry, pool_uid_of
 from simyard.fleet.room import Room
-from simyard.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
+from simyard.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from simyard.plan.licence import licence_key
 from simyard.plan.pool import NewWorker, PoolPlan
 from simyard.plan.pool_input import PoolInput
@@ -30,11 +31,22 @@ class PoolWorkers:
         self._room = room
         self._writers = asyncio.Semaphore(WRITERS)
 
+    async def settle(self, pool: WorkerPool, unsure: set[str]) -> None:
+        """Learn whether Workers were made although no answer came: a plan without them would make others instead."""
+        for name in sorted(unsure):
+            try:
+                self._registry.workers.learn(
+                    await self._registry.client.get(names.WORKERS, name, pool.metadata.namespace)
+                )
+            except NotFoundError:
+                pass
+            unsure.discard(name)
+
     async def end(self, plan: PoolPlan) -> None:
         """Delete the Workers that the plan deletes.
 
         Raises:
-            ApiError: the API server did not do all of it; the same holds for the other two.
+            ApiError: the API server did not do all of it; the same holds for all others.
         """
         await self._all(partial(self._delete, removal) for removal in plan.delete)
 
@@ -43,9 +55,14 @@ class PoolWorkers:
         await self._all(partial(self._change, worker, {"spec": {"drain": True}}) for worker in plan.drain)
         await self._all(partial(self._adopt, worker, revision) for worker, revision in plan.adopt)
 
-    async def make(self, plan: PoolPlan, given: PoolInput, places: Counter[str], taken: set[str]) -> None:
-        """Create Workers at places that are held for them; ``taken`` gets the names that belong to somebody else."""
-        await self._all(partial(self._create, new, given, places, taken) for new in plan.create)
+    async def make(
+        self, plan: PoolPlan, given: PoolInput, places: Counter[str], taken: set[str], unsure: set[str]
+    ) -> None:
+        """Create Workers at places that are held for them.
+
+        ``taken`` gets the names that belong to somebody else, ``unsure`` those of which no answer came.
+        """
+        await self._all(partial(self._create, new, given, places, taken, unsure) for new in plan.create)
 
     async def _all(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
         """Make many requests, some at a time; the first failure is raised when all have ended."""
@@ -67,7 +84,9 @@ class PoolWorkers:
         if failures:
             raise failures[0]
 
-    async def _create(self, new: NewWorker, given: PoolInput, places: Counter[str], taken: set[str]) -> None:
+    async def _create(
+        self, new: NewWorker, given: PoolInput, places: Counter[str], taken: set[str], unsure: set[str]
+    ) -> None:
         pool = given.pool
         licence = licence_key(given.service.service) if given.service is not None else ""
         body = pool_worker(pool, new.name, new.site, new.revision, given.now, licence=licence)
@@ -78,6 +97,10 @@ class PoolWorkers:
                 raw = await self._registry.client.get(names.WORKERS, new.name, pool.metadata.namespace)
         except NotFoundError:
             return
+        except ApiError as error:
+            if error.retryable:
+                unsure.add(new.name)
+            raise
         worker = self._registry.workers.learn(raw)
         if worker is not None and pool_uid_of(worker) != pool.metadata.uid:
             taken.add(new.name)

@@ -61,7 +61,8 @@ REFUSED_SECONDS = 30.0
 class _Memory:
     """What is remembered of a pool between passes, beyond its object.
 
-    ``active_at``: when it was last seen to be used, or first seen. ``sent``: statuses whose writing was not answered.
+    ``active_at``: when it was last seen to be used, or first seen. ``taken``: names that belong to somebody else.
+    ``unsure``: names of Workers whose making was not answered. ``sent``: statuses whose writing was not answered.
     """
 
     status: WorkerPoolStatus
@@ -72,6 +73,7 @@ class _Memory:
     due_at: float | None = None
     asleep: bool = False
     taken: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
     refused: str = ""
     refused_until: float = 0.0
     sent: deque[WorkerPoolStatus] = field(default_factory=partial(deque, maxlen=MOST_SENT))
@@ -200,6 +202,8 @@ class Pools:
             self._room.wait(key, waits=False)
             return None
         memory = self._memory[pool.metadata.uid]
+        if memory.unsure:
+            await self._workers.settle(pool, memory.unsure)
         workers = self._registry.workers.by("pool", pool.metadata.uid)
         time = self._time()
         busy = self._busy(workers)
@@ -243,7 +247,7 @@ class Pools:
                 await self._workers.end(plan)
                 self._take_over(pool, memory, plan)  # what has been ended is remembered, whatever else fails
                 await self._workers.change(plan)
-                await self._workers.make(plan, given, places, memory.taken)
+                await self._workers.make(plan, given, places, memory.taken, memory.unsure)
             except ApiError as error:
                 if error.retryable:
                     raise

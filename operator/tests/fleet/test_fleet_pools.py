@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from simyard.fleet.licences import Licences
 from simyard.fleet.pool_workers import WRITERS
 from simyard.fleet.pools import STATUS_SPACING_SECONDS, Pools
 from simyard.fleet.registry import Registry, pool_uid_of
-from simyard.kube.errors import ApiError, NotFoundError, UnavailableError
+from simyard.kube.errors import AlreadyExistsError, ApiError, NotFoundError, UnavailableError
 from simyard.plan.placement import SiteState
 
 READY = {"type": "Ready", "status": "True", "reason": "ProbeSucceeded", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -27,7 +27,10 @@ SERVICE = {"interface": {}, "connector": {"python": {"class": "module:Class"}}}
 
 
 class Server:
-    """As much of an API server as pools need; ``gate`` holds up the creation of Workers."""
+    """As much of an API server as pools need.
+
+    ``gate`` holds up the creation of Workers; ``loses`` has what happens while the answer for a Worker is lost.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Json] = {}
@@ -36,6 +39,7 @@ class Server:
         self.written: dict[str, list[float]] = {}
         self.refuses: ApiError | None = None
         self.loses_answers = False
+        self.loses: dict[str, Callable[[], None]] = {}
         self.deletes = 0
         self.permits: asyncio.Semaphore | None = None
         self._numbers = itertools.count(1)
@@ -50,12 +54,19 @@ class Server:
         await self.gate.wait()
         if self.refuses is not None:
             raise self.refuses
+        name = body["metadata"]["name"]
+        if (resource.kind, name) in self.objects:
+            raise AlreadyExistsError(409, "AlreadyExists", name)
         metadata = {**body["metadata"], "uid": f"uid-{next(self._numbers)}", "generation": 1}
-        return self._store(resource, {**body, "metadata": metadata})
+        stored = self._store(resource, {**body, "metadata": metadata})
+        if (happens := self.loses.pop(name, None)) is not None:
+            happens()
+            raise UnavailableError(503, "Unavailable", "the answer was lost")
+        return stored
 
     async def get(self, resource: names.Resource, name: str, namespace: str = "") -> Json:
         if (resource.kind, name) not in self.objects:
-            raise NotFoundError("there is none")
+            raise NotFoundError(404, "NotFound", "there is none")
         return self.objects[resource.kind, name]
 
     async def patch(
@@ -130,6 +141,13 @@ class World:
         raw = self.server.objects["Worker", name]
         condition = {**READY, "status": "False", "reason": "MachineFailed"}
         self.registry.workers.learn(self.server._store(names.WORKERS, {**raw, "status": {"conditions": [condition]}}))
+
+    def lose(self, name: str) -> None:
+        """A Worker is gone."""
+        worker = self.registry.workers.get("ns", name)
+        assert worker is not None
+        del self.server.objects["Worker", name]
+        self.registry.workers.forget(worker)
 
     def register(self) -> None:
         """Every Worker becomes ready."""
@@ -210,6 +228,21 @@ async def test_a_place_that_was_held_in_vain_goes_to_who_waits_for_it(world: Wor
     world.server.refuses = ApiError(403, "Forbidden", "a quota")
     world.server.gate.set()
     await until(lambda: len(world.server.asked) > 4)
+
+
+async def test_a_worker_of_whose_making_no_answer_came_counts_before_another_is_made(world: World) -> None:
+    world.server.gate.set()
+    world.make_pool("one", 1)
+    await until(lambda: world.of("one") == 1)
+
+    def meanwhile() -> None:
+        world.lose("one-0")
+        world.scale("one", 1)
+
+    world.server.loses["one-1"] = meanwhile
+    world.scale("one", 2)
+    await until(lambda: not world.server.loses and world.of("one") == 1)
+    assert [name for kind, name in world.server.objects if kind == "Worker"] == ["one-1"]
 
 
 async def test_what_failed_is_remembered_when_its_successor_cannot_be_made_yet(world: World) -> None:
