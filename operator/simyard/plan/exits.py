@@ -85,7 +85,9 @@ def plan_exits(
         going.update(removal.worker.metadata.uid for removal in moved)
         serves, serves_not = replaceable(outdated, choice, going)
         gone_ready = sum(worker.metadata.uid in going for worker in force.ready) if surplus else 0
-        budget = few - max(0, desired - (len(force.ready) - gone_ready)) - len(force.draining)
+        # What a licence does not give is not unavailable: the wait for seats must not hold up a rollout.
+        possible = desired if given.licence is None else min(desired, given.licence.seats)
+        budget = few - max(0, possible - (len(force.ready) - gone_ready)) - len(force.draining)
         renewed = [*serves_not, *victims(serves, budget, spec.scale_in, given.busy)]
         more = len(renewed) > left
         renewed = renewed[:left]

@@ -81,17 +81,22 @@ def pool_conditions(
 def _progressing(
     previous: WorkerPoolStatus, counts: Counts, blocked: Blocked | None, backoff: Backoff
 ) -> tuple[bool, str, str] | None:
-    """None of a pool that is being deleted. A rollout ends when every worker is up to date and ready."""
+    """None of a pool that is being deleted. A rollout ends when every worker is up to date and ready.
+
+    Workers that wait for seats of a licence do not hold it up.
+    """
     if blocked is not None and blocked.reason == Reason.TERMINATING:
         return None
     before = find_condition(previous.conditions, ConditionType.PROGRESSING)
     rolled = before is not None and before.reason != Reason.WORKERS_UPDATED
     begun = counts.outdated > 0 or counts.renewed > 0
-    if counts.desired == 0 or not (begun or (rolled and counts.ready < counts.desired)):
+    for_seats = blocked is not None and blocked.reason == Reason.WAITING_FOR_SEATS
+    coming = counts.starting > 0 if for_seats else counts.ready < counts.desired
+    if counts.desired == 0 or not (begun or (rolled and coming)):
         return True, Reason.WORKERS_UPDATED, ""
     updated = max(0, counts.ready + counts.starting - counts.outdated)
     of = f"{updated} of {counts.desired} workers are up to date, {counts.ready} are ready"
-    if blocked is not None and counts.outdated:
+    if blocked is not None and counts.outdated and not for_seats:
         return False, blocked.reason, f"{of}; {blocked.message}"
     if backoff.rounds > 0 and counts.ready < counts.desired:
         return False, Reason.PROGRESS_DEADLINE_EXCEEDED, f"{of}; workers that were replaced do not become ready"

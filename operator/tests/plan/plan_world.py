@@ -14,6 +14,7 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.plan.backoff import Backoff
 from simyard.plan.idleness import Use
+from simyard.plan.licence import Allotment
 from simyard.plan.placement import SiteState
 from simyard.plan.pool import PoolPlan, plan_pool
 from simyard.plan.pool_input import PoolInput
@@ -46,6 +47,7 @@ class World:
     since: dict[str, float] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     use: Use = field(default_factory=Use)
+    licence: Allotment | None = None
     active: float = 0.0
     created: int = 0
 
@@ -63,6 +65,7 @@ class World:
             now=self.now,
             use=replace(self.use, quiet_seconds=self.steady - self.active),
             clock=Clock(self.steady, dict(self.since)),
+            licence=self.licence,
         )
 
     def turn(self) -> PoolPlan:

@@ -12,6 +12,7 @@ from plan_world import World, labelled
 
 from simyard.api.base import Condition, find_condition
 from simyard.api.names import LABEL_REVISION
+from simyard.plan.licence import Allotment
 from simyard.plan.rollout import most_unavailable, revisions
 from simyard.plan.worker import is_ready
 
@@ -127,6 +128,25 @@ def test_a_rollout_that_does_not_come_up_stops_and_says_so_and_another_change_sa
     world.settle()
     assert len(world.ready()) == world.pool.status.updated_replicas == 10
     assert condition(world, "Progressing").reason == "WorkersUpdated"
+
+
+def test_a_pool_that_waits_for_seats_is_rolled_out_with_those_it_has() -> None:
+    world = World(make_pool(6, scaleIn={"drainSeconds": 0}))
+    world.licence = Allotment("acme", total=4, taken=4, seats=4, place=1, since=world.now)
+    world.settle()
+    assert len(world.ready()) == 4
+    world.publish(resources={"cpu": 4})
+    for _ in range(20):
+        world.turn()
+        assert 3 <= len(world.ready())
+        assert len(world.workers) <= 4
+        assert condition(world, "Progressing").status == "True"
+        world.come_up()
+        world.pass_time(1)
+    assert world.pool.status.updated_replicas == world.pool.status.ready_replicas == 4
+    assert world.created == 8
+    assert condition(world, "Progressing").reason == "WorkersUpdated"
+    assert condition(world, "LicenceAvailable").reason == "WaitingForSeats"
 
 
 def test_a_pool_of_one_is_not_available_while_it_is_replaced_and_says_why() -> None:
