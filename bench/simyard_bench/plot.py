@@ -90,4 +90,4 @@ def _stages(figure: Figure, run: Run) -> None:
     axes.set_xlabel("seconds since the start was asked for")
     axes.set_ylabel("% of the workers that have entered the stage")
     axes.set_title(f"{run.n:,} workers, profile {run.profile} (emulated)")
-    figure.legend(loc="outside lower center", ncols=8)
+    figure.legend(loc="outside lower center", ncols=4)

@@ -98,7 +98,10 @@ def _solve(environment: Environment, parameters: dict[str, Any]) -> dict[str, An
 def _summary(
     environment: Environment, t_m: float, parameters: dict[str, Any], result: dict[str, Any]
 ) -> dict[str, Any]:
-    pool = json.loads(environment.control_plane.kubectl("get", "workerpool", POOL, "-o", "json"))
+    kubectl = environment.control_plane.kubectl
+    # T_m is when the status was published that says so: the next status tells it.
+    kubectl("wait", f"workerpool/{POOL}", "--for=jsonpath={.status.start.publishedMilliseconds}", "--timeout=10s")
+    pool = json.loads(kubectl("get", "workerpool", POOL, "-o", "json"))
     start = pool["status"]["start"]
     return {
         "pool": {

@@ -89,7 +89,7 @@ def test_text_shows_a_sample_of_many_workers() -> None:
     text = to_text(many, most=10)
     assert "(10 of 500 workers shown)" in text
     assert "beams-499" in text
-    assert "T_boot not reached" in text
+    assert "T_boot not known yet" in text
 
 
 def large(workers: int, sites: int = 1) -> Timeline:
@@ -215,7 +215,7 @@ def test_a_watch_of_a_start_that_was_over_before_does_not_wait_for_what_nobody_k
     answers(kubectl, REGISTERED)
     done = CliRunner().invoke(cli, ["timeline", "beams", "--watch"])
     assert done.exit_code == 0, done.output
-    assert done.output.splitlines()[-1].endswith("T_m not reached")
+    assert done.output.splitlines()[-1].endswith("T_m not known yet")
 
 
 def test_a_watch_whose_pool_goes_away_fails(kubectl: Path) -> None:

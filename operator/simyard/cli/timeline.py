@@ -151,4 +151,4 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 def _shown(seconds: float | None) -> str:
-    return "not reached" if seconds is None else f"{seconds:.3f} s"
+    return "not known yet" if seconds is None else f"{seconds:.3f} s"

@@ -83,12 +83,15 @@ def _sites(axes: Axes, lines: Sequence[WorkerLine], sites: Sequence[str], right:
 
 
 def _figures(axes: Axes, timeline: Timeline, right: float) -> int:
-    """Lines for T_boot, T_r and T_m, with their labels on as many levels as keep them apart; how many levels."""
+    """Lines for T_boot, T_r and T_m, with their labels on as many levels as keep them apart; how many levels.
+
+    A label is left of its line, where no later line crosses it, unless there is no room.
+    """
     taken: list[float] = []  # per level, up to where it is taken
     for name, value in timeline.figures.items():
         if value is None:
             continue
-        from_left = value / right < 1 - LABEL_SHARE
+        from_left = value / right < LABEL_SHARE
         begin = value / right - (0 if from_left else LABEL_SHARE)
         level = next((index for index, until in enumerate(taken) if until <= begin), len(taken))
         taken[level : level + 1] = [begin + LABEL_SHARE]

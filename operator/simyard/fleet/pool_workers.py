@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -34,12 +35,9 @@ class PoolWorkers:
     async def settle(self, pool: WorkerPool, unsure: set[str]) -> None:
         """Learn whether Workers were made although no answer came: a plan without them would make others instead."""
         for name in sorted(unsure):
-            try:
-                self._registry.workers.learn(
-                    await self._registry.client.get(names.WORKERS, name, pool.metadata.namespace)
-                )
-            except NotFoundError:
-                pass
+            with contextlib.suppress(NotFoundError):
+                raw = await self._registry.client.get(names.WORKERS, name, pool.metadata.namespace)
+                self._registry.workers.learn(raw)
             unsure.discard(name)
 
     async def end(self, plan: PoolPlan) -> None:
