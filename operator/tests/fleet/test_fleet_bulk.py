@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from test_fleet_site import until
+from scripted_site import until
 
 from simyard.api.cloud_site import SiteLimits
 from simyard.fleet.bulk import Bulk, Told

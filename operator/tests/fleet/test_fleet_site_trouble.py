@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from test_fleet_site import Bench, ScriptedSite, owner, quick, spec, until
+from scripted_site import Bench, ScriptedSite, owner, quick, spec, until
 
 from simyard.plan.pace import MOST_RETRY_AFTER_SECONDS
 from simyard.plan.tuner import START

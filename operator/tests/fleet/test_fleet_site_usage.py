@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_fleet_site import Bench, owner, quick, until
+from scripted_site import Bench, owner, quick, until
 
 from simyard.plan.metering import Moment
 from simyard_sites.base import Changed, Machine, MachineState, Stage, UnavailableError

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
-from test_fleet_site import ScriptedBroker, ScriptedClient, ScriptedSite, Statuses, owner, quick, until
+from scripted_site import ScriptedBroker, ScriptedClient, ScriptedSite, Statuses, owner, quick, until
 from test_fleet_site_trouble import LockedSite
 
 from simyard.api import names
