@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Mapping, Optional
 
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
+from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from simyard_adapter import __version__
 from simyard_adapter.backend import Backend, Host
@@ -93,6 +93,7 @@ class _Running:
             self._work.session_lost,
             log,
         )
+        self._takes = asyncio.Event()
         self._drained: Optional[asyncio.Task[None]] = None
 
     def _key(self, kind: Event) -> str:
@@ -172,7 +173,7 @@ class _Running:
             await consumer.adjust(lambda: True)
             self._consumer = consumer
             if self._bootstrap.pool:
-                pool = self._tasks.spawn(self._pool.run())
+                pool = self._tasks.spawn(self._take_from_pool())
             await self._register(session)
             self._link.attach(session)
             await consumer.watch()
@@ -182,6 +183,10 @@ class _Running:
             if pool is not None:
                 pool.cancel()
                 await asyncio.wait({pool})
+
+    async def _take_from_pool(self) -> None:
+        await self._takes.wait()
+        await self._pool.run()
 
     async def _register(self, session: Session) -> None:
         """Say that the worker is there, until somebody takes the message."""
@@ -195,6 +200,7 @@ class _Running:
                 "attributes": self._backend.attributes.values(),
                 "observedAt": time.time(),
                 "accepted": self._work.accepted(),
+                "takes": self._takes.is_set(),
             }
             kind = Event.REGISTER
             try:
@@ -210,12 +216,12 @@ class _Running:
     def _adjust_soon(self) -> None:
         self._tasks.spawn(self._pool.adjust())
 
-    def _take(self, session: Session, message: AbstractIncomingMessage, *, from_pool: bool = False) -> None:
+    def _take(self, session: Session, message: DeliveredMessage, *, from_pool: bool = False) -> None:
         delivery = Delivery(message, session, from_pool, asyncio.get_running_loop().time())
         self._tasks.spawn(self._handle(delivery))
 
     async def _handle(self, delivery: Delivery) -> None:
-        if delivery.message.type == Request.ACTION.value:
+        if delivery.properties.message_type == Request.ACTION.value:
             await self._work.request(delivery, self._pool.adjust)
             return
         try:
@@ -226,7 +232,7 @@ class _Running:
 
     async def _reply(self, delivery: Delivery) -> Mapping[str, Any]:
         """Answer what is not an action."""
-        body, kind = delivery.body(), delivery.message.type
+        body, kind = delivery.body(), delivery.properties.message_type
         if kind == Request.CANCEL.value:
             return {"cancelled": self._work.cancel(str(body.get("invocation")))}
         if kind == Request.LOG.value:
@@ -238,6 +244,9 @@ class _Running:
             self._work.drain()
             if self._drained is None or self._drained.done():
                 self._drained = self._tasks.spawn(self._tell_drained())
+            return {}
+        if kind == Request.TAKE.value:
+            self._takes.set()
             return {}
         if kind == Request.GET_ATTRIBUTES.value:
             return await self._attributes(body.get("names"))

@@ -1,4 +1,4 @@
-"""The two consumers of an adapter: the worker's own queue always, the pool's queue only while the worker is free.
+"""The two consumers of an adapter: the worker's own queue always, the pool's queue once told to, while free.
 
 Each has a channel of its own: RabbitMQ stops working on a channel whose quorum queue has no leader, and the worker's
 own queue must not suffer from that.
@@ -11,7 +11,7 @@ import contextlib
 import random
 from typing import Any, Callable, Optional
 
-from aio_pika.abc import AbstractIncomingMessage
+from aiormq.abc import DeliveredMessage
 
 from simyard_adapter.deadline import within
 from simyard_adapter.logs import WorkerLog
@@ -24,7 +24,7 @@ BACKOFF_LAST_SECONDS = 15.0
 POOL_BACKOFF_LAST_SECONDS = 60.0
 _WATCH_SECONDS = 10.0
 
-Take = Callable[[Session, AbstractIncomingMessage], None]
+Take = Callable[[Session, DeliveredMessage], None]
 
 
 def backoff_seconds(failures: int, last: float) -> float:
@@ -41,6 +41,7 @@ class Consumer:
         self._prefetch = prefetch
         self._take = take
         self._tag: Optional[str] = None
+        self._limited = False
         self._changing = asyncio.Lock()
 
     @property
@@ -57,29 +58,37 @@ class Consumer:
         if self.active == wanted():
             return
         async with self._changing:
-            queue = await self._session.channel.get_queue(self._name, ensure=False)
             while self.active != wanted():
                 if self._tag is None:
-                    await guarded(self._session.channel.set_qos(prefetch_count=self._prefetch), "setting the prefetch")
-                    self._tag = await guarded(queue.consume(self._on_message), f"consuming {self._name}")
+                    self._tag = await guarded(self._consume(), f"consuming {self._name}")
                 else:
-                    await guarded(queue.cancel(self._tag), f"ceasing to consume {self._name}")
+                    cancelling = self._session.channel.basic_cancel(self._tag)
+                    await guarded(cancelling, f"ceasing to consume {self._name}")
                     self._tag = None
+
+    async def _consume(self) -> Optional[str]:
+        channel = self._session.channel
+        if not self._limited:
+            await channel.basic_qos(prefetch_count=self._prefetch)
+            self._limited = True
+        return (await channel.basic_consume(self._name, self._on_message)).consumer_tag
 
     async def watch(self) -> None:
         """Return when the session has closed, or the broker has cancelled the consumer.
 
-        It does that when the queue is deleted or its node goes; not every aio-pika tells.
+        It does that when the queue is deleted or its node goes.
         """
+        if self._session.hears_cancels:
+            await self._session.closed.wait()
         while not self._session.closed.is_set():
             async with self._changing:
-                underlay: Any = await self._session.channel.get_underlay_channel()
-                if self._tag is not None and self._tag not in underlay.consumers:
+                channel: Any = self._session.channel
+                if self._tag is not None and self._tag not in channel.consumers:
                     return
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(_WATCH_SECONDS, self._session.closed.wait())
 
-    async def _on_message(self, message: AbstractIncomingMessage) -> None:
+    async def _on_message(self, message: DeliveredMessage) -> None:
         # The library's tasks end with the channel: what comes is handed over at once.
         self._take(self._session, message)
 

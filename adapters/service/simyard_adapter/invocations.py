@@ -7,8 +7,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
-from aio_pika.abc import AbstractIncomingMessage
-from aio_pika.message import decode_expiration
+from aiormq import spec
+from aiormq.abc import DeliveredMessage
 
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Action, ActionMode, Interface, InvalidValuesError, Json, check_values
@@ -19,9 +19,6 @@ REMEMBERED_REPLIES = 300
 REMEMBERED_BYTES = 8 * 2**20
 REPLY_DEADLINE_SECONDS = 60.0
 """How long a reply without an expiration is offered to a broker that cannot be reached."""
-
-# aio-pika 9 gives a message's expiration in milliseconds, aio-pika 10 in seconds.
-_EXPIRATION_PER_SECOND = decode_expiration("1000") or 1.0
 
 
 class RefusedError(Exception):
@@ -42,7 +39,7 @@ class RefusedError(Exception):
 class Delivery:
     """A request as it came. ``deadline`` (loop time) is when nobody waits any longer, counted from its receipt."""
 
-    message: AbstractIncomingMessage
+    message: DeliveredMessage
     session: Session
     from_pool: bool
     received: float
@@ -50,7 +47,12 @@ class Delivery:
     @property
     def id(self) -> str:
         """The invocation's id."""
-        return self.message.message_id or ""
+        return self.properties.message_id or ""
+
+    @property
+    def properties(self) -> spec.Basic.Properties:
+        """What came with the body."""
+        return self.message.header.properties
 
     @property
     def redelivered(self) -> bool:
@@ -60,10 +62,8 @@ class Delivery:
     @property
     def expires(self) -> Optional[float]:
         """When it expires (loop time), if it does."""
-        expiration = self.message.expiration
-        if not isinstance(expiration, (int, float)):
-            return None
-        return self.received + expiration / _EXPIRATION_PER_SECOND
+        milliseconds = self.properties.expiration  # the broker refuses one that is no number
+        return self.received + int(milliseconds) / 1000 if milliseconds else None
 
     @property
     def reply_deadline(self) -> float:

@@ -71,8 +71,7 @@ def configure(form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for name in ("aio_pika", "aiormq"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
 def _utc(seconds: float) -> str:

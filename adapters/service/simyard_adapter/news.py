@@ -33,6 +33,7 @@ class News:
         self._progress: dict[str, Context] = {}
         self._told: dict[str, float] = {}
         self._sequence = 0
+        self._serving = 0
         self._active = False
         self._active_due = 0.0
         attributes.listen(self.attributes_changed)
@@ -53,8 +54,15 @@ class News:
             self._progress.pop(invocation, None)
         self._told.pop(invocation, None)
 
-    def active(self) -> None:
-        """A Sync request was served: of those the control plane hears nothing else. Called in the event loop."""
+    def serving(self, more: int) -> None:
+        """So many more Sync requests run, or fewer: the control plane hears nothing else of them.
+
+        Called in the event loop.
+        """
+        self._serving += more
+        self._tell_active()
+
+    def _tell_active(self) -> None:
         if not self._active:
             self._active = True
             self._loop.call_at(self._active_due, self._wake.set)
@@ -93,6 +101,8 @@ class News:
         if self._active and now >= self._active_due:
             await self._publish(session, Event.ACTIVE, {})
             self._active, self._active_due = False, now + ACTIVE_SECONDS
+            if self._serving:
+                self._tell_active()
         with self._lock:
             contexts = list(self._progress.values())
         for context in contexts:

@@ -64,7 +64,12 @@ class PythonBackend:
         self.attributes.set(name, value)
 
 
+_NOTHING = (Connector.start, Connector.stop, Connector.on_set)
+
+
 async def _call(hook: Callable[..., Any], *args: Any) -> None:
+    if getattr(hook, "__func__", None) in _NOTHING:
+        return  # it needs no thread for that
     if inspect.iscoroutinefunction(hook):
         await hook(*args)
     else:

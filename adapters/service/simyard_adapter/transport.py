@@ -1,6 +1,6 @@
 """The broker, as the adapter sees it: connections that may be shared, and one channel that lives until it breaks.
 
-Reconnecting is the adapter's own affair (it must register anew), so aio-pika's robust connections are not used.
+The client is aiormq. Reconnecting is the adapter's own affair: it must register anew.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import json
 import ssl
 import time
 from dataclasses import dataclass
-from typing import Any, AsyncIterator, Awaitable, Mapping, Optional, TypeVar
+from typing import Any, AsyncIterator, Coroutine, Mapping, Optional, TypeVar
+from urllib.parse import quote
 
-import aio_pika
-from aio_pika.abc import AbstractChannel, AbstractConnection
-from aio_pika.exceptions import CONNECTION_EXCEPTIONS, PublishError
+import aiormq
+from aiormq import spec
+from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
+from aiormq.exceptions import AMQPError, PublishError
 
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.deadline import abandon
@@ -27,6 +29,11 @@ T = TypeVar("T")
 HEARTBEAT_SECONDS = 20
 TIMEOUT_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
+LARGEST_CHANNEL_NUMBER = 65535
+TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
+
+# aiormq raises RuntimeError on what is closed already, and lets StopAsyncIteration out when the broker hangs up.
+_BREAKS = (AMQPError, OSError, RuntimeError, StopAsyncIteration, asyncio.TimeoutError)
 
 
 class BrokerError(Exception):
@@ -37,13 +44,14 @@ class UnroutableError(Exception):
     """No queue takes the message."""
 
 
-async def guarded(operation: Awaitable[T], what: str, seconds: float = TIMEOUT_SECONDS) -> T:
-    """Await an operation of aio-pika with a deadline; everything that means "the connection broke" is one error.
+async def guarded(operation: Coroutine[Any, Any, T], what: str, seconds: float = TIMEOUT_SECONDS) -> T:
+    """Await operations of aiormq with a deadline; everything that means "the connection broke" is one error.
 
     ``what`` says in the error what was tried.
 
-    aio-pika ends its futures with CancelledError when a connection closes: awaited directly, that could not be told
-    from a cancellation of the caller.
+    They run in a task, one for all of them, for two reasons. aiormq ends its futures with CancelledError when a
+    connection closes: awaited directly, that could not be told from a cancellation of the caller (before Python 3.11).
+    And what is cancelled on a connection that is stuck waits for room to say so: nobody may wait for it.
 
     Raises:
         BrokerError: the connection or channel broke, or there was no answer in time.
@@ -63,7 +71,7 @@ async def guarded(operation: Awaitable[T], what: str, seconds: float = TIMEOUT_S
         return task.result()
     if isinstance(error, PublishError):
         raise UnroutableError("no queue takes the message")
-    if isinstance(error, (*CONNECTION_EXCEPTIONS, asyncio.TimeoutError)):
+    if isinstance(error, _BREAKS) or type(error) is Exception:  # which aiormq raises for an end without a reason
         raise BrokerError(f"{what}: {type(error).__name__}: {error}") from error
     raise error
 
@@ -73,14 +81,41 @@ def _tls(ca_certificate: str) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=ca_certificate)
 
 
+async def _connect(broker: BrokerAddress, name: str) -> AbstractConnection:
+    tls = broker.ca_certificate is not None
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    user, password, vhost = (quote(part, safe="") for part in (broker.username, broker.password, broker.vhost))
+    connection = aiormq.Connection(
+        f"{'amqps' if tls else 'amqp'}://{user}:{password}@{host}:{broker.port}/{vhost}?heartbeat={HEARTBEAT_SECONDS}",
+        context=_tls(broker.ca_certificate) if broker.ca_certificate is not None else None,
+    )
+    await connection.connect({"connection_name": name})
+    return connection
+
+
 @dataclass
 class _Line:
     connection: AbstractConnection
     channels: int = 0
-    broken: bool = False
+    last_number: int = 0
 
-    def on_close(self, *_: object) -> None:
-        self.broken = True
+    @property
+    def limit(self) -> int:
+        """How many channels the broker allows."""
+        return self.connection.connection_tune.channel_max or LARGEST_CHANNEL_NUMBER
+
+    async def open(self, publishes: bool) -> AbstractChannel:
+        return await self.connection.channel(
+            self._next_number(), publisher_confirms=publishes, on_return_raises=publishes
+        )
+
+    def _next_number(self) -> int:
+        """The next one in turn that is free: aiormq's own go up for ever, beyond what the broker allows."""
+        for _ in range(self.limit):
+            self.last_number = self.last_number % self.limit + 1
+            if self.last_number not in self.connection.channels:
+                return self.last_number
+        raise RuntimeError("the connection has no room for a channel")
 
 
 class Connections:
@@ -118,8 +153,7 @@ class Connections:
                 raise
             line.channels += 1
         try:
-            channel = line.connection.channel(publisher_confirms=publishes, on_return_raises=publishes)
-            await guarded(channel.initialize(), "opening a channel")
+            channel = await guarded(line.open(publishes), "opening a channel")
             try:
                 yield channel
             finally:
@@ -134,25 +168,9 @@ class Connections:
 
     async def _line(self) -> _Line:
         for line in self._lines:
-            if line.channels < self._channels_per_connection and not line.broken:
+            if line.connection.is_opened and line.channels < min(self._channels_per_connection, line.limit):
                 return line
-        broker = self._broker
-        connection = await guarded(
-            aio_pika.connect(
-                host=broker.host,
-                port=broker.port,
-                login=broker.username,
-                password=broker.password,
-                virtualhost=broker.vhost,
-                ssl=broker.ca_certificate is not None,
-                ssl_context=_tls(broker.ca_certificate) if broker.ca_certificate is not None else None,
-                client_properties={"connection_name": self._name},
-                heartbeat=HEARTBEAT_SECONDS,
-            ),
-            "connecting",
-        )
-        line = _Line(connection)
-        connection.close_callbacks.add(line.on_close)
+        line = _Line(await guarded(_connect(self._broker, self._name), "connecting"))
         self._lines.append(line)
         return line
 
@@ -162,7 +180,8 @@ class Session:
 
     Attributes:
         channel: the channel.
-        closed: set when it is closed, whoever closed it.
+        closed: set when it is closed, whoever closed it, or the broker has cancelled a consumer.
+        hears_cancels: whether the client tells that the broker has cancelled a consumer; aiormq 6 does not.
     """
 
     def __init__(self, channel: AbstractChannel, user: str = "") -> None:
@@ -170,9 +189,13 @@ class Session:
         self.channel = channel
         self.closed = asyncio.Event()
         self._user = user
-        channel.close_callbacks.add(self._on_close)
+        channel.closing.add_done_callback(self._on_close)
+        cancels = getattr(channel, "on_consumer_cancel_callbacks", None)
+        self.hears_cancels = cancels is not None
+        if cancels is not None:
+            cancels.add(self._on_close)
 
-    def _on_close(self, *_: object) -> None:
+    def _on_close(self, _: object) -> None:
         self.closed.set()
 
     async def publish(
@@ -192,16 +215,33 @@ class Session:
             BrokerError: not confirmed; it may have arrived all the same.
             UnroutableError: it was mandatory, and no queue takes it.
         """
-        message = aio_pika.Message(
-            body,
+        properties = spec.Basic.Properties(
             content_type=CONTENT_TYPE,
-            type=kind,
+            message_type=kind,
             user_id=self._user,
             correlation_id=correlation_id,
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT if persistent else aio_pika.DeliveryMode.NOT_PERSISTENT,
+            delivery_mode=PERSISTENT if persistent else TRANSIENT,
         )
-        target = await self.channel.get_exchange(exchange, ensure=False)
-        await guarded(target.publish(message, routing_key, mandatory=mandatory), f"publishing to {exchange}")
+        publishing = self.channel.basic_publish(
+            body,
+            exchange=exchange,
+            routing_key=routing_key,
+            properties=properties,
+            mandatory=mandatory,
+        )
+        await guarded(publishing, f"publishing to {exchange}")
+
+    async def acknowledge(self, message: DeliveredMessage) -> None:
+        """Acknowledge a message that this session was given; it may come again all the same.
+
+        Raises:
+            BrokerError: the session broke.
+        """
+        assert message.delivery_tag is not None, "a delivery has a tag"
+        await guarded(self._acknowledge(message.delivery_tag), "acknowledging")
+
+    async def _acknowledge(self, delivery_tag: int) -> None:
+        await self.channel.basic_ack(delivery_tag)
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

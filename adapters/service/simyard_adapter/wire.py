@@ -15,6 +15,9 @@ event                  simyard.events      ``<kind>.<user>.<worker uid>``
 Requests carry the properties ``type`` (a :class:`Request`), ``message_id`` (the invocation id, the key under which an
 action runs at most once on a worker), ``correlation_id`` and ``reply_to`` (the requester's name, absent where no reply
 is awaited), and ``expiration`` where nobody waits any longer after that time. Bodies are JSON objects.
+
+Every worker consumes its own queue. The pool's queue, which costs a channel and a consumer more, it consumes only once
+it was told to (:attr:`Request.TAKE`), and then while it is free.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ REPLIES_EXCHANGE = "simyard.replies"
 REPLY = "reply"
 """The ``type`` of a reply."""
 ACTIVE_SECONDS = 30.0
-"""A worker that serves Sync requests says so this often, and no more."""
+"""While a worker runs Sync requests it says so this often, beginning with the first, and no more."""
 
 
 class Request(str, enum.Enum):
@@ -41,18 +44,21 @@ class Request(str, enum.Enum):
     SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES
     LOG = "log"  # {"tailLines": n?, "invocation": id?}; reply: {"log": text}
     DRAIN = "drain"  # {}: finish what runs, take nothing new, then say DRAINED
+    TAKE = "take"  # {}: from now on, for as long as this process lives, take from the pool's queue while free; no reply
 
 
 class Event(str, enum.Enum):
     """The ``type`` of an event and the first word of its routing key; every body has ``worker`` (its name)."""
 
-    # {"bootId", "adapterVersion", "interfaceDigest", "attributes": {..}, "observedAt", "accepted": [invocation ids]}
-    REGISTER = "register"  # accepted: the Async invocations that this worker holds and whose RESULT is to come
+    # {"bootId", "adapterVersion", "interfaceDigest", "attributes": {..}, "observedAt", "accepted": [invocation ids],
+    # "takes": bool}; accepted: the Async invocations that this worker holds and whose RESULT is to come; takes: this
+    # process was told TAKE
+    REGISTER = "register"
     ATTRIBUTES = "attributes"  # {"sequence", "values": {the changed ones}, "observedAt"}
     PROGRESS = "progress"  # {"invocation", "percent": 0..100?, "message"?}; the first one says that it started
     RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
     DRAINED = "drained"  # {}
-    ACTIVE = "active"  # {}: it has run something for a Sync request; at most once in ACTIVE_SECONDS
+    ACTIVE = "active"  # {}: it runs a Sync request, or has run one since the last; once in ACTIVE_SECONDS
 
 
 class Reason(str, enum.Enum):

@@ -31,7 +31,7 @@ from simyard_adapter.logs import WorkerLog
 from simyard_adapter.news import News
 from simyard_adapter.programs import end_leftovers
 from simyard_adapter.running import outcome_of, stop_error
-from simyard_adapter.transport import BrokerError, Session, UnroutableError, encode, guarded
+from simyard_adapter.transport import BrokerError, Session, UnroutableError, encode
 from simyard_adapter.wire import (
     EVENTS_EXCHANGE,
     REPLIES_EXCHANGE,
@@ -238,7 +238,9 @@ class Work:
                     await self.acknowledge(delivery)
                 return
             invocation.running = True
-            if not invocation.synchronous:
+            if invocation.synchronous:
+                self._news.serving(1)
+            else:
                 await self._journal.move(invocation.id, State.STARTED)
                 invocation.context.progress()
             if invocation.context.stopped is None:
@@ -247,6 +249,8 @@ class Work:
                 error = stop_error(invocation.context.stopped, invocation.request)
                 await self._settle(invocation, Outcome(error=error))
         finally:
+            if invocation.running and invocation.synchronous:
+                self._news.serving(-1)
             if self.turns.running is invocation:
                 self.turns.running = None
             self._changed()
@@ -278,7 +282,6 @@ class Work:
         """Answer an invocation that has ended, unless it is to be run again."""
         if invocation.synchronous:
             del self._live[invocation.id]
-            self._news.active()
             if not invocation.runs_again:
                 reply = encode({"worker": self._bootstrap.worker, **outcome.to_json()})
                 self._replies.remember(invocation.id, reply)
@@ -324,7 +327,7 @@ class Work:
         """Reply as long as it is of use, then acknowledge the request."""
         self._answering += 1
         try:
-            requester = delivery.message.reply_to
+            requester = delivery.properties.reply_to
             if requester and "." not in requester and len(requester) <= REQUESTER_LIMIT:
                 left = delivery.reply_deadline - asyncio.get_running_loop().time()
                 publishing = self._link.publish(
@@ -332,7 +335,7 @@ class Work:
                     reply_key(requester, self._bootstrap.broker.username),
                     REPLY,
                     reply,
-                    correlation_id=delivery.message.correlation_id,
+                    correlation_id=delivery.properties.correlation_id,
                 )
                 try:
                     await within(max(left, LAST_REPLY_SECONDS), publishing)
@@ -347,7 +350,7 @@ class Work:
         """Acknowledge a request, unless its session is gone: then it comes again, and is known."""
         if not delivery.session.closed.is_set():
             with contextlib.suppress(BrokerError):
-                await guarded(delivery.message.ack(), "acknowledging")
+                await delivery.session.acknowledge(delivery.message)
 
     def cancel(self, invocation_id: str) -> bool:
         """Cancel an invocation that runs or waits; False if there is none."""

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import aio_pika
+import aiormq
 import pytest
+from aiormq import spec
+from aiormq.abc import AbstractConnection, DeliveredMessage
 
 from simyard_adapter import wire
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
@@ -155,10 +157,10 @@ class Service:
         self.user = wire.pool_user(uuid.uuid4().hex)
         self.password = uuid.uuid4().hex
         self.requester = "apiserver-1"
-        self.events: list[tuple[wire.Event, dict[str, Any], aio_pika.abc.AbstractIncomingMessage]] = []
+        self.events: list[tuple[wire.Event, dict[str, Any], DeliveredMessage]] = []
         self._news = asyncio.Condition()
         self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}
-        self._connection: aio_pika.abc.AbstractConnection | None = None
+        self._connection: AbstractConnection | None = None
         self._processes: list[Process] = []
         self._workers: set[str] = set()
 
@@ -230,27 +232,31 @@ class Service:
     async def connect(self) -> None:
         """Listen to events and replies; once more after the broker was restarted."""
         url = self.broker.url.rpartition("/")[0] + "/" + quote(self.vhost, safe="")
-        self._connection = await aio_pika.connect(url, timeout=DEADLINE)
-        self._channel = await self._connection.channel(on_return_raises=True)
-        events = await self._channel.declare_queue("control-plane", durable=True)
-        await events.bind(wire.EVENTS_EXCHANGE, "#")
-        await events.consume(self._on_event)
-        replies = await self._channel.declare_queue(exclusive=True)
-        await replies.bind(wire.REPLIES_EXCHANGE, wire.reply_key(self.requester, "*"))
-        await replies.consume(self._on_reply, no_ack=True)
+        async with asyncio.timeout(DEADLINE):
+            self._connection = await aiormq.connect(url)
+            self._channel = await self._connection.channel()
+            await self._channel.queue_declare("control-plane", durable=True)
+            await self._channel.queue_bind("control-plane", wire.EVENTS_EXCHANGE, "#")
+            await self._channel.basic_consume("control-plane", self._on_event)
+            replies = (await self._channel.queue_declare(exclusive=True)).queue
+            assert replies
+            await self._channel.queue_bind(replies, wire.REPLIES_EXCHANGE, wire.reply_key(self.requester, "*"))
+            await self._channel.basic_consume(replies, self._on_reply, no_ack=True)
 
-    async def _on_event(self, message: aio_pika.abc.AbstractIncomingMessage) -> None:
+    async def _on_event(self, message: DeliveredMessage) -> None:
         key = wire.parse_event_key(message.routing_key or "")
         assert key is not None
-        assert (key.user, message.user_id, message.type) == (self.user, self.user, key.kind.value)
+        properties = message.header.properties
+        assert (key.user, properties.user_id, properties.message_type) == (self.user, self.user, key.kind.value)
         async with self._news:
             self.events.append((key.kind, json.loads(message.body), message))
             self._news.notify_all()
-        await message.ack()
+        assert message.delivery_tag is not None
+        await message.channel.basic_ack(message.delivery_tag)
 
-    async def _on_reply(self, message: aio_pika.abc.AbstractIncomingMessage) -> None:
-        assert message.user_id == self.user
-        future = self._replies.get(message.correlation_id or "")
+    async def _on_reply(self, message: DeliveredMessage) -> None:
+        assert message.header.properties.user_id == self.user
+        future = self._replies.get(message.header.properties.correlation_id or "")
         if future is not None and not future.done():
             future.set_result(json.loads(message.body))
 
@@ -282,17 +288,18 @@ class Service:
         """Send a request to a worker, or (None) to the pool; the future gets the reply."""
         correlation = uuid.uuid4().hex
         self._replies[correlation] = asyncio.get_running_loop().create_future()
-        message = aio_pika.Message(
-            body if isinstance(body, bytes) else json.dumps(body).encode(),
-            type=kind.value if isinstance(kind, wire.Request) else kind,
+        properties = spec.Basic.Properties(
+            message_type=kind.value if isinstance(kind, wire.Request) else kind,
             message_id=invocation or uuid.uuid4().hex,
             correlation_id=correlation,
             reply_to=self.requester if reply else None,
-            expiration=expiration,
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+            expiration=None if expiration is None else str(round(expiration * 1000)),
+            delivery_mode=2,
         )
         queue = wire.pool_queue(self.user) if worker is None else wire.worker_queue(self.user, worker)
-        await self._channel.default_exchange.publish(message, queue, mandatory=True, timeout=DEADLINE)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with asyncio.timeout(DEADLINE):
+            await self._channel.basic_publish(data, routing_key=queue, properties=properties, mandatory=True)
         return self._replies[correlation]
 
     async def ask(self, kind: wire.Request | str, body: Mapping[str, Any] | bytes, **options: Any) -> dict[str, Any]:
@@ -341,8 +348,10 @@ class Service:
         )
         return replace(made, **changes)
 
-    async def start(self, worker: str = "w1", *, bootstrap: Bootstrap | None = None, ready: bool = True) -> Process:
-        """Start an adapter as a process, and wait until it has registered."""
+    async def start(
+        self, worker: str = "w1", *, bootstrap: Bootstrap | None = None, ready: bool = True, takes: bool = True
+    ) -> Process:
+        """Start an adapter as a process, wait until it has registered, and tell it to take from the pool's queue."""
         seen = len(self.events)
         await self.add_worker(worker)
         home = self.directory / worker
@@ -358,7 +367,12 @@ class Service:
         self._processes.append(process)
         if ready:
             await self.event(wire.Event.REGISTER, lambda body: body["worker"] == worker, after=seen)
+            if takes:
+                await self.take(worker)
         return process
+
+    async def take(self, worker: str = "w1") -> None:
+        await self.send(wire.Request.TAKE, {}, worker=worker, reply=False)
 
 
 def tested_interface(source: Path) -> Interface:

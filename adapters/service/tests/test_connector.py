@@ -1,5 +1,6 @@
 """Connector classes: what they declare, and what the adapter makes of them."""
 
+import logging
 import shutil
 import threading
 from pathlib import Path
@@ -8,10 +9,11 @@ from typing import Any
 import pytest
 
 from simyard_adapter import Connector, Context, action, attribute, parameter
+from simyard_adapter.backend import Host
 from simyard_adapter.declarations import Interface, InvalidValueError
 from simyard_adapter.errors import StartError
 from simyard_adapter.loading import write_files
-from simyard_adapter.python_backend import differences, load_class
+from simyard_adapter.python_backend import PythonBackend, differences, load_class
 
 
 class Beam(Connector):
@@ -180,3 +182,22 @@ def test_a_connector_named_like_a_module_of_this_process_is_refused(tmp_path: Pa
 def test_the_manifests_files_stay_in_their_directory(tmp_path: Path, path: str) -> None:
     with pytest.raises(StartError, match="leads out"):
         write_files({path: "x"}, tmp_path / "files")
+
+
+class Hooked(Beam):
+    def start(self) -> None:
+        """It may wait for a program."""
+
+
+async def test_only_the_hooks_that_a_connector_defines_take_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[threading.Thread] = []
+    begin = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: begun.append(thread) or begin(thread))
+    host = Host(tmp_path, logging.LoggerAdapter(logging.getLogger(__name__)), list, {})
+    for connector, threads in ((Beam, 0), (Hooked, 1)):
+        backend = PythonBackend(connector)
+        await backend.start(host)
+        await backend.stop()
+        assert len(begun) == threads

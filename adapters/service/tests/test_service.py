@@ -19,6 +19,7 @@ async def test_a_worker_registers_once_with_its_attributes(service: Service) -> 
     assert registration["attributes"] == {"state": "idle", "done": 0, "colour": "red"}
     assert registration["interfaceDigest"] == service.bootstrap().interface.digest()
     assert registration["accepted"] == []
+    assert registration["takes"] is False
 
 
 async def test_a_sync_action_answers_with_its_result(service: Service, tmp_path: Path, work: Any) -> None:
@@ -100,6 +101,38 @@ async def test_the_pool_queue_goes_to_the_worker_that_is_free(service: Service, 
         assert (await service.result(invocation))["worker"] == "w2"
     gate.touch()
     await service.result(busy)
+
+
+async def test_only_workers_that_were_told_to_take_from_the_pool_queue(
+    service: Service, tmp_path: Path, work: Any
+) -> None:
+    await service.start("told")
+    await service.start("idle", takes=False)
+    replies = [await service.act("square", work(), worker=None) for _ in range(6)]
+    assert {reply["worker"] for reply in replies} == {"told"}, "the broker would give them to both in turn"
+    await service.take("idle")
+    gate = tmp_path / "gate"
+    busy = await service.begin("square", work(gate=str(gate)), worker="told")
+    await service.event(Event.PROGRESS, lambda body: body["invocation"] == busy)
+    assert (await service.act("square", work(), worker=None))["worker"] == "idle"
+    gate.touch()
+    await service.result(busy)
+
+
+async def test_a_worker_that_was_told_to_take_does_so_in_its_next_session_and_says_so(
+    service: Service, work: Any
+) -> None:
+    adapter = await service.start()
+    await service.act("square", work(), worker=None)
+    seen = len(service.events)
+    await service.manage("DELETE", f"queues/{service.vhost}/simyard.worker.{service.user}.w1")
+    await service.add_worker("w1")
+    assert (await service.event(Event.REGISTER, after=seen))["takes"] is True
+    assert (await service.act("square", work(), worker=None))["result"] == {"square": 9}
+    await adapter.kill()
+    seen = len(service.events)
+    await service.start(takes=False)
+    assert (await service.event(Event.REGISTER, after=seen))["takes"] is False, "it is another process"
 
 
 @pytest.mark.parametrize(
@@ -234,6 +267,19 @@ async def test_progress_is_thinned_out_and_the_newest_is_kept(service: Service) 
     assert percents == sorted(percents)
 
 
+async def test_a_sync_request_tells_that_the_worker_is_used_while_it_runs(
+    service: Service, tmp_path: Path, work: Any
+) -> None:
+    await service.start()
+    gate = tmp_path / "gate"
+    body = {"action": "square", "parameters": work(gate=str(gate))}
+    reply = await service.send(Request.ACTION, body, worker=None)
+    assert await service.event(Event.ACTIVE) == {"worker": "w1"}
+    assert not reply.done()
+    gate.touch()
+    await reply
+
+
 async def test_sync_requests_tell_that_the_worker_is_used_and_seldom(service: Service) -> None:
     await service.start()
     assert service.all(Event.ACTIVE) == []
@@ -280,6 +326,7 @@ async def test_a_draining_worker_finishes_refuses_and_says_so(
     await service.begin("once", work(gate=str(gate)), invocation="last")
     await until(lines)
     assert await service.ask(Request.DRAIN, {}) == {}
+    await service.take()
     refused = (await service.act("once", work()))["error"]
     assert refused["reason"] == "Draining"
     assert service.all(Event.DRAINED) == []

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import aio_pika
+import aiormq
 import pytest
+from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from simyard_adapter import __main__ as adapter_command
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
@@ -30,7 +31,7 @@ CONNECTOR = "from simyard_adapter import Connector\n\n\nclass Nothing(Connector)
 class ControlPlane:
     """The queues of workers, and who has registered."""
 
-    def __init__(self, broker: Broker, channel: aio_pika.abc.AbstractChannel) -> None:
+    def __init__(self, broker: Broker, channel: AbstractChannel) -> None:
         self._broker = broker
         self._channel = channel
         self._run = uuid.uuid4().hex[:8]
@@ -38,13 +39,12 @@ class ControlPlane:
         self.registered: Counter[str] = Counter()
 
     async def listen(self) -> None:
-        events = await self._channel.declare_exchange(EVENTS_EXCHANGE, aio_pika.ExchangeType.TOPIC, durable=True)
-        await self._channel.declare_exchange(REPLIES_EXCHANGE, aio_pika.ExchangeType.TOPIC, durable=True)
-        self._events = await self._channel.declare_queue(exclusive=True)
-        self._exchange = events
-        await self._events.consume(self._on_event, no_ack=True)
+        for exchange in (EVENTS_EXCHANGE, REPLIES_EXCHANGE):
+            await self._channel.exchange_declare(exchange, exchange_type="topic", durable=True)
+        self._events = (await self._channel.queue_declare(exclusive=True)).queue or ""
+        await self._channel.basic_consume(self._events, self._on_event, no_ack=True)
 
-    async def _on_event(self, message: aio_pika.abc.AbstractIncomingMessage) -> None:
+    async def _on_event(self, message: DeliveredMessage) -> None:
         async with self._news:
             self.registered[(message.routing_key or "").rpartition(".")[2].removeprefix(f"{self._run}-")] += 1
             self._news.notify_all()
@@ -56,8 +56,8 @@ class ControlPlane:
 
     async def request(self, worker: str, connector: str = "nothing:Nothing") -> MachineRequest:
         uid = f"{self._run}-{worker}"
-        await self._events.bind(self._exchange, f"register.*.{uid}")
-        await self._channel.declare_queue(worker_queue(self._broker.user, uid), arguments={"x-expires": 600_000})
+        await self._channel.queue_bind(self._events, EVENTS_EXCHANGE, f"register.*.{uid}")
+        await self._channel.queue_declare(worker_queue(self._broker.user, uid), arguments={"x-expires": 600_000})
         url = urlsplit(self._broker.url)
         address = BrokerAddress(
             url.hostname or "", url.port or 0, self._broker.virtual_host, self._broker.user, self._broker.password
@@ -78,7 +78,7 @@ class ControlPlane:
 
 @pytest.fixture
 async def control_plane_part(broker: Broker) -> AsyncIterator[ControlPlane]:
-    async with await aio_pika.connect(broker.url) as connection:
+    async with aiormq.connect(broker.url) as connection:
         made = ControlPlane(broker, await connection.channel())
         await made.listen()
         yield made

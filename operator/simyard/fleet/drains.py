@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import NoReturn
 
 from simyard.api.worker import Worker
+from simyard.fleet.orders import Orders
 from simyard.fleet.queue import KeyQueue
-from simyard.fleet.registry import Registry, queue_of
-from simyard.messaging.errors import NoConsumerError
-from simyard.messaging.requests import Requester
+from simyard.fleet.registry import Registry
 from simyard_adapter.wire import Request
 
 
 class Drains:
-    """Sends the request once per process and Worker: sending it again does no harm."""
+    """Sends the request once per process and Worker."""
 
-    def __init__(self, registry: Registry, requester: Requester) -> None:
-        self._registry = registry
-        self._requester = requester
+    def __init__(self, registry: Registry, orders: Orders) -> None:
+        self._orders = orders
         self._queue = KeyQueue("drain", self._send)
         registry.workers.subscribe(self._changed)
 
@@ -30,10 +28,4 @@ class Drains:
             self._queue.add(new.metadata.uid)
 
     async def _send(self, uid: str) -> None:
-        worker = self._registry.worker(uid)
-        if worker is None:
-            return
-        try:
-            await self._requester.publish_durable(queue_of(worker), Request.DRAIN, {}, f"drain-{uid}")
-        except NoConsumerError:
-            return  # its machine was never made, so nothing runs there
+        await self._orders.give(uid, Request.DRAIN, lasting=True)

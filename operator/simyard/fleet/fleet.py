@@ -15,11 +15,13 @@ from simyard.fleet.broker import Broker
 from simyard.fleet.drains import Drains
 from simyard.fleet.licences import Licences
 from simyard.fleet.metering import Metering
+from simyard.fleet.orders import Orders
 from simyard.fleet.pools import Pools
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.services import Services
 from simyard.fleet.sites import Sites
+from simyard.fleet.takers import Takers
 from simyard.fleet.workers import WorkerStatuses
 from simyard.kube.client import KubeClient
 from simyard.messaging.access import BrokerAccess
@@ -91,9 +93,12 @@ class Fleet:
             installation=settings.installation,
         )
         self._licences = Licences(registry)
-        self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences)
+        heard = self._events.heard_seconds
+        self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences, heard)
         self._services = Services(registry, self._licences)
-        self._drains = Drains(registry, self.requester)
+        orders = Orders(registry, self.requester)
+        self._drains = Drains(registry, orders)
+        self._takers = Takers(registry, orders)
         self._actions = Actions(registry, self.requester)
 
     async def run(self) -> NoReturn:
@@ -116,6 +121,7 @@ class Fleet:
                     ("licences", self._licences.run()),
                     ("services", self._services.run()),
                     ("drains", self._drains.run()),
+                    ("takers", self._when_connected(self._takers.run)),
                     ("actions", self._actions.run()),
                     ("assignment", self._actions.assign()),
                 ):
@@ -128,6 +134,10 @@ class Fleet:
         await self.broker.prepared.wait()
         await run()
 
+    async def _when_connected(self, run: Callable[[], Awaitable[NoReturn]]) -> NoReturn:
+        await self.requester.until_connected()
+        await run()
+
     async def _take(self, batch: Sequence[ReceivedEvent]) -> None:
         """Events from workers: handled when what they say is written.
 
@@ -135,6 +145,7 @@ class Fleet:
         """
         heard = [event for event in batch if event.user == self.registry.sender(event.worker_uid)]
         self.pools.take(heard)
+        self._takers.take(heard)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.statuses.take(heard))
             group.create_task(self._actions.take(heard))

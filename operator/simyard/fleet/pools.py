@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NoReturn
@@ -84,16 +84,25 @@ class Pools:
     """Keeps every WorkerPool as its plan says."""
 
     def __init__(
-        self, registry: Registry, sites: Sites, broker: Broker, recorder: Recorder, licences: Licences
+        self,
+        registry: Registry,
+        sites: Sites,
+        broker: Broker,
+        recorder: Recorder,
+        licences: Licences,
+        heard_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """``heard_seconds``: for how long all events of workers have been heard, without a gap."""
         self._registry = registry
         self._sites = sites
         self._broker = broker
         self._recorder = recorder
         self._licences = licences
+        self._heard_seconds = heard_seconds
         self._memory: dict[str, _Memory] = {}
         self._since: dict[str, float] = {}
         self._drained: set[str] = set()
+        self._active: dict[str, float] = {}
         self._time = asyncio.get_running_loop().time
         self._budget = RateLimit(UNURGENT_PER_SECOND, self._time)
         self.uses = Uses(registry, self._used)
@@ -158,6 +167,7 @@ class Pools:
         if (left := gone(old, new)) is not None:
             self._since.pop(left.metadata.uid, None)
             self._drained.discard(left.metadata.uid)
+            self._active.pop(left.metadata.uid, None)
         if new is not None and (old is None or left is not None or phase(old) != phase(new)):
             self._since[new.metadata.uid] = self._time()
         if old is not None and new is not None and same_for_pool(old, new):
@@ -184,8 +194,13 @@ class Pools:
         """What adapters told, of workers that exist."""
         self.uses.take(events)
         for event in events:
-            worker = self._registry.worker(event.worker_uid) if event.kind is Event.DRAINED else None
-            if worker is not None:
+            if event.kind not in (Event.DRAINED, Event.ACTIVE):
+                continue
+            if (worker := self._registry.worker(event.worker_uid)) is None:
+                continue
+            if event.kind is Event.ACTIVE:
+                self._active[event.worker_uid] = self._time()
+            else:
                 self._drained.add(event.worker_uid)
                 self._wake_pool_of(worker)
 
@@ -218,6 +233,8 @@ class Pools:
             taken=frozenset(memory.taken),
             busy=busy,
             drained=self._drained,
+            active=self._active,
+            heard_seconds=self._heard_seconds(),
             use=replace(self.uses.of(pool, busy=bool(busy)), quiet_seconds=time - memory.active_at),
             clock=Clock(time, self._since),
             broker=self._broker.reachable,

@@ -63,6 +63,11 @@ class _Consumer(Generic[T]):
         self._access = access
         self._name = name
         self._handler = handler
+        self._since: float | None = None
+
+    def heard_seconds(self) -> float:
+        """For how long it has consumed without a gap; 0 when it does not."""
+        return 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
 
     async def run(self) -> NoReturn:
         """Consume until cancelled; reconnects by itself."""
@@ -88,11 +93,15 @@ class _Consumer(Generic[T]):
             await link.channel.basic_consume(queue, receive)
         link.lost.add_done_callback(lambda _: arrived.put_nowait(None))
         CONNECTED.labels(self._name).set(1)
-        while batch := await _next_batch(arrived):
-            if parsed := [item for _, item in batch if item is not None]:
-                await self._handler(parsed)
-            last, _ = batch[-1]
-            await link.channel.basic_ack(last, multiple=True)
+        self._since = asyncio.get_running_loop().time()
+        try:
+            while batch := await _next_batch(arrived):
+                if parsed := [item for _, item in batch if item is not None]:
+                    await self._handler(parsed)
+                last, _ = batch[-1]
+                await link.channel.basic_ack(last, multiple=True)
+        finally:
+            self._since = None
         await link.until_lost()
 
 

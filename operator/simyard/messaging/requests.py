@@ -125,7 +125,15 @@ class Requester:
             NoConsumerError: there is no such queue.
             QueueFullError: the queue takes nothing more.
         """
-        properties = Properties(delivery_mode=PERSISTENT, message_id=message_id)
+        await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=PERSISTENT, message_id=message_id))
+
+    async def publish_passing(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
+        """As :meth:`publish_durable`, of a request that the broker may forget when it restarts, and need not store."""
+        await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=TRANSIENT, message_id=message_id))
+
+    async def _publish_confirmed(
+        self, queue: str, kind: Request, body: Mapping[str, Json], properties: Properties
+    ) -> None:
         try:
             async with asyncio.timeout(CONFIRM_SECONDS):
                 await self._publish(queue, kind, body, properties)

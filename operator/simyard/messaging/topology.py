@@ -32,8 +32,8 @@ OPERATOR_QUEUE = "simyard.operator"
 """Events that must not be lost: the publisher is refused when it is full."""
 UPDATES_QUEUE = "simyard.operator.updates"
 """Events of which a newer one follows: the oldest are dropped when it is full."""
-LASTING_EVENTS = (Event.REGISTER, Event.RESULT, Event.DRAINED)
-PASSING_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS, Event.ACTIVE)
+LASTING_EVENTS = (Event.REGISTER, Event.RESULT, Event.DRAINED, Event.ACTIVE)
+PASSING_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS)
 WORKER_QUEUES_PREFIX = "simyard.worker."
 REPLY_QUEUES_PREFIX = "simyard.reply."
 """Exclusive queues of those who send requests."""

@@ -14,12 +14,15 @@ from simyard.plan.rollout import Outdated, most_unavailable, replaceable
 from simyard.plan.scale_in import drain_ends, victims
 from simyard.plan.worker import is_ready
 from simyard.plan.workforce import Removal, Workforce
+from simyard_adapter.wire import ACTIVE_SECONDS
 
 MOST_EXITS = 1000
 """Workers that failed, are too many, or have drained, and are ended in one pass: a change of mind is heard in between.
 
 Those that are late, or wait in vain, are bounded by ``maxUnavailable``.
 """
+REST_SECONDS = 1.5 * ACTIVE_SECONDS
+"""A worker of which no work was heard for so long rests: it needs no draining."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,9 @@ def plan_exits(
     failed = force.failed[:MOST_EXITS]
     left = MOST_EXITS - len(failed)
     surplus = (
-        victims([*force.ready, *force.unready], min(serving - desired, left), spec.scale_in, given.busy, outdated.uids)
+        victims(
+            [*force.ready, *force.unready], min(serving - desired, left), spec.scale_in, _at_work(given), outdated.uids
+        )
         if serving > desired
         else []
     )
@@ -88,7 +93,7 @@ def plan_exits(
         # What a licence does not give is not unavailable: the wait for seats must not hold up a rollout.
         possible = desired if given.licence is None else min(desired, given.licence.seats)
         budget = few - max(0, possible - (len(force.ready) - gone_ready)) - len(force.draining)
-        renewed = [*serves_not, *victims(serves, budget, spec.scale_in, given.busy)]
+        renewed = [*serves_not, *victims(serves, budget, spec.scale_in, _at_work(given))]
         more = len(renewed) > left
         renewed = renewed[:left]
         going.update(worker.metadata.uid for worker in renewed)
@@ -102,7 +107,7 @@ def send_home(given: PoolInput, force: Workforce, exits: Exits) -> WayHome:
     ended: list[Removal] = []
     look_again: float | None = None
     for worker in (*exits.surplus, *exits.renewed):
-        if is_ready(worker) and policy.drain_seconds > 0:
+        if is_ready(worker) and policy.drain_seconds > 0 and not rests(worker, given):
             drain.append(worker)
         else:
             ended.append(Removal(worker, Reason.SCALED))
@@ -115,6 +120,22 @@ def send_home(given: PoolInput, force: Workforce, exits: Exits) -> WayHome:
         elif look_again is None or seconds < look_again:
             look_again = seconds
     return WayHome(drain, ended, look_again)
+
+
+def rests(worker: Worker, given: PoolInput) -> bool:
+    """Whether a ready worker surely runs nothing, so that there is nothing to wait for.
+
+    It would have said so: at the begin of a Sync request, and then once in ``ACTIVE_SECONDS``.
+    """
+    uid, clock = worker.metadata.uid, given.clock
+    quiet = min(given.heard_seconds, clock.seconds(worker), clock.now - given.active.get(uid, float("-inf")))
+    return uid not in given.busy and quiet >= REST_SECONDS
+
+
+def _at_work(given: PoolInput) -> frozenset[str]:
+    """The workers that run something, or did a moment ago, as far as was heard."""
+    recently = given.clock.now - REST_SECONDS
+    return given.busy | {uid for uid, time in given.active.items() if time > recently}
 
 
 def without(workers: list[Worker], uids: Container[str]) -> list[Worker]:

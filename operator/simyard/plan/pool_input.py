@@ -26,6 +26,8 @@ class PoolInput:
         taken: names of Workers of the namespace that belong to somebody else, where they are in the way.
         busy: uids of workers that run a ServiceAction.
         drained: uids of workers that said that they are drained.
+        active: when workers, by uid, last said that they run Sync requests, by the clock.
+        heard_seconds: for how long everything that workers say has been heard, without a gap.
         use: what is known of actions on the pool (only of one that has an idle time-out).
         clock: how long each worker has been seen as it is.
         broker: whether the pool's user and queues can be made.
@@ -43,6 +45,8 @@ class PoolInput:
     taken: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
     drained: Container[str] = frozenset()
+    active: Mapping[str, float] = field(default_factory=dict)
+    heard_seconds: float = 0.0
     use: Use = field(default_factory=Use)
     clock: Clock = field(default_factory=Clock)
     broker: bool = True

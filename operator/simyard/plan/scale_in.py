@@ -26,7 +26,7 @@ def victims(
     """The workers to end: those that are not ready first, then outdated ones, then as the policy says, and highest
     slots first among equals.
 
-    ``busy`` has the uids of workers that run an action as far as we know, ``outdated`` of those that a rollout is to
+    ``busy`` has the uids of workers that are at work as far as we know, ``outdated`` of those that a rollout is to
     replace.
     """
     if count <= 0:

@@ -252,6 +252,17 @@ class Stack:
         )
         path = path_of(worker.namespace, "workers", worker.name, "attributes/state")
         eventually(lambda: "state" in json.loads(self.kubectl("get", "--raw", path))["values"])
+        if pool:
+            self._tell_to_take(wire.worker_queue(user, worker.uid))
+
+    def _tell_to_take(self, queue: str) -> None:
+        message = {
+            "routing_key": queue,
+            "payload": "{}",
+            "payload_encoding": "string",
+            "properties": {"type": wire.Request.TAKE.value},
+        }
+        self._management("POST", f"exchanges/{quote(self.admin_access.vhost, safe='')}/amq.default/publish", message)
 
     def set_ready(self, worker: Worker, ready: bool, reason: str = "Registered", message: str = "") -> None:
         self.set_condition(names.WORKERS, worker.namespace, worker.name, "Ready", ready, reason, message)

@@ -17,7 +17,7 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.plan import pool as planning
 from simyard.plan.backoff import Backoff
-from simyard.plan.exits import MOST_EXITS
+from simyard.plan.exits import MOST_EXITS, REST_SECONDS
 from simyard.plan.placement import ROOM_SECONDS
 from simyard.plan.pool import PoolPlan, plan_pool
 from simyard.plan.pool_input import PoolInput
@@ -155,6 +155,36 @@ def test_ready_workers_drain_before_they_are_ended() -> None:
     later = given_pool(make_pool(2), [*workers[:2], draining], clock=Clock(6.0, since))
     assert plan_pool(later).wake_seconds == 29
     assert [removal.worker for removal in plan_pool(replace(later, clock=Clock(35.0, since))).delete] == [draining]
+
+
+def test_workers_that_surely_rest_are_ended_without_draining() -> None:
+    workers = [made_ready(make_worker(f"pool-{slot}"), at(1)) for slot in range(4)]
+    uids = [worker.metadata.uid for worker in workers]
+    resting = given_pool(
+        make_pool(0),
+        workers,
+        busy=frozenset(uids[:1]),
+        active={uids[1]: 1000.0 - REST_SECONDS / 2, uids[2]: 1000.0 - 2 * REST_SECONDS},
+        clock=Clock(1000.0, dict.fromkeys(uids, 0.0)),
+        heard_seconds=REST_SECONDS,
+    )
+    plan = plan_pool(resting)
+    assert plan.drain == (workers[1], workers[0]), "one was active lately, one runs a ServiceAction"
+    assert {removal.worker.metadata.uid for removal in plan.delete} == {*uids[2:]}
+    for unsure in (
+        replace(resting, heard_seconds=REST_SECONDS - 1),
+        replace(resting, clock=Clock(1000.0, dict.fromkeys(uids, 1000.0 - REST_SECONDS + 1))),
+        replace(resting, clock=Clock(1000.0)),
+    ):
+        assert plan_pool(unsure).delete == (), "it may have begun to work unheard"
+        assert len(plan_pool(unsure).drain) == 4
+
+
+def test_workers_at_work_go_last() -> None:
+    workers = [made_ready(make_worker(f"pool-{slot}"), at(1)) for slot in range(4)]
+    active = {workers[3].metadata.uid: 990.0}
+    plan = plan_pool(given_pool(make_pool(3), workers, active=active, clock=Clock(1000.0)))
+    assert plan.drain == (workers[2],)
 
 
 def test_a_suspended_pool_keeps_its_replicas_in_mind() -> None:

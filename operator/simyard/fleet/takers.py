@@ -1,0 +1,133 @@
+"""Tells adapters to take from their pool's queue: a few of every pool, and all of a pool that is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NoReturn
+
+from simyard.api.service_action import ServiceAction
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
+from simyard.fleet.orders import Orders
+from simyard.fleet.queue import KeyQueue
+from simyard.fleet.registry import Registry, gone, pool_uid_of
+from simyard.messaging.errors import MessagingError
+from simyard.messaging.events import ReceivedEvent
+from simyard.plan.takers import PoolTakers
+from simyard.plan.worker import is_ready
+from simyard_adapter.wire import Event, Request
+
+BATCH = 100
+PASS_SPACING_SECONDS = 0.2
+"""A pass over a pool tells a batch: 500 workers of a pool in a second, so that the broker has time for the calls."""
+
+
+class Takers:
+    """Knows who was told, from telling them and from their registrations.
+
+    A pool is used from when a worker of it was active, as long as this process lives. The next one learns it anew; what
+    adapters were told stays true without us, and telling them again does no harm.
+    """
+
+    def __init__(self, registry: Registry, orders: Orders) -> None:
+        self._registry = registry
+        self._orders = orders
+        self._told: set[str] = set()
+        self._used: set[str] = set()
+        self._pools: defaultdict[str, PoolTakers] = defaultdict(PoolTakers)
+        self._queue = KeyQueue("takers", self._tell, spacing_seconds=PASS_SPACING_SECONDS)
+        registry.workers.subscribe(self._worker_changed)
+        registry.actions.subscribe(self._action_changed)
+        registry.pools.subscribe(self._pool_changed)
+
+    async def run(self) -> NoReturn:
+        """Tell until cancelled."""
+        await self._queue.run()
+
+    def take(self, events: Sequence[ReceivedEvent]) -> None:
+        """Events from workers."""
+        for event in events:
+            if event.kind not in (Event.REGISTER, Event.ACTIVE):
+                continue
+            worker = self._registry.worker(event.worker_uid)
+            if worker is None or not (pool := pool_uid_of(worker)):
+                continue
+            if event.kind is Event.REGISTER:
+                told = event.body.get("takes") is True
+                (self._told.add if told else self._told.discard)(event.worker_uid)
+                self._look_at(worker)
+            elif pool not in self._used and self._registry.pools.count("uid", pool):
+                self._used.add(pool)
+                self._queue.add(pool)
+
+    def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        left = gone(old, new)
+        if left is not None:
+            self._told.discard(left.metadata.uid)
+            self._place(left, ready=False)
+        before = old is not None and left is None and _takes_actions(old)
+        if new is not None and before != _takes_actions(new):
+            self._look_at(new)
+
+    def _action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
+        """The worker that an action was given to may have become busy or free."""
+        for uid in {action.status.worker_uid for action in (old, new) if action is not None}:
+            if (worker := self._registry.worker(uid)) is not None:
+                self._look_at(worker)
+
+    def _pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._used.discard(left.metadata.uid)
+            self._queue.forget(left.metadata.uid)
+
+    def _look_at(self, worker: Worker) -> None:
+        pool = pool_uid_of(worker)
+        self._place(worker, ready=_takes_actions(worker))
+        if self._to_tell(pool, 1):
+            self._queue.add(pool)
+
+    def _place(self, worker: Worker, *, ready: bool) -> None:
+        uid, pool = worker.metadata.uid, pool_uid_of(worker)
+        if not pool:
+            return
+        busy = self._registry.actions.count("worker", uid) > 0
+        self._pools[pool].place(uid, ready=ready, told=uid in self._told, busy=busy)
+        if not self._pools[pool]:
+            del self._pools[pool]
+
+    def _to_tell(self, pool: str, most: int) -> list[str]:
+        members = self._pools.get(pool)
+        return members.to_tell(used=pool in self._used, most=most) if members is not None else []
+
+    async def _tell(self, pool: str) -> float | None:
+        async with asyncio.TaskGroup() as group:
+            telling = [group.create_task(self._try_to_tell(uid)) for uid in self._to_tell(pool, BATCH)]
+        for task in telling:
+            if (error := task.result()) is not None:
+                raise error
+        return 0.0 if self._to_tell(pool, 1) else None
+
+    async def _try_to_tell(self, uid: str) -> MessagingError | None:
+        """Tell one, and give what went wrong.
+
+        It counts as told before it is, so that a registration which comes meanwhile has the last word.
+        """
+        self._mark(uid, told=True)
+        try:
+            await self._orders.give(uid, Request.TAKE, lasting=False)
+        except MessagingError as error:
+            self._mark(uid, told=False)
+            return error
+        return None
+
+    def _mark(self, uid: str, *, told: bool) -> None:
+        worker = self._registry.worker(uid)
+        if worker is not None:
+            (self._told.add if told else self._told.discard)(uid)
+            self._place(worker, ready=_takes_actions(worker))
+
+
+def _takes_actions(worker: Worker) -> bool:
+    return is_ready(worker) and not worker.spec.drain
