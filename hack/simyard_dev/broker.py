@@ -242,8 +242,6 @@ class LocalBroker(Broker):
             "default_pass": self._password_file.read_text(),
             "heartbeat": HEARTBEAT_SECONDS,
             "collect_statistics_interval": self.statistics_seconds * 1000,
-            # A sample a minute, for an hour: by default the management plugin looks at every queue every 5 s.
-            **{f"management.sample_retention_policies.{kind}.hour": 60 for kind in ("global", "basic", "detailed")},
             "disk_free_limit.absolute": MINIMUM_FREE_DISK,
             # A pool's workers all connect at once.
             "tcp_listen_options.backlog": 4096,

@@ -15,6 +15,7 @@ from simyard_adapter.transport import BrokerError, Session, encode
 from simyard_adapter.wire import ACTIVE_SECONDS, EVENTS_EXCHANGE, Event
 
 COALESCE_SECONDS = 0.05
+RETRY_SECONDS = 1.0
 PROGRESS_SECONDS = 0.25
 
 
@@ -75,14 +76,17 @@ class News:
                 self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self) -> None:
-        """Tell, for ever; what was not told when a session broke is told by the next registration."""
+        """Tell, for ever; values that were not told when a session broke are told by the next registration."""
         while True:
             await self._wake.wait()
             await asyncio.sleep(COALESCE_SECONDS)
             session = await self._link.up()
             self._wake.clear()
-            with contextlib.suppress(BrokerError):
+            try:
                 await self.tell(session)
+            except BrokerError:
+                await asyncio.sleep(RETRY_SECONDS)
+                self._wake.set()  # what was not told is still to be told
 
     async def tell(self, session: Session) -> None:
         """Tell what there is to tell now.

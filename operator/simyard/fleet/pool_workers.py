@@ -34,11 +34,7 @@ class PoolWorkers:
 
     async def settle(self, pool: WorkerPool, unsure: set[str]) -> None:
         """Learn whether Workers were made although no answer came: a plan without them would make others instead."""
-        for name in sorted(unsure):
-            with contextlib.suppress(NotFoundError):
-                raw = await self._registry.client.get(names.WORKERS, name, pool.metadata.namespace)
-                self._registry.workers.learn(raw)
-            unsure.discard(name)
+        await self._all(partial(self._settle, name, pool.metadata.namespace, unsure) for name in sorted(unsure))
 
     async def end(self, plan: PoolPlan) -> None:
         """Delete the Workers that the plan deletes.
@@ -81,6 +77,11 @@ class PoolWorkers:
                 group.create_task(work())
         if failures:
             raise failures[0]
+
+    async def _settle(self, name: str, namespace: str, unsure: set[str]) -> None:
+        with contextlib.suppress(NotFoundError):
+            self._registry.workers.learn(await self._registry.client.get(names.WORKERS, name, namespace))
+        unsure.discard(name)
 
     async def _create(
         self, new: NewWorker, given: PoolInput, places: Counter[str], taken: set[str], unsure: set[str]

@@ -20,6 +20,8 @@ from simyard_adapter.declarations import Json
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
 
 PREFETCH = 500
+BEHIND_SECONDS = 5.0
+"""Events that wait so long for those before them are late."""
 ATTRIBUTES_BACKLOG = 100_000
 LATEST_TIME = 2.0**33
 """Seconds since the epoch: the year 2242."""
@@ -64,10 +66,13 @@ class _Consumer(Generic[T]):
         self._name = name
         self._handler = handler
         self._since: float | None = None
+        self._handling: float | None = None
 
     def heard_seconds(self) -> float:
-        """For how long it has consumed without a gap; 0 when it does not."""
-        return 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
+        """For how long it has consumed without a gap, and without falling behind; 0 when it does not."""
+        now = asyncio.get_running_loop().time()
+        behind = self._handling is not None and now - self._handling > BEHIND_SECONDS
+        return 0.0 if self._since is None or behind else now - self._since
 
     async def run(self) -> NoReturn:
         """Consume until cancelled; reconnects by itself."""
@@ -93,15 +98,20 @@ class _Consumer(Generic[T]):
             await link.channel.basic_consume(queue, receive)
         link.lost.add_done_callback(lambda _: arrived.put_nowait(None))
         CONNECTED.labels(self._name).set(1)
-        self._since = asyncio.get_running_loop().time()
+        time = asyncio.get_running_loop().time
+        self._since = time()
         try:
             while batch := await _next_batch(arrived):
+                self._handling = time()
                 if parsed := [item for _, item in batch if item is not None]:
                     await self._handler(parsed)
                 last, _ = batch[-1]
                 await link.channel.basic_ack(last, multiple=True)
+                if len(batch) >= PREFETCH or time() - self._handling > BEHIND_SECONDS:
+                    self._since = time()  # more may wait at the broker
+                self._handling = None
         finally:
-            self._since = None
+            self._since = self._handling = None
         await link.until_lost()
 
 

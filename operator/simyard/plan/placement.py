@@ -113,17 +113,19 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
     return Choice(tuple(permitted), refused, tuple(missing), frozenset(crowded), frozenset(full))
 
 
-def place(count: int, choice: Choice, *, spread: bool) -> list[str]:
+def place(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> list[str]:
     """The site of each new worker, as many as there is room for.
 
-    Spread keeps the numbers of workers at the permitted sites even; every other strategy fills one after the other.
+    With ``own``, the numbers of the pool's workers by site, they are spread: these numbers are kept even, and of equal
+    sites the one with the fewest workers of all pools is taken. Every other strategy fills one after the other.
     """
-    if not spread:
+    if own is None:
         placed: list[str] = []
         for state in choice.permitted:
             placed += [state.name] * min(state.room, count - len(placed))
         return placed
-    load = {state.name: state.workers for state in choice.permitted}
+    load = {state.name: own.get(state.name, 0) for state in choice.permitted}
+    others = {state.name: state.workers - load[state.name] for state in choice.permitted}
     room = {state.name: state.room for state in choice.permitted}
     rank = {name: index for index, name in enumerate(load)}
     placed = []
@@ -131,7 +133,7 @@ def place(count: int, choice: Choice, *, spread: bool) -> list[str]:
         free = [name for name in load if room[name] > 0]
         if not free:
             break
-        name = min(free, key=lambda item: (load[item], rank[item]))
+        name = min(free, key=lambda item: (load[item], others[item], rank[item]))
         load[name] += 1
         room[name] -= 1
         placed.append(name)

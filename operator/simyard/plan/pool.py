@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,6 +35,8 @@ MOST_ACTIVITIES = 20
 DEFAULT_DEADLINE_SECONDS = 600.0
 MOST_PATIENCE = 10
 """The deadline grows up to so many times."""
+MOVED_SECONDS = 1.0
+"""After workers went to another site, those that wait like them are looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,10 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     outdated = compare([*force.ready, *force.unready], means.revisions)
     exits = plan_exits(given, force, outdated, means.choice, backoff, desired)
     failing = len(exits.failed) < len(force.failed)
+    makes = backoff  # successors of those that only move need not wait: nothing failed
     if not failing and (exits.failed or exits.late or exits.moved):
         backoff = backoff.failed(now)
+        makes = backoff if exits.failed or exits.late else makes
     ready, unready = without(force.ready, exits.uids), without(force.unready, exits.uids)
     kept = [*ready, *unready] if exits.uids else [*force.ready, *force.unready]
     home = send_home(given, force, exits)
@@ -102,7 +107,7 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     delete = (*exits.failed, *exits.late, *exits.moved, *home.ended)
     # Their names are free: so a second plan from the same objects means the same Workers, and not others beside them.
     freed = frozenset(removal.worker.metadata.name for removal in delete)
-    blocked, create = _fill(given, means, backoff, missing, freed)
+    blocked, create = _fill(given, means, makes, missing, freed)
     able = not backoff.waits(now) and (blocked is None or blocked.reason == Reason.WAITING_FOR_SEATS)
 
     failed = [*exits.failed, *exits.late]
@@ -142,6 +147,8 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         wakes.append(0.0)
     elif backoff.waits(now):
         wakes.append(seconds_until(now, [backoff.until]))
+    elif exits.moved:
+        wakes.append(MOVED_SECONDS)
     elif (len(create) < missing and blocked is None) or len(force.late) > len(exits.late):
         wakes.append(0.0)
     return PoolPlan(
@@ -218,7 +225,8 @@ def _fill(
     if missing <= 0:
         return blocked, []
     spread = given.pool.spec.placement.strategy == "Spread"
-    sites = place(min(missing, MOST_CREATES), choice, spread=spread)
+    own = Counter(worker.spec.site for worker in given.workers) if spread else None
+    sites = place(min(missing, MOST_CREATES), choice, own)
     taken = given.taken | ({worker.metadata.name for worker in given.workers} - freed)
     names = free_slots(given.pool.metadata.name, len(sites), taken)
     if len(sites) < min(missing, MOST_CREATES):

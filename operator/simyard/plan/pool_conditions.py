@@ -134,8 +134,8 @@ def _available(
     if counts.ready >= needed:
         return True, Reason.WORKERS_READY, of + why
     if blocked is not None:
-        return False, blocked.reason, of + why
-    if backoff.waits(now) and backoff.until is not None:
+        return False, blocked.reason, f"{of}; {blocked.message}"
+    if missing and backoff.waits(now) and backoff.until is not None:
         last = previous.failures[-1] if previous.failures else None
         why = f", the last one: {last.reason} {last.message}".rstrip() if last else ""
         of = f"{of}; workers keep failing{why}; the next try is at {backoff.until:%H:%M:%S} UTC"

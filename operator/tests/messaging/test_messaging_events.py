@@ -8,6 +8,7 @@ import pytest
 from aiormq import spec
 from messaging_workers import PASSWORD, WORKER_UID, MakeWorker, running
 
+from simyard.messaging import events as events_module
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import open_link
@@ -50,6 +51,32 @@ async def test_events_arrive_with_who_the_broker_says_sent_them(access: BrokerAc
         (kind, worker.user, WORKER_UID) for kind in Event
     }
     assert all(event.body == {"worker": event.kind.value} for event in events)
+
+
+async def test_who_has_fallen_behind_has_not_heard_everything(
+    access: BrokerAccess, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "BEHIND_SECONDS", 0.05)
+    worker = await make_worker("pool")
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Sequence[ReceivedEvent]) -> None:
+        begun.set()
+        await done.wait()
+
+    events = OperatorEvents(access, handle)
+    assert events.heard_seconds() == 0, "it is not connected"
+    async with running(events), worker.connect() as link, asyncio.timeout(20):
+        while events.heard_seconds() < 0.3:  # noqa: ASYNC110 - time has no event
+            await asyncio.sleep(0.05)
+        await worker.say(link, Event.ACTIVE, b"{}")
+        await begun.wait()
+        while events.heard_seconds() > 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        done.set()
+        while events.heard_seconds() == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert events.heard_seconds() < 0.3, "it counts anew"
 
 
 async def test_events_that_nobody_vouches_for_are_dropped(access: BrokerAccess, make_worker: MakeWorker) -> None:

@@ -84,12 +84,19 @@ def test_placing_fills_the_room_there_is_and_no_more(sites: list[tuple[int, int]
         for index, (workers, most) in enumerate(sites)
     ]
     choice = Choice(tuple(states), {})
-    placed = place(count, choice, spread=spread)
+    own = {state.name: state.workers // 2 for state in states}
+    placed = place(count, choice, own if spread else None)
     assert len(placed) == min(count, sum(state.room for state in states))
     for state in states:
         assert placed.count(state.name) <= state.room
     if spread:
-        loads = {state.name: state.workers + placed.count(state.name) for state in states}
+        loads = {state.name: own[state.name] + placed.count(state.name) for state in states}
         free = [state.name for state in states if placed.count(state.name) < state.room]
         given_some = [name for name in loads if placed.count(name)]
         assert all(loads[name] <= loads[other] + 1 for name in given_some for other in free)
+
+
+def test_a_spread_pool_is_spread_whatever_others_have_where() -> None:
+    choice = Choice((make_site("a", workers=70), make_site("b")), {})
+    assert sorted(place(4, choice, {})) == ["a", "a", "b", "b"]
+    assert place(1, choice, {"a": 1, "b": 1}) == ["b"], "of equal ones the site with fewer workers"
