@@ -12,9 +12,10 @@ BENCH_ARGS ?=
 RUN := .run
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
+FUZZ_SECONDS ?= 600
 IMAGE ?= simyard:dev
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test lint format generate verify lock image bench-start bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients fuzz-occi lint format generate verify lock image bench-start bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +26,7 @@ quickstart: venv ## Set up everything on loopback, start a pool of simulation wo
 quickstart-down: venv ## End what quickstart started.
 	@$(DEV) down --dir $(RUN)/quickstart
 
-dev-up: venv ## The same parts without the example: control plane, broker, operator, aggregated API.
+dev-up: venv ## The parts without the example: control plane, broker, operator, aggregated API, two OCCI frontends.
 	@$(DEV) dev-up --dir $(RUN)/dev
 
 dev-down: venv ## End what dev-up started.
@@ -33,6 +34,12 @@ dev-down: venv ## End what dev-up started.
 
 test: venv tools ## Set up and run all tests.
 	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+test-occi-clients: venv tools ## Have jOCCI make, call and delete a compute (needs Java 17 and Maven, else skipped).
+	@$(PY) -m pytest -q -rs e2e/occi-clients
+
+fuzz-occi: venv ## Feed the OCCI parsers inputs that nobody would write for FUZZ_SECONDS; keep what reaches new code.
+	@nice -n 19 $(PY) operator/tests/occi/occi_fuzzing.py --seconds $(FUZZ_SECONDS)
 
 lint: venv ## Check style, types and the direction of imports.
 	@.venv/bin/ruff check

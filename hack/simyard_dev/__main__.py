@@ -24,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--fresh", action="store_true", help="wipe the state of an earlier start")
     command.set_defaults(run=_up)
 
-    command = commands.add_parser("dev-up", help="start a control plane, a broker, the operator and the apiserver")
+    command = commands.add_parser(
+        "dev-up", help="start a control plane, a broker, the operator, the apiserver and OCCI frontends"
+    )
     _add_directory(command)
     command.set_defaults(run=_dev_up)
 
@@ -63,7 +65,7 @@ def _up(options: argparse.Namespace) -> None:
 def _dev_up(options: argparse.Namespace) -> None:
     environment = Environment(options.dir)
     environment.up()
-    Platform(environment).up()
+    Platform(environment, occi=True).up()
     print(f"KUBECONFIG={environment.kubeconfig}")
 
 

@@ -1,4 +1,4 @@
-"""The platform's own processes in an environment: the operator and the aggregated apiserver, under their accounts."""
+"""The platform's own processes in an environment, each under its own account."""
 
 import contextlib
 import json
@@ -11,13 +11,14 @@ from pathlib import Path
 
 from simyard.api import names
 from simyard.build import apiservice, install
+from simyard_dev import tools
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.environment import Environment
+from simyard_dev.frontends import NAMESPACE, SIMYARD, Frontends
 from simyard_dev.ports import LOOPBACK, Ports
 from simyard_dev.processes import Process
 from simyard_dev.progress import step
 
-SIMYARD = Path(sys.executable).parent / "simyard"
 READY_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 CLOUD_SECONDS = 60.0
@@ -28,10 +29,17 @@ class Platform:
 
     The operator and the apiserver run as they do in a cluster: each under its own ServiceAccount with its own RBAC, and
     they reach the broker over TLS. ``operator_command`` is the command ``simyard`` of the operator (a profiler may run
-    it).
+    it); ``occi``: OCCI frontends of a ``namespace`` that exists run too.
     """
 
-    def __init__(self, environment: Environment, operator_command: Sequence[str | Path] = (SIMYARD,)) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        operator_command: Sequence[str | Path] = (SIMYARD,),
+        *,
+        occi: bool = False,
+        namespace: str = NAMESPACE,
+    ) -> None:
         self.environment = environment
         self.directory = environment.directory / "platform"
         self.emulated = environment.directory / "emulated"
@@ -40,6 +48,8 @@ class Platform:
         self._operator_command = operator_command
         self._ports = Ports(self.directory)
         self._keys = self.directory / "keys"
+        self.frontends = Frontends(environment, self.directory, self._ports, namespace)
+        self._occi = occi
 
     def up(self) -> None:
         """Install the CRDs, RBAC and policies, and start what does not run.
@@ -53,6 +63,8 @@ class Platform:
             self._ports.reserve("apiserver-metrics")
         if not self.operator.is_alive():
             self._ports.reserve("operator-metrics")
+        if self._occi:
+            self.frontends.reserve()
         with step("installing Simyard"):
             self._install()
         with step("starting the operator and the aggregated apiserver"):
@@ -61,10 +73,14 @@ class Platform:
             self.operator.wait_ready(lambda: self._answers("operator-metrics"), READY_SECONDS)
             self.apiserver.wait_ready(lambda: self._answers("apiserver-metrics"), READY_SECONDS)
             self._kubectl("wait", f"apiservice/{self._api_service}", "--for=condition=Available", "--timeout=60s")
+        if self._occi:
+            with step("starting the OCCI frontends"):
+                self._start_frontends()
+        self._link_commands()
 
     def down(self) -> None:
         """Stop the processes, and the emulated clouds with their machines."""
-        for process in (self.apiserver, self.operator):
+        for process in (*self.frontends.processes, self.apiserver, self.operator):
             process.stop(GRACE_SECONDS)
         for cloud in self.emulated.glob("*"):
             command = [sys.executable, "-m", "simyard_sites.emulated", "stop", "--directory", str(cloud)]
@@ -93,6 +109,7 @@ class Platform:
                 "operator",
                 f"--kubeconfig={self._kubeconfig(names.OPERATOR)}",
                 f"--metrics-port={self._ports['operator-metrics']}",
+                *(["--occi-amqp", f"--occi-endpoint={self.frontends.endpoint}"] if self._occi else []),
             ],
             {
                 **os.environ,
@@ -118,6 +135,23 @@ class Platform:
             ],
             dict(os.environ),
         )
+
+    def _start_frontends(self) -> None:
+        authority = CertificateAuthority(self._keys, "serving-ca")
+        self.frontends.make_user()
+        self.frontends.start(authority, self._kubeconfig(names.FRONTEND))
+        self.frontends.wait_ready(READY_SECONDS)
+        self.environment.write_variables(self.frontends.variables(authority))
+
+    def _link_commands(self) -> None:
+        """Make `bin/` with kubectl, its plugin and the plugin's completion, for the user's PATH."""
+        commands = self.environment.directory / "bin"
+        commands.mkdir(exist_ok=True)
+        plugin = (SIMYARD.with_name(name) for name in ("kubectl-simyard", "kubectl_complete-simyard"))
+        for target in (*plugin, tools.ensure(["kubectl"])["kubectl"]):
+            link = commands / target.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
 
     def _kubeconfig(self, account: str) -> Path:
         path = self.directory / f"{account}.kubeconfig"

@@ -4,13 +4,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from simyard.api import names
-from simyard_dev import tools
 from simyard_dev.environment import Environment
 from simyard_dev.errors import SetupError
 from simyard_dev.files import write_whole
@@ -24,16 +22,15 @@ NAMESPACE, POOL, ACTION = "default", "beams", "solve"
 AVAILABLE_SECONDS = 120
 
 
-def run(environment: Environment) -> None:
-    """Do all of it, and write `summary.json`; what is there already is kept.
+def run(environment: Environment, *, occi: bool = False) -> None:
+    """Do all of it, and write `summary.json`; what is there already is kept. ``occi``: OCCI frontends run too.
 
     Raises:
         SetupError: something is missing or failed; with the reason.
     """
     ensure_packages(SOLVER_PACKAGES)
     environment.up(fresh=environment.is_down())
-    Platform(environment).up()
-    _link_commands(environment)
+    Platform(environment, occi=occi).up()
     summary_file = environment.directory / "summary.json"
     t_m = _start_pool(environment, summary_file)
     with step(f"calling {ACTION} on the pool through the Kubernetes API"):
@@ -42,17 +39,6 @@ def run(environment: Environment) -> None:
     summary = _summary(environment, t_m, parameters, answer["result"])
     write_whole(summary_file, json.dumps(summary, indent=2) + "\n")
     _tell(environment, summary, answer)
-
-
-def _link_commands(environment: Environment) -> None:
-    """Make `bin/` with kubectl, its plugin and the plugin's completion, for the user's PATH."""
-    commands = environment.directory / "bin"
-    commands.mkdir(exist_ok=True)
-    here = Path(sys.executable).parent
-    for target in (here / "kubectl-simyard", here / "kubectl_complete-simyard", tools.ensure(["kubectl"])["kubectl"]):
-        link = commands / target.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
 
 
 def _start_pool(environment: Environment, summary_file: Path) -> float:

@@ -169,7 +169,9 @@ class MachineRequest:
 
     ``name`` is unique for all time (worker name and the start of its uid): a machine of that name that exists already
     *is* the one, and ``create`` adopts it. ``bootstrap`` is the document the adapter starts from; it holds a password.
-    ``image`` and ``options`` are the service's, for this provider.
+    ``image`` and ``options`` are the service's, for this provider. ``hostname`` is "" where the site is to choose.
+    ``user_data`` is the user's own, for cloud-init or what takes its place, beside the adapter's; ``ssh_public_keys``
+    may log in.
     """
 
     name: str
@@ -179,6 +181,9 @@ class MachineRequest:
     memory_mib: int = 512
     image: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    hostname: str = ""
+    user_data: str = field(default="", repr=False)
+    ssh_public_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """Real service adapters as guests, each way, on a real broker; and what a child process may not do."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -174,3 +176,25 @@ async def test_the_log_of_a_child_that_never_stops_talking_is_bounded(tmp_path: 
     assert log.last_line == "the end"
     sizes = [(tmp_path / name).stat().st_size for name in ("guest.log", "guest.log.1")]
     assert max(sizes) <= 2**20
+
+
+async def test_what_was_asked_for_a_machine_that_stands_alone_is_shown_beside_its_disk(
+    clouds: Any, requests_for: Any, outcomes: Any
+) -> None:
+    site = clouds.site()
+    [plain] = requests_for("pooled")
+    alone = replace(
+        plain, name="alone", owner=Owner("default", "alone", "uid-alone"), cores=2, memory_mib=4096, hostname="h",
+        user_data="#cloud-config\n", ssh_public_keys=("ssh-rsa A",),
+    )  # fmt: skip
+    await outcomes(site.create([plain, alone]))
+    shown = {path.parent.name: path for path in clouds.directory.glob("*/machines/*/machine.json")}
+    assert list(shown) == ["1"]
+    assert shown["1"].stat().st_mode & 0o777 == 0o600
+    assert json.loads(shown["1"].read_text()) == {
+        "cores": 2,
+        "memoryMib": 4096,
+        "hostname": "h",
+        "userData": "#cloud-config\n",
+        "sshPublicKeys": ["ssh-rsa A"],
+    }

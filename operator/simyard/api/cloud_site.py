@@ -272,7 +272,9 @@ class SiteWorkers(ApiModel):
 class CallTuning(ApiModel):
     """What was learned of one kind of call, and what limits it."""
 
-    call: Annotated[Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend"], Field(description="Which call.")]
+    call: Annotated[
+        Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend", "Restart"], Field(description="Which call.")
+    ]
     in_flight: Annotated[Count, Field(description="Requests under way at once.")] = 0
     batch_size: Annotated[Count, Field(description="Requests that one call carries.")] = 0
     requests_per_second: Annotated[Count, Field(description="What the site did when it was last busy.")] = 0

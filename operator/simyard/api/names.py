@@ -18,8 +18,19 @@ OPERATOR = "simyard-operator"
 """The operator's ServiceAccount and roles."""
 APISERVER = "simyard-apiserver"
 """The aggregated apiserver's ServiceAccount, roles and Service."""
+FRONTEND = "simyard-frontend"
+"""The ServiceAccount and roles of OCCI frontends."""
 APISERVER_BROKER_SECRET = "simyard-apiserver-broker"  # noqa: S105 - the name of a Secret
 """Secret in the platform's namespace with the apiserver's own broker credentials; the operator writes it."""
+FRONTEND_BROKER_SECRET = "simyard-frontend-broker"  # noqa: S105 - the name of a Secret
+"""The same for the OCCI frontends, with ``occi_vhost``, the virtual host of their AMQP clients."""
+
+METRIC_OCCI_REQUEST_SECONDS = "simyard_occi_request_duration_seconds"
+"""Frontends show it, by ``method`` and ``code``; the operator scales them by it."""
+METRIC_OCCI_REFRESH_SECONDS = "simyard_occi_refresh_seconds"
+"""For how long reads that ask for fresh values waited for adapters; part of the former."""
+METRIC_LOOP_LATE_SECONDS = "simyard_loop_late_seconds"
+"""How late an event loop ran its timers, in sum; likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool", name_max=48
 WORKERS = Resource(GROUP, VERSION, "workers", "Worker", name_max=54)
 SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
 USAGES = Resource(GROUP, VERSION, "usages", "Usage")
+OCCI_MIXINS = Resource(GROUP, VERSION, "occimixins", "OcciMixin")
+OCCI_LINKS = Resource(GROUP, VERSION, "occilinks", "OcciLink")
 # The names of sites, services and pools are values of labels (63 characters); a worker's name with 8 digits of its uid
 # is the name of a machine, and a host name (63); a pool's name begins those of its workers.
 
@@ -55,6 +68,8 @@ USAGE = "simyard"
 """The name of the one Usage of a namespace."""
 LABEL_POOL = "simyard.dev/pool"
 LABEL_SERVICE = "simyard.dev/service"
+LABEL_SERVICE_NAMESPACE = "simyard.dev/service-namespace"
+"""On what the platform's namespace has for a service; there, ``simyard.dev/service`` is the service's name."""
 LABEL_SITE = "simyard.dev/site"
 LABEL_REVISION = "simyard.dev/revision"
 """On Workers of pools: changes with all that a machine is made from (``plan/revision.py``)."""
@@ -62,8 +77,18 @@ ANNOTATION_REQUESTED = "simyard.dev/requested-time"
 """On Workers: when it was asked for (``creationTimestamp`` has whole seconds only)."""
 ANNOTATION_LICENCE = "simyard.dev/licence"
 """On Workers of pools: the licence of which it holds a seat, also when its service is gone."""
+ANNOTATION_MANIFEST = "simyard.dev/manifest"
+"""On what a frontend consists of: a digest of the manifest that was applied last."""
 ANNOTATION_REQUESTED_BY = "simyard.dev/requested-by"
 """On ServiceActions that the aggregated apiserver created: the user who called."""
+ANNOTATION_LEAVES = "simyard.dev/leaves"
+"""On Workers of pools: somebody has asked that this one goes; when its pool has too many workers it goes first."""
+ANNOTATION_OCCI_ID = "simyard.dev/occi-id"
+"""On Workers and OcciLinks: the OCCI id that a client chose; their uid by default."""
+ANNOTATION_OCCI_KEY = "simyard.dev/occi-key"
+"""On Workers and OcciLinks: a digest of the OCCI request that made them, which may be delivered twice."""
+ANNOTATION_OCCI_ATTRIBUTES = "simyard.dev/occi-attributes"
+"""On Workers: a JSON object of the OCCI attributes that clients gave and the platform has no use for."""
 FINALIZER = "simyard.dev/machines"
 """On WorkerPools and CloudSites: they stay until no machine of theirs is left."""
 
@@ -79,6 +104,8 @@ class ConditionType(enum.StrEnum):
     CAPACITY_AVAILABLE = "CapacityAvailable"
     LICENCE_AVAILABLE = "LicenceAvailable"
     LICENCE_CONSISTENT = "LicenceConsistent"
+    FRONTENDS_AVAILABLE = "FrontendsAvailable"
+    SCALING_ACTIVE = "ScalingActive"
     COMPLETE = "Complete"
     FAILED = "Failed"
 
@@ -105,6 +132,13 @@ class Reason(enum.StrEnum):
     INTERFACE_INVALID = "InterfaceInvalid"
     SEATS_AGREE = "SeatsAgree"
     SEATS_DIFFER = "SeatsDiffer"
+    FRONTENDS_READY = "FrontendsReady"
+    FRONTENDS_STARTING = "FrontendsStarting"
+    FRONTENDS_REFUSED = "FrontendsRefused"
+    FRONTENDS_NOT_OFFERED = "FrontendsNotOffered"
+    LOAD_FOLLOWED = "LoadFollowed"
+    LOAD_UNKNOWN = "LoadUnknown"
+    SCALING_LIMITED = "ScalingLimited"
     # WorkerPool
     WORKERS_READY = "WorkersReady"
     WORKERS_STARTING = "WorkersStarting"
@@ -142,6 +176,7 @@ class Reason(enum.StrEnum):
     WORKER_LOST = "WorkerLost"
     # Events
     SCALED = "Scaled"
+    FRONTENDS_SCALED = "FrontendsScaled"
     START_BEGUN = "StartBegun"
     START_FINISHED = "StartFinished"
     WORKER_REPLACED = "WorkerReplaced"

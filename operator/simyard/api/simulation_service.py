@@ -21,6 +21,7 @@ from simyard.api.base import (
     map_by,
     rules,
 )
+from simyard.api.frontend import Endpoints, Frontend, FrontendsStatus
 
 RESERVED_ACTIONS = ("start", "stop", "restart", "suspend", "save", "start_workers")
 """Built in for every worker or service (OCCI infrastructure 1.2, and Cloud4E's ``start_workers``)."""
@@ -264,28 +265,6 @@ class Resources(ApiModel):
     memory: Annotated[Quantity, Field(description="Memory, in bytes or with a suffix such as Mi.")] = "512Mi"
 
 
-class Autoscaling(ApiModel):
-    """How many frontends serve the service, by load."""
-
-    model_config = rules(
-        cel("self.minReplicas <= self.maxReplicas", "must not be above maxReplicas", ".minReplicas"),
-    )
-
-    min_replicas: Annotated[int, Field(ge=1, le=64, description="At least so many.")] = 2
-    max_replicas: Annotated[int, Field(ge=1, le=64, description="At most so many.")] = 4
-
-
-class Frontend(ApiModel):
-    """The OCCI frontends of the service (accepted, and without effect before they are part of a release)."""
-
-    model_config = rules(
-        cel("!(has(self.replicas) && has(self.autoscaling))", "replicas and autoscaling exclude each other"),
-    )
-
-    replicas: Annotated[int | None, Field(ge=0, le=64, description="How many, whatever the load.")] = None
-    autoscaling: Autoscaling | None = None
-
-
 class Licence(ApiModel):
     """A limit that comes with the program's licence: each worker takes a seat as long as it exists."""
 
@@ -337,7 +316,7 @@ class SimulationServiceSpec(ApiModel):
     readiness_deadline_seconds: Annotated[
         int, Field(ge=1, le=86_400, description="A worker that has not registered by then is replaced.")
     ] = 600
-    frontend: Frontend = Frontend()
+    frontend: Frontend | None = None
     licence: Licence | None = None
 
 
@@ -358,6 +337,8 @@ class SimulationServiceStatus(ApiModel):
     workers: Annotated[Count, Field(description="Workers of this service.")] = 0
     ready_workers: Annotated[Count, Field(description="Workers that take actions.")] = 0
     licence: LicenceStatus | None = None
+    frontends: FrontendsStatus | None = None
+    endpoints: Endpoints = []
     conditions: Conditions = []
 
 

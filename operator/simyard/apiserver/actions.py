@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import uuid
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, T
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import StatusError, StatusReason, from_api, invalid_values, undeclared
 from simyard.kube.client import KubeClient
-from simyard.kube.errors import ApiError
+from simyard.kube.errors import AlreadyExistsError, ApiError
 from simyard_adapter.declarations import Action, ActionMode, InvalidValuesError, check_values
 from simyard_adapter.declarations import Json as Value
 from simyard_adapter.wire import Request
@@ -53,28 +54,50 @@ class Actions:
         """
         target = await self._directory.target(call)
         service = await self._directory.service_of(target)
-        action = service.interface.action(call.path[1])
-        if action is None:
-            declared = [item.name for item in service.interface.actions]
-            raise undeclared(target.subject, "action", call.path[1], declared)
+        action = _declared(target, service, call.path[1])
         if "dryRun" in query:
             problem = "dryRun: an action cannot be tried without effect"
             raise StatusError(StatusReason.BAD_REQUEST, problem, subject=target.subject)
-        wait = flag(query, "wait", True) and action.mode is ActionMode.SYNC
+        wait = flag(query, "wait", True)
         given = read_parameters(body, content_type, target.subject)
+        return await self.invoke(target, service, action.name, given, identity.user, wait=wait)
+
+    async def invoke(
+        self,
+        target: Target,
+        service: CachedService,
+        name: str,
+        given: Mapping[str, Value],
+        user: str,
+        *,
+        wait: bool,
+        key: str = "",
+    ) -> tuple[int, Json]:
+        """Invoke an action of the target's service; answers and errors as for :meth:`call`.
+
+        ``wait`` has no effect on an Async one. What is invoked again with the same ``key`` is carried out once.
+        """
+        action = _declared(target, service, name)
         try:
             parameters = check_values(given, action.parameters, "parameters")
         except InvalidValuesError as error:
             raise invalid_values(target.subject, error) from None
-        if wait:
-            return 200, await self._wait(target, action, parameters)
-        recorded = service_action(target, action.name, parameters, identity.user, secrets.token_hex(4))
+        if wait and action.mode is ActionMode.SYNC:
+            return 200, await self._wait(target, action, parameters, key or uuid.uuid4().hex)
+        suffix = hashlib.sha256(key.encode()).hexdigest()[:16] if key else secrets.token_hex(4)
+        recorded = service_action(target, action.name, parameters, user, suffix)
+        namespace = target.metadata.namespace
         try:
-            return 202, await self._client.create(SERVICE_ACTIONS, recorded, target.metadata.namespace)
+            try:
+                return 202, await self._client.create(SERVICE_ACTIONS, recorded, namespace)
+            except AlreadyExistsError:
+                if not key:
+                    raise
+                return 202, await self._client.get(SERVICE_ACTIONS, recorded["metadata"]["name"], namespace)
         except ApiError as error:
             raise from_api(target.subject, error) from error
 
-    async def _wait(self, target: Target, action: Action, parameters: Mapping[str, Value]) -> Json:
+    async def _wait(self, target: Target, action: Action, parameters: Mapping[str, Value], message_id: str) -> Json:
         called = datetime.now(UTC)
         reply = await ask(
             self._broker,
@@ -88,10 +111,18 @@ class Actions:
                 "timeoutSeconds": min(action.timeout_seconds, SYNC_SECONDS),
             },
             timeout_seconds=SYNC_SECONDS,
-            message_id=uuid.uuid4().hex,
+            message_id=message_id,
             timeout_message=f'action "{action.name}" has not finished within {SYNC_SECONDS} s: {REMEDY}',
         )
         return action_result(target, reply, called)
+
+
+def _declared(target: Target, service: CachedService, name: str) -> Action:
+    action = service.interface.action(name)
+    if action is None:
+        declared = [item.name for item in service.interface.actions]
+        raise undeclared(target.subject, "action", name, declared)
+    return action
 
 
 def action_result(target: Target, reply: Mapping[str, Value], called: datetime) -> Json:

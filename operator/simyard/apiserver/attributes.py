@@ -53,7 +53,7 @@ class Attributes:
         fresh: frozenset[str] = frozenset()
         if flag(query, "fresh", False):
             names = [item.name for item in declared]
-            fresh = await self._refresh([item for item in workers if item.state.good], service, names)
+            fresh = await self.refresh([item for item in workers if item.state.good], service, names)
         return attribute_values(target, [item async for item in self._items(workers, declared, fresh)])
 
     async def set(self, call: Call, body: bytes, content_type: str) -> Json:
@@ -70,17 +70,28 @@ class Attributes:
                 "the values with which new workers begin",
                 subject=target.subject,
             )
-        attribute = declared[0]
-        if not attribute.mutable:
-            raise StatusError(
-                StatusReason.FORBIDDEN,
-                f'attribute "{attribute.name}" of {target.subject} cannot be set: the service does not declare it '
-                "mutable",
-                subject=target.subject,
-            )
-        given = {attribute.name: read_value(body, content_type, target.subject)}
+        given = {declared[0].name: read_value(body, content_type, target.subject)}
+        await self.assign(target, service, given, path="attributes")
+        fresh = frozenset({target.metadata.uid})
+        return attribute_values(target, [item async for item in self._items([target], declared, fresh)])
+
+    async def assign(self, target: CachedWorker, service: CachedService, given: Mapping[str, Value], path: str) -> None:
+        """Set attributes of a worker, all or none; ``path`` says in errors where the values stand.
+
+        Raises:
+            StatusError: one is not to be set, a value does not fit, or the worker cannot be asked.
+        """
+        declared = service.interface.attributes
+        for attribute in declared:
+            if attribute.name in given and not attribute.mutable:
+                raise StatusError(
+                    StatusReason.FORBIDDEN,
+                    f'attribute "{attribute.name}" of {target.subject} cannot be set: the service does not declare it '
+                    "mutable",
+                    subject=target.subject,
+                )
         try:
-            checked = check_values(given, declared, "attributes", partial=True)
+            checked = check_values(given, declared, path, partial=True)
         except InvalidValuesError as error:
             raise invalid_values(target.subject, error) from None
         reply = await ask(
@@ -93,8 +104,6 @@ class Attributes:
             timeout_message=f"{target.subject} has not answered within {ASK_SECONDS:.0f} s; it may set the value yet",
         )
         self._take(target, service, reply)
-        fresh = frozenset({target.metadata.uid})
-        return attribute_values(target, [item async for item in self._items([target], declared, fresh)])
 
     async def _items(
         self, workers: Sequence[CachedWorker], declared: Sequence[Attribute], fresh: frozenset[str]
@@ -118,10 +127,14 @@ class Attributes:
             raise undeclared(target.subject, "attribute", call.path[1], names)
         return target, service, [attribute]
 
-    async def _refresh(
-        self, workers: Sequence[CachedWorker], service: CachedService, names: Sequence[str]
+    async def refresh(
+        self,
+        workers: Sequence[CachedWorker],
+        service: CachedService,
+        names: Sequence[str],
+        seconds: float = FRESH_SECONDS,
     ) -> frozenset[str]:
-        """Ask the workers, all at once and for a second at most; the uids of those that answered."""
+        """Ask the workers, all at once and for so long at most; the uids of those that answered."""
         answered: set[str] = set()
         places = asyncio.Semaphore(FRESH_IN_FLIGHT)
 
@@ -132,13 +145,13 @@ class Attributes:
                         Destination(worker.queue, worker.user),
                         Request.GET_ATTRIBUTES,
                         {"names": list(names)},
-                        timeout_seconds=FRESH_SECONDS,
+                        timeout_seconds=seconds,
                     )
                     self._take(worker, service, reply)
                     answered.add(worker.metadata.uid)
 
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FRESH_SECONDS), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for worker in workers:
                     group.create_task(refresh(worker))
         return frozenset(answered)

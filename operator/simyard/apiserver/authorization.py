@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simyard.api.base import Json
-from simyard.api.names import SUBRESOURCES_GROUP, VERSION, Resource
+from simyard.api.names import VERSION, Resource
 from simyard.apiserver.frontproxy import Identity
 from simyard.apiserver.metrics import REVIEWS
 from simyard.apiserver.routes import Call
@@ -57,7 +57,7 @@ class Authorizer:
             raise StatusError(
                 StatusReason.FORBIDDEN,
                 f'{subject} is forbidden: User "{identity.user}" cannot {call.verb} resource "{what}" in API group '
-                f'"{SUBRESOURCES_GROUP}" in the namespace "{call.namespace}"{reason}',
+                f'"{call.group}" in the namespace "{call.namespace}"{reason}',
                 subject=subject,
             )
 
@@ -107,7 +107,7 @@ def review(identity: Identity, call: Call) -> Json:
             "resourceAttributes": {
                 "verb": call.verb,
                 "namespace": call.namespace,
-                "group": SUBRESOURCES_GROUP,
+                "group": call.group,
                 "version": VERSION,
                 "resource": call.resource.plural,
                 "subresource": call.subresource,

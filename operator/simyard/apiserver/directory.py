@@ -30,9 +30,12 @@ class Destination:
 
 
 class Directory:
-    """Finds targets without asking the API server, except once before it says that there is none."""
+    """Finds targets without asking the API server, except once before it says that there is none.
 
-    def __init__(self, client: KubeClient) -> None:
+    ``namespace``: that one alone; ``service``: that one alone, with its workers.
+    """
+
+    def __init__(self, client: KubeClient, namespace: str = "", service: str = "") -> None:
         self._client = client
         self.workers: Cache[CachedWorker] = Cache(
             client,
@@ -45,11 +48,27 @@ class Directory:
                 "ready": lambda worker: (worker.user,) if worker.state.good else (),
                 "alone": lambda worker: (worker.service_key,) if worker.state.good and not worker.pool else (),
             },
+            namespace=namespace,
+            fields=f"spec.serviceRef.name={service}" if service else "",
         )
         self.pools: Cache[CachedPool] = Cache(
-            client, WORKER_POOLS, CachedPool.parse, indexes={"service": lambda pool: (pool.service_key,)}
+            client,
+            WORKER_POOLS,
+            CachedPool.parse,
+            indexes={
+                "service": lambda pool: (pool.service_key,),
+                "uid": lambda pool: (pool.metadata.uid,),
+            },
+            namespace=namespace,
         )
-        self.services: Cache[CachedService] = Cache(client, SIMULATION_SERVICES, CachedService.parse)
+        self.services: Cache[CachedService] = Cache(
+            client,
+            SIMULATION_SERVICES,
+            CachedService.parse,
+            indexes={"uid": lambda item: (item.metadata.uid,)},
+            namespace=namespace,
+            fields=f"metadata.name={service}" if service else "",
+        )
 
     @property
     def synced(self) -> bool:

@@ -46,7 +46,7 @@ class Call:
     """A request for a target object or something below it.
 
     ``path`` are the words after the target's name: ``("actions", "solve")``; RBAC knows them, joined by slashes, as the
-    subresource.
+    subresource. ``group`` is the API group in which it is asked whether the caller may.
     """
 
     verb: str
@@ -54,6 +54,7 @@ class Call:
     resource: Resource
     name: str
     path: tuple[str, ...] = ()
+    group: str = SUBRESOURCES_GROUP
 
     @property
     def subresource(self) -> str:

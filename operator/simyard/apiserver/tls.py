@@ -18,10 +18,19 @@ class ServingTls:
 
     The files are looked at when a client connects, at most once a second; new ones that cannot be read are logged, and
     the old ones go on. A client may come without a certificate; one with a certificate of another CA is turned away.
+    Without ``client_certificates`` none is asked for.
     """
 
-    def __init__(self, certificate: Path, key: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        certificate: Path,
+        key: Path,
+        *,
+        client_certificates: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._files = (certificate, key)
+        self._client_certificates = client_certificates
         self._clock = clock
         self._client_ca = ""
         self._checked_at = clock()
@@ -62,11 +71,12 @@ class ServingTls:
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A resumed session would carry over a client certificate that was verified against an older CA.
-        context.options |= ssl.OP_NO_TICKET
-        context.num_tickets = 0
-        context.verify_mode = ssl.CERT_OPTIONAL
         context.load_cert_chain(*self._files)
+        if self._client_certificates:
+            # A resumed session would carry over a client certificate that was verified against an older CA.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
+            context.verify_mode = ssl.CERT_OPTIONAL
         if self._client_ca:
             context.load_verify_locations(cadata=self._client_ca)
         return context

@@ -31,6 +31,12 @@ class ValueStore:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, Observed]] = {}
+        self._revisions: dict[str, int] = {}
+        self.revision = 0
+
+    def revision_of(self, worker_uid: str) -> int:
+        """Another one whenever something was recorded of the worker; ``revision``: of any."""
+        return self._revisions.get(worker_uid, 0)
 
     def record(self, worker_uid: str, values: Mapping[str, Value], interface: Interface, time: float) -> None:
         """Take over values, but for those that are not declared or longer than an adapter would send."""
@@ -38,11 +44,14 @@ class ValueStore:
         for name, value in values.items():
             if interface.attribute(name) is not None and len(orjson.dumps(value)) <= VALUE_LIMIT_BYTES:
                 known[name] = Observed(value, time)
+        self.revision += 1
+        self._revisions[worker_uid] = self.revision
         ATTRIBUTE_WORKERS.set(len(self._values))
 
     def forget(self, worker_uid: str) -> None:
         """The worker is gone."""
         self._values.pop(worker_uid, None)
+        self._revisions.pop(worker_uid, None)
         ATTRIBUTE_WORKERS.set(len(self._values))
 
     def of(self, worker: CachedWorker) -> dict[str, Observed]:

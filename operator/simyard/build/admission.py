@@ -46,16 +46,16 @@ def _binding(name: str, **spec: Json) -> Json:
 def actions(namespace: str) -> list[Json]:
     """Creating or changing a ServiceAction takes the same right as calling the action.
 
-    The apiserver's account is exempt: it has asked for the caller already.
+    The accounts of the apiserver and of OCCI frontends are exempt: they have asked for the caller already.
     """
     targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
     plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
-    account = f"system:serviceaccount:{namespace}:{names.APISERVER}"
+    accounts = [f"system:serviceaccount:{namespace}:{name}" for name in (names.APISERVER, names.FRONTEND)]
     requester = f"object.metadata.?annotations['{names.ANNOTATION_REQUESTED_BY}'].orValue('')"
     renamed = f"{requester} != {requester.replace('object', 'oldObject', 1)}"
     spec: Json = {
         "matchConditions": [
-            {"name": "by-a-user", "expression": f"request.userInfo.username != '{account}'"},
+            {"name": "by-a-user", "expression": f"!(request.userInfo.username in {accounts})"},
             {
                 "name": "of-the-call",
                 "expression": f"oldObject == null || object.spec != oldObject.spec || {renamed}",

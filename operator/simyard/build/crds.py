@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite
+from simyard.api.occi import OcciLink, OcciMixin
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import SimulationService
 from simyard.api.usage import Usage
@@ -85,6 +86,7 @@ DEFINITIONS = (
             Column("Pools", ".status.pools", "integer"),
             Column("Workers", ".status.workers", "integer"),
             Column("Ready", ".status.readyWorkers", "integer", "Workers that take actions."),
+            Column("Frontends", ".status.frontends.ready", "integer", "OCCI frontends that answer.", wide=True),
             Column("Seats", ".status.licence.seats", "integer", "Seats of its licence.", wide=True),
             Column("Taken", ".status.licence.taken", "integer", "Seats that are taken, here and by others.", wide=True),
             Column("Name", ".spec.displayName", wide=True),
@@ -163,6 +165,28 @@ DEFINITIONS = (
             _AGE,
         ),
     ),
+    Definition(
+        names.OCCI_MIXINS,
+        OcciMixin,
+        "omixin",
+        (
+            Column("Term", ".spec.term"),
+            Column("Scheme", ".spec.scheme"),
+            Column("Location", ".spec.location", wide=True),
+            _AGE,
+        ),
+    ),
+    Definition(
+        names.OCCI_LINKS,
+        OcciLink,
+        "olink",
+        (
+            Column("Source", ".spec.source"),
+            Column("Target", ".spec.target"),
+            Column("Kind", ".spec.kind", wide=True),
+            _AGE,
+        ),
+    ),
 )
 
 
@@ -173,7 +197,7 @@ def custom_resource_definition(definition: Definition) -> Json:
     if resource.name_max is not None:
         name = {"type": "string", "maxLength": resource.name_max, "pattern": _DNS_LABEL}
         schema["properties"]["metadata"] = {"type": "object", "properties": {"name": name}}
-    subresources: Json = {"status": {}}
+    subresources: Json = {"status": {}} if "status" in schema["properties"] else {}
     if definition.scalable:
         subresources["scale"] = {
             "specReplicasPath": ".spec.replicas",

@@ -22,6 +22,7 @@ def objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoi
         {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(namespace)},
         *rbac.operator(namespace),
         *rbac.apiserver(namespace),
+        *rbac.frontend(namespace),
         *rbac.user_roles(),
         *admission.actions(namespace),
         *admission.ownership(namespace),

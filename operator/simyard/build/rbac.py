@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from simyard.api import names
 from simyard.api.base import Json
+from simyard.build.frontend import KINDS as FRONTEND_KINDS
 from simyard.build.metadata import metadata
 
 _API_GROUP = "rbac.authorization.k8s.io"
@@ -20,6 +21,7 @@ _ALL = [
         names.USAGES,
     )
 ]
+_OCCI = [names.OCCI_MIXINS.plural, names.OCCI_LINKS.plural]
 _TARGETS = [names.WORKERS.plural, names.WORKER_POOLS.plural, names.SIMULATION_SERVICES.plural]
 _READ = ["get", "list", "watch"]
 _CHANGE = ["create", "update", "patch", "delete", "deletecollection"]
@@ -81,6 +83,8 @@ def operator(namespace: str) -> list[Json]:
         [
             _rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch"]),
             _rule("", ["secrets"], [*_READ, "create", "update"]),
+            *(_rule(kind.group, [kind.plural], [*_READ, "create", "patch", "delete"]) for kind in FRONTEND_KINDS),
+            _rule("", ["pods"], ["list"]),
         ],
     )
 
@@ -109,6 +113,25 @@ def apiserver(namespace: str) -> list[Json]:
     ]
 
 
+def frontend(namespace: str) -> list[Json]:
+    """The OCCI frontends: write what an OCCI client may, after they have asked whether this one may."""
+    served = [names.CLOUD_SITES.plural, *_TARGETS, *_OCCI]
+    return _account(
+        names.FRONTEND,
+        namespace,
+        [
+            _rule(names.GROUP, served, _READ),
+            _rule(names.GROUP, _OCCI, ["create", "update", "patch", "delete"]),
+            _rule(names.GROUP, [names.WORKERS.plural], ["create", "patch", "delete"]),
+            _rule(names.GROUP, [names.WORKER_POOLS.plural], ["create", "patch", "delete"]),
+            _rule(names.GROUP, [names.SERVICE_ACTIONS.plural], ["create", "get", "watch"]),
+            _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+            _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+        ],
+        [_rule("", ["secrets"], ["get", "watch"], only=[names.FRONTEND_BROKER_SECRET])],
+    )
+
+
 def user_roles() -> list[Json]:
     """ClusterRoles to bind to people, also added to Kubernetes' own ``view``, ``edit`` and ``admin``.
 
@@ -117,10 +140,10 @@ def user_roles() -> list[Json]:
     right to all actions is the right to all subresources. CloudSites are in no namespace: to see them, a user needs
     one of the roles by a ClusterRoleBinding.
     """
-    read = [_rule(names.GROUP, _ALL, _READ), _rule(names.SUBRESOURCES_GROUP, ["*"], ["get"])]
+    read = [_rule(names.GROUP, [*_ALL, *_OCCI], _READ), _rule(names.SUBRESOURCES_GROUP, ["*"], ["get"])]
     edit = [
         *read,
-        _rule(names.GROUP, [names.WORKER_POOLS.plural, names.SERVICE_ACTIONS.plural], _CHANGE),
+        _rule(names.GROUP, [names.WORKER_POOLS.plural, names.SERVICE_ACTIONS.plural, *_OCCI], _CHANGE),
         _rule(names.GROUP, [f"{names.WORKER_POOLS.plural}/scale"], ["get", "update", "patch"]),
         _rule(names.GROUP, [names.WORKERS.plural], ["update", "patch", "delete"]),
         _rule(names.SUBRESOURCES_GROUP, ["*"], ["create", "update", "patch"]),

@@ -95,7 +95,7 @@ def _without_defaults(node: Json) -> Json:
 def structural_schema(kind: type[BaseModel]) -> Json:
     """The schema of one of our kinds: a model with the fields ``metadata``, ``spec`` and ``status``.
 
-    A kind that only records what happened has no spec.
+    A kind that only records what happened has no spec; one that only says what is has no status.
 
     The API server fills in the defaults of the spec exactly as the model does. Those of the status stay out: a status
     holds what somebody observed.
@@ -108,7 +108,8 @@ def structural_schema(kind: type[BaseModel]) -> Json:
     root.pop("$defs", None)
     properties = root["properties"]
     desired = {"spec": properties["spec"]} if "spec" in properties else {}
-    root["properties"] = {**_METADATA, **desired, "status": _without_defaults(properties["status"])}
+    observed = {"status": _without_defaults(properties["status"])} if "status" in properties else {}
+    root["properties"] = {**_METADATA, **desired, **observed}
     if desired:
         root["required"] = ["spec"]
     return root

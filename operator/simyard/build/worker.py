@@ -1,7 +1,8 @@
-"""The Worker objects of a pool."""
+"""Worker objects: those of pools, and those that stand alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from simyard.api import names
@@ -45,4 +46,19 @@ def pool_worker(
             "site": site,
             "attributes": pool.spec.attributes,
         },
+    }
+
+
+def lone_worker(name: str, namespace: str, spec: Json, annotations: Mapping[str, str], requested: datetime) -> Json:
+    """A Worker that no pool owns; ``requested`` is when it was asked for."""
+    return {
+        "apiVersion": names.WORKERS.api_version,
+        "kind": names.WORKERS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {names.LABEL_SERVICE: spec["serviceRef"]["name"], names.LABEL_SITE: spec["site"]},
+            "annotations": {**annotations, names.ANNOTATION_REQUESTED: requested.isoformat()},
+        },
+        "spec": spec,
     }

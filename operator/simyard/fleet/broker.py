@@ -6,12 +6,13 @@ import asyncio
 import base64
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from simyard.api.base import Json
-from simyard.api.names import APISERVER_BROKER_SECRET, Resource
+from simyard.api.names import APISERVER_BROKER_SECRET, FRONTEND_BROKER_SECRET, Resource
 from simyard.api.worker import Worker
+from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.registry import Registry, broker_user_of, gone, pool_uid_of, queue_of
 from simyard.kube.client import KubeClient
 from simyard.kube.errors import AlreadyExistsError, ApiError, NotFoundError
@@ -70,11 +71,13 @@ class Broker:
         worker_access: BrokerAccess,
         admin: BrokerAdmin,
         registry: Registry,
+        occi: OcciBroker,
         *,
         namespace: str,
         changed: Callable[[], None],
     ) -> None:
         self._access = access
+        self._occi = occi
         self._worker_access = worker_access
         self._admin = admin
         self._registry = registry
@@ -163,23 +166,26 @@ class Broker:
                     await self._wake.wait()
 
     async def _prepare(self) -> None:
-        """Exchanges, the operator's queues, the apiserver's user and the Secret with its password."""
-        client = self._registry.client
-        self._key = await master_key(client, self._namespace)
+        """Exchanges, the operator's queues, and the users of the apiserver and of the frontends, with their Secrets."""
+        self._key = await master_key(self._registry.client, self._namespace)
         await self._admin.ensure_platform()
         password = derive_password(self._key, APISERVER_USER)
         await self._admin.ensure_user(apiserver_user_spec(), password)
-        texts = self._access.as_user(APISERVER_USER, password).to_secret()
-        body = _secret(APISERVER_BROKER_SECRET, self._namespace, {key: text.encode() for key, text in texts.items()})
+        await self._write_secret(APISERVER_BROKER_SECRET, self._access.as_user(APISERVER_USER, password).to_secret())
+        self.prepared.set()
+        await self._write_secret(FRONTEND_BROKER_SECRET, await self._occi.prepare(self._key))
+
+    async def _write_secret(self, name: str, texts: Mapping[str, str]) -> None:
+        client = self._registry.client
+        body = _secret(name, self._namespace, {key: text.encode() for key, text in texts.items()})
         try:
-            found = await client.get(SECRETS, APISERVER_BROKER_SECRET, self._namespace)
+            found = await client.get(SECRETS, name, self._namespace)
         except NotFoundError:
             await client.create(SECRETS, body, self._namespace)
         else:
             if found.get("data") != body["data"]:
-                path = f"/api/v1/namespaces/{self._namespace}/secrets/{APISERVER_BROKER_SECRET}"
+                path = f"/api/v1/namespaces/{self._namespace}/secrets/{name}"
                 await client.request("PUT", path, body=body, resource=SECRETS)
-        self.prepared.set()
 
     def _set_reachable(self, value: bool) -> None:
         if self.reachable != value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import statistics
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -45,8 +46,9 @@ _CALLS: Mapping[Step, CallName] = {
     Step.START: "Start",
     Step.STOP: "Stop",
     Step.SUSPEND: "Suspend",
+    Step.RESTART: "Restart",
 }
-_ORDER = (Step.DELETE, Step.LOOK, Step.CREATE, Step.START, Step.STOP, Step.SUSPEND)
+_ORDER = (Step.DELETE, Step.LOOK, Step.CREATE, Step.START, Step.STOP, Step.SUSPEND, Step.RESTART)
 
 
 def forget_limits(name: str) -> None:
@@ -181,7 +183,7 @@ class Bulk:
                 idle=not calls.under_way and not calls.waiting,
                 rate=rate,
                 median_seconds=statistics.median(seconds),
-                high_seconds=seconds[int(0.95 * (len(seconds) - 1))],
+                high_seconds=seconds[math.ceil(0.95 * len(seconds)) - 1],
                 throttled=calls.throttled,
                 pace=self._pace.rate(now) if self._is_throttled(now) else None,
             )

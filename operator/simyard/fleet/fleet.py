@@ -10,11 +10,15 @@ from typing import NoReturn
 
 from prometheus_client import Counter
 
+from simyard.build.frontend import FrontendTemplate
 from simyard.fleet.actions import Actions
 from simyard.fleet.broker import Broker
 from simyard.fleet.drains import Drains
+from simyard.fleet.frontend_load import FrontendLoads
+from simyard.fleet.frontends import Frontends
 from simyard.fleet.licences import Licences
 from simyard.fleet.metering import Metering
+from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.orders import Orders
 from simyard.fleet.pools import Pools
 from simyard.fleet.recorder import Recorder
@@ -46,6 +50,9 @@ class FleetSettings:
         installation: tells our machines at a site from those of other installations.
         identity: which operator process this is.
         statistics_seconds: the broker's ``collect_statistics_interval``.
+        occi_amqp: OCCI clients may speak AMQP, in a virtual host of their own.
+        occi_endpoints: URLs of OCCI frontends that somebody else runs, which serve a queue there.
+        frontends: what the services' own frontends are made from; None: this operator makes none.
     """
 
     broker: BrokerAccess
@@ -54,6 +61,9 @@ class FleetSettings:
     installation: str
     identity: str
     statistics_seconds: float = STATISTICS_SECONDS
+    occi_amqp: bool = False
+    occi_endpoints: tuple[str, ...] = ()
+    frontends: FrontendTemplate | None = None
 
 
 class Fleet:
@@ -70,11 +80,15 @@ class Fleet:
             on_change=self._presence_changed,
             statistics_seconds=settings.statistics_seconds,
         )
+        self.occi_broker = OcciBroker(
+            settings.broker, self._admin, clients=settings.occi_amqp, endpoints=settings.occi_endpoints
+        )
         self.broker = Broker(
             settings.broker,
             settings.worker_broker,
             self._admin,
             registry,
+            self.occi_broker,
             namespace=settings.namespace,
             changed=self._broker_changed,
         )
@@ -95,7 +109,9 @@ class Fleet:
         self._licences = Licences(registry)
         heard = self._events.heard_seconds
         self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences, heard)
-        self._services = Services(registry, self._licences)
+        loads = FrontendLoads(client, settings.namespace, self.occi_broker)
+        self.frontends = Frontends(registry, self.recorder, self.occi_broker, loads, settings.frontends)
+        self._services = Services(registry, self._licences, self.frontends)
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)
         self._takers = Takers(registry, orders)
@@ -120,6 +136,7 @@ class Fleet:
                     ("pools", self.pools.run()),
                     ("licences", self._licences.run()),
                     ("services", self._services.run()),
+                    ("frontends", self.frontends.run()),
                     ("drains", self._drains.run()),
                     ("takers", self._when_connected(self._takers.run)),
                     ("actions", self._actions.run()),
@@ -128,6 +145,7 @@ class Fleet:
                     group.create_task(task, name=name)
         finally:
             await self._admin.aclose()
+            await self.occi_broker.aclose()
         raise AssertionError("the tasks do not end")
 
     async def _when_prepared(self, run: Callable[[], Awaitable[NoReturn]]) -> NoReturn:
@@ -165,6 +183,7 @@ class Fleet:
 
     def _broker_changed(self) -> None:
         self.pools.wake_all()
+        self.frontends.broker_changed(reachable=self.broker.reachable)
 
 
 async def _give_up(letters: Sequence[DeadLetter]) -> None:

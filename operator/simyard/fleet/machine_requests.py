@@ -42,6 +42,7 @@ class MachineRequests:
         if service is None or service.problem:
             return None
         metadata, spec = worker.metadata, service.service.spec
+        resources = worker.spec.resources or spec.resources
         owner = metadata.controller
         pool = owner.name if owner is not None else ""
         address = self._broker.address_for(worker)
@@ -49,7 +50,10 @@ class MachineRequests:
             name=machine_name(metadata.name, metadata.uid),
             owner=Owner(metadata.namespace, metadata.name, metadata.uid, pool),
             bootstrap=bootstrap_document(worker, pool, service.interface, spec.connector, address),
-            cores=cores_of(spec.resources.cpu),
-            memory_mib=mebibytes_of(spec.resources.memory),
+            cores=cores_of(resources.cpu),
+            memory_mib=mebibytes_of(resources.memory),
             image=spec.images.to_json().get(self._provider_kind, ""),
+            hostname=worker.spec.hostname or "",
+            user_data=worker.spec.user_data or "",
+            ssh_public_keys=tuple(worker.spec.ssh_public_keys or ()),
         )

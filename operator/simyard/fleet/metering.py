@@ -223,10 +223,11 @@ class Metering:
         name = served.spec.service_ref.name if served is not None else account.service_of(owner.pool, site)
         published = self._registry.services.get(owner.namespace, name)
         spec = published.service.spec if published is not None else None
+        resources = (worker.spec.resources if worker is not None else None) or (spec.resources if spec else None)
         running = machine.entered.get(Stage.RUNNING)
         return Metered(
             RowKey(owner.pool, name, site, currency),
-            cores=cores_of(spec.resources.cpu) if spec is not None else 1,
+            cores=cores_of(resources.cpu) if resources is not None else 1,
             licences=1 if spec is not None and spec.licence is not None else 0,
             running=round(running * 1000) if running is not None else now.wall,
         )

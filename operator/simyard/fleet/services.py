@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
+from simyard.fleet.frontends import Frontends
 from simyard.fleet.licences import Licences
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, key_text, now, service_key
@@ -21,14 +22,16 @@ STATUS_SPACING_SECONDS = 1.0
 class Services:
     """Writes a service's status when its manifest, its pools or its workers change; once a second at most."""
 
-    def __init__(self, registry: Registry, licences: Licences) -> None:
+    def __init__(self, registry: Registry, licences: Licences, frontends: Frontends) -> None:
         self._registry = registry
         self._licences = licences
+        self._frontends = frontends
         self._queue = KeyQueue("service", self._reconcile, spacing_seconds=STATUS_SPACING_SECONDS)
         registry.services.subscribe(self._service_changed)
         registry.pools.subscribe(self._pool_changed)
         registry.workers.subscribe(self._worker_changed)
         licences.changed.append(lambda key: self._queue.add(key, STATUS_SPACING_SECONDS))
+        frontends.changed.append(self._queue.add)
 
     async def run(self) -> NoReturn:
         """Reconcile until cancelled."""
@@ -61,7 +64,9 @@ class Services:
             ready=sum(map(is_ready, workers)),
         )
         licence = self._licences.status(service.service)
-        status = plan_service(service, counts, now(), licence, self._licences.sharing(licence_key(service.service)))
+        sharing = self._licences.sharing(licence_key(service.service))
+        frontends = self._frontends.view(service.service)
+        status = plan_service(service, counts, now(), licence, sharing, frontends)
         registry = self._registry
         await write_status(registry.client, registry.services, service.metadata, service.service.status, status)
 

@@ -19,12 +19,13 @@ from simyard.fleet.machines import MachineTable
 from simyard.fleet.metering import SiteMeter
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, gone
+from simyard.fleet.restarts import Restarts
 from simyard.fleet.site_calls import Look, carry_out
 from simyard.fleet.site_events import follow
 from simyard.fleet.site_health import SiteHealth, pause_after
 from simyard.fleet.workers import WorkerStatuses
 from simyard.messaging.errors import MessagingError
-from simyard.plan.machine import POWER, Step, plan_machine
+from simyard.plan.machine import POWER, Step
 from simyard.plan.pace import retry_after
 from simyard.plan.site import SiteObservation, count_machines
 from simyard_sites.base import (
@@ -90,6 +91,7 @@ class SiteRunner:
         self.complete = False
         self._provider = provider
         self._requests = MachineRequests(site, registry, broker)
+        self._restarts = Restarts(self.machines, registry, statuses)
         self._registry = registry
         self._statuses = statuses
         self._meter = meter
@@ -120,6 +122,7 @@ class SiteRunner:
         """A Worker of the site was made, changed or deleted."""
         if (left := gone(old, new)) is not None:
             self._lost.discard(left.metadata.uid)
+            self._restarts.forget(left.metadata.uid)
             self._attempts.pop(left.metadata.uid, None)
             self._compare(left.metadata.uid)
         if new is not None:
@@ -185,7 +188,7 @@ class SiteRunner:
             self._statuses.machine_changed(uid, machine)
         elif old is None and self.complete and not self._bulk.under_way(Step.CREATE, uid):
             self._orphans.setdefault(uid, self._clock())
-        if old is None or plan_machine(worker, machine) is not Step.NOTHING:
+        if old is None or self._restarts.plan(worker, machine) is not Step.NOTHING:
             self._compare(uid)
 
     def _take_gone(self, machine_id: str) -> None:
@@ -255,7 +258,7 @@ class SiteRunner:
         for extra in machines[1:]:
             self._bulk.want(Step.DELETE, extra.id)
         worker, machine = self._registry.worker(uid), machines[0] if machines else None
-        step = plan_machine(worker, machine)
+        step = self._restarts.plan(worker, machine)
         if step is Step.DELETE and machine is not None:
             self._want_delete(machine)
         elif step is Step.LOST and worker is not None and uid not in self._lost:
@@ -295,6 +298,7 @@ class SiteRunner:
         elif step is Step.DELETE:
             call, take = self._provider.delete(keys), self._deleted
         else:
+            self._restarts.sent(step, keys)
             call, take = self._provider.act(keys, POWER[step]), partial(self._acted, step)
         return await carry_out(self.name, self.health, step, keys, call, take)
 
@@ -328,6 +332,7 @@ class SiteRunner:
     def _acted(self, step: Step, outcome: Outcome) -> None:
         key, error = outcome.key, outcome.error
         self._bulk.done(step, key)
+        self._restarts.answered(step, key, accepted=error is None)
         if outcome.machine is not None:
             self._take_machine(outcome.machine)
         machine = self.machines.get(key)

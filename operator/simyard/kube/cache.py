@@ -55,7 +55,7 @@ class Cache(Generic[T]):
     """Objects of one resource by key and by index.
 
     ``parse`` makes the cached form from raw JSON; objects on which it fails are logged and left out.
-    ``indexes`` give for each object the values under which ``by`` finds it.
+    ``indexes`` give for each object the values under which ``by`` finds it. ``fields`` is a field selector.
     """
 
     def __init__(
@@ -66,12 +66,14 @@ class Cache(Generic[T]):
         *,
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         namespace: str = "",
+        fields: str = "",
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
         self._client = client
         self._parse = parse
         self._namespace = namespace
+        self._fields = fields
         self._items: dict[Key, T] = {}
         self._versions: dict[Key, int] = {}
         self._tombstones: OrderedDict[str, None] = OrderedDict()
@@ -117,7 +119,9 @@ class Cache(Generic[T]):
                     version = await self._list()
                     self._heard = time.monotonic()
                     self.synced.set()
-                async for event in self._client.watch(self.resource, self._namespace, resource_version=version):
+                async for event in self._client.watch(
+                    self.resource, self._namespace, resource_version=version, fields=self._fields
+                ):
                     self._heard = time.monotonic()
                     failures = 0
                     version = str(event.object["metadata"]["resourceVersion"])
@@ -170,13 +174,17 @@ class Cache(Generic[T]):
             self._tombstones.popitem(last=False)
 
     async def _list(self) -> str:
-        raw_items, version = await self._client.list_all(self.resource, self._namespace)
+        listed: set[Key] = set()
+
+        def take(page: list[Json]) -> None:
+            for raw in page:
+                listed.add((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
+                self.learn(raw)
+
+        _, version = await self._client.list_all(self.resource, self._namespace, fields=self._fields, take=take)
         RELISTS.labels(self.resource.plural).inc()
-        listed = {(raw["metadata"].get("namespace", ""), raw["metadata"]["name"]) for raw in raw_items}
         for key in [key for key in self._items if key not in listed and self._versions[key] <= int(version)]:
             self._remove(key)
-        for raw in raw_items:
-            self.learn(raw)
         return version
 
     def _replace(self, key: Key, new: T) -> None:

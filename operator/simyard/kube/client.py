@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,10 +106,21 @@ class KubeClient:
         return await self.request("GET", path_of(resource, namespace, name), resource=resource)
 
     async def list_all(
-        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        take: Callable[[list[Json]], None] | None = None,
     ) -> tuple[list[Json], str]:
-        """All objects, read in pages, and the resource version of the list."""
+        """All objects, read in pages, and the resource version of the list.
+
+        With ``take`` each page is given to it as it comes, and none is kept: thousands of objects as raw JSON take more
+        memory than all that is made of them.
+        """
         items: list[Json] = []
+        take = take or items.extend
         query = {"limit": str(LIST_PAGE)}
         if labels:
             query["labelSelector"] = labels
@@ -117,7 +128,7 @@ class KubeClient:
             query["fieldSelector"] = fields
         while True:
             page = await self.request("GET", path_of(resource, namespace), query=query, resource=resource, verb="list")
-            items += page.get("items") or []
+            take(page.get("items") or [])
             more = page["metadata"].get("continue")
             if not more:
                 return items, str(page["metadata"]["resourceVersion"])

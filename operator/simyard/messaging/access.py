@@ -113,6 +113,10 @@ class BrokerAccess:
         """The same broker as another user."""
         return replace(self, username=username, password=password)
 
+    def in_vhost(self, vhost: str) -> Self:
+        """The same user in another virtual host."""
+        return replace(self, vhost=vhost)
+
     def address(self) -> BrokerAddress:
         """The same in a worker's bootstrap document."""
         return BrokerAddress(self.host, self.port, self.vhost, self.username, self.password, self.ca_certificate)

@@ -21,7 +21,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import open_connection, translated
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
-from simyard.messaging.topology import ExchangeSpec, QueueSpec, UserSpec, platform_specs
+from simyard.messaging.topology import ExchangeSpec, PlatformSpec, QueueSpec, UserSpec, platform_specs
 
 REQUEST_SECONDS = 30.0
 BULK_SECONDS = 120.0
@@ -33,10 +33,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue as the management API sees it, up to 10 s late; None is unknown, not 0."""
+    """A queue as the management API sees it, up to 10 s late; None is unknown, not 0. ``ready``: not yet delivered."""
 
     consumers: int | None
     messages: int | None
+    ready: int | None
 
 
 class _Line:
@@ -75,11 +76,26 @@ class BrokerAdmin:
         self._session: aiohttp.ClientSession | None = None
         self._idle: list[_Line] = []
 
-    async def ensure_platform(self) -> None:
-        """Make the exchanges and queues that exist once."""
-        platform = platform_specs()
+    async def ensure_platform(self, platform: PlatformSpec | None = None) -> None:
+        """Make the exchanges and queues that exist once; those of the installation when it is None."""
+        platform = platform or platform_specs()
         await self._pipelined(platform.exchanges, _declare_exchange)
         await self.ensure_queues(platform.queues)
+
+    async def ensure_vhost(self) -> None:
+        """Make the virtual host of this access, with all permissions for its user."""
+        await self._call("PUT", f"vhosts/{self._vhost}", {"description": "Simyard"})
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        user = quote(self._access.username, safe="")
+        await self._call("PUT", f"permissions/{self._vhost}/{user}", everything)
+
+    async def delete_vhost(self) -> None:
+        """Delete the virtual host of this access with everything in it, if it exists."""
+        await self._call("DELETE", f"vhosts/{self._vhost}")
+
+    async def nodes(self) -> int:
+        """How many nodes the broker has."""
+        return len(await self._call("GET", "nodes?columns=name"))
 
     async def ensure_user(self, spec: UserSpec, password: str) -> None:
         """Make the user, or make it what it should be.
@@ -122,9 +138,9 @@ class BrokerAdmin:
 
     async def queues(self, prefix: str) -> Mapping[str, QueueInfo]:
         """The queues whose name starts with ``prefix``."""
-        answer = await self._call("GET", f"queues/{self._vhost}?columns=name,consumers,messages")
+        answer = await self._call("GET", f"queues/{self._vhost}?columns=name,consumers,messages,messages_ready")
         return {
-            name: QueueInfo(queue.get("consumers"), queue.get("messages"))
+            name: QueueInfo(queue.get("consumers"), queue.get("messages"), queue.get("messages_ready"))
             for queue in answer
             if (name := str(queue["name"])).startswith(prefix)
         }

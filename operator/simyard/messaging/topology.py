@@ -26,6 +26,7 @@ from simyard_adapter.wire import (
 )
 
 APISERVER_USER = "simyard-apiserver"
+FRONTEND_USER = "simyard-frontend"
 DEAD_EXCHANGE = "simyard.dead"
 DEAD_QUEUE = "simyard.dead"
 OPERATOR_QUEUE = "simyard.operator"
@@ -127,9 +128,18 @@ def standalone_user_spec(worker_uid: str) -> UserSpec:
 
 def apiserver_user_spec() -> UserSpec:
     """The aggregated apiserver: sends requests to any queue, receives on exclusive queues of its own."""
+    return _requester_user_spec(APISERVER_USER)
+
+
+def frontend_user_spec() -> UserSpec:
+    """The OCCI frontends: as the aggregated apiserver."""
+    return _requester_user_spec(FRONTEND_USER)
+
+
+def _requester_user_spec(name: str) -> UserSpec:
     own_queues = r"simyard\.(reply|attributes)\..+"
     return UserSpec(
-        name=APISERVER_USER,
+        name=name,
         configure=f"^{own_queues}$",
         write=rf"^(amq\.default|{own_queues})$",
         read=rf"^(simyard\.(events|replies)|{own_queues})$",

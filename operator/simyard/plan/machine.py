@@ -20,10 +20,16 @@ class Step(enum.Enum):
     START = enum.auto()
     STOP = enum.auto()
     SUSPEND = enum.auto()
+    RESTART = enum.auto()
     LOOK = enum.auto()
 
 
-POWER = {Step.START: PowerAction.START, Step.STOP: PowerAction.STOP, Step.SUSPEND: PowerAction.SUSPEND}
+POWER = {
+    Step.START: PowerAction.START,
+    Step.STOP: PowerAction.STOP,
+    Step.SUSPEND: PowerAction.SUSPEND,
+    Step.RESTART: PowerAction.RESTART,
+}
 
 
 def machine_name(worker: str, uid: str) -> str:
@@ -31,23 +37,30 @@ def machine_name(worker: str, uid: str) -> str:
     return f"{worker}-{uid[:_UID_DIGITS]}"
 
 
-def plan_machine(worker: Worker | None, machine: Machine | None) -> Step:
+def plan_machine(worker: Worker | None, machine: Machine | None, restarts: int = 0) -> Step:
     """What to do, when the site's table is known to be complete.
 
     ``worker`` is None when the Worker of the machine is known to be gone. A machine that its site does not have any
     more is never made anew under the same Worker: the Worker is replaced, so that each uid means one machine.
+    ``restarts``: how many its site has accepted, where the Worker's status does not say so yet.
     """
     if worker is None or worker.metadata.deletion_timestamp is not None:
         return Step.DELETE if machine is not None else Step.NOTHING
     if machine is None:
         had_one = bool(worker.status.machine_id) or worker.status.stages.registered is not None
         return Step.LOST if had_one else Step.CREATE
-    return _power(worker.spec.power_state, machine.state)
+    step = _power(worker.spec.power_state, machine.state)
+    done = max(restarts, worker.status.restarts or 0)
+    if step is Step.NOTHING and machine.state is MachineState.RUNNING and (worker.spec.restarts or 0) > done:
+        return Step.RESTART
+    return step
 
 
 def _power(wanted: str, state: MachineState) -> Step:
     if wanted == "Running" and state in (MachineState.STOPPED, MachineState.SUSPENDED):
         return Step.START
+    if wanted == "Stopped" and state is MachineState.SUSPENDED:
+        return Step.STOP
     if state is MachineState.RUNNING:
         return {"Stopped": Step.STOP, "Suspended": Step.SUSPEND}.get(wanted, Step.NOTHING)
     return Step.NOTHING

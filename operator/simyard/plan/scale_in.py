@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 
 from simyard.api.base import find_condition
-from simyard.api.names import ConditionType, Reason
+from simyard.api.names import ANNOTATION_LEAVES, ConditionType, Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import ScaleInPolicy
 from simyard.plan.worker import FATAL, is_ready, requested_time
@@ -23,8 +23,8 @@ def victims(
     busy: Container[str],
     outdated: Container[str] = (),
 ) -> list[Worker]:
-    """The workers to end: those that are not ready first, then outdated ones, then as the policy says, and highest
-    slots first among equals.
+    """The workers to end: those that somebody has asked to go, those that are not ready, then outdated ones, then as
+    the policy says, and highest slots first among equals.
 
     ``busy`` has the uids of workers that are at work as far as we know, ``outdated`` of those that a rollout is to
     replace.
@@ -32,10 +32,11 @@ def victims(
     if count <= 0:
         return []
 
-    def rank(worker: Worker) -> tuple[bool, bool, bool, float, int, str]:
+    def rank(worker: Worker) -> tuple[bool, bool, bool, bool, float, int, str]:
         age = (requested_time(worker) or _EPOCH).timestamp() if policy.policy != "IdleFirst" else 0.0
         name, uid = worker.metadata.name, worker.metadata.uid
         return (
+            ANNOTATION_LEAVES not in worker.metadata.annotations,
             is_ready(worker),
             uid not in outdated,
             policy.policy == "IdleFirst" and uid in busy,

@@ -9,10 +9,13 @@ from datetime import datetime
 from simyard.api.base import Condition, Json, Metadata, set_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.simulation_service import LicenceStatus, SimulationService, SimulationServiceStatus
+from simyard.plan.frontends import FRONTEND_CONDITIONS, FrontendsView, frontend_conditions
 from simyard.plan.licence import licence_condition
 from simyard.plan.revision import service_digest
 from simyard_adapter.commands import CommandSet
 from simyard_adapter.declarations import Interface, InvalidValueError, InvalidValuesError, Value, check_values
+
+NO_FRONTENDS = FrontendsView()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,12 @@ def plan_service(
     now: datetime,
     licence: LicenceStatus | None = None,
     sharing: Sequence[SimulationService] = (),
+    frontends: FrontendsView = NO_FRONTENDS,
 ) -> SimulationServiceStatus:
     """The service's status: Available when its manifest makes sense.
 
-    ``licence``: the seats of its licence, if it has one; ``sharing``: the services that share it.
+    ``licence``: the seats of its licence, if it has one; ``sharing``: the services that share it; ``frontends``: what
+    is seen of its frontends.
     """
     service, problem = published.service, published.problem
     condition = Condition(
@@ -85,11 +90,12 @@ def plan_service(
         last_transition_time=now,
         observed_generation=service.metadata.generation,
     )
-    kept = [item for item in service.status.conditions if item.type != ConditionType.LICENCE_CONSISTENT]
-    conditions = set_condition(kept, condition)
-    if (shared := licence_condition(service, sharing, now)) is not None:
-        before = [item for item in service.status.conditions if item.type == shared.type]
-        conditions = set_condition([*conditions, *before], shared)
+    some = [licence_condition(service, sharing, now), *frontend_conditions(service, frontends, now)]
+    present = [item for item in some if item is not None]
+    left = {ConditionType.LICENCE_CONSISTENT, *FRONTEND_CONDITIONS} - {item.type for item in present}
+    conditions = [item for item in service.status.conditions if item.type not in left]
+    for item in (condition, *present):
+        conditions = set_condition(conditions, item)
     return SimulationServiceStatus(
         observed_generation=service.metadata.generation,
         interface_digest="" if problem else published.interface.digest(),
@@ -97,6 +103,8 @@ def plan_service(
         workers=counts.workers,
         ready_workers=counts.ready,
         licence=licence,
+        frontends=frontends.status,
+        endpoints=frontends.endpoints,
         conditions=conditions,
     )
 

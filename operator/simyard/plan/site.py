@@ -21,7 +21,7 @@ from simyard_sites.base import (
     UnauthenticatedError,
 )
 
-CallName = Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend"]
+CallName = Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend", "Restart"]
 BreakerName = Literal["Closed", "Open", "HalfOpen"]
 _Status = Literal["True", "False", "Unknown"]
 _Row = tuple[ConditionType, _Status, str, str]

@@ -50,6 +50,7 @@ class Observation:
         consumer: whether its queue has a consumer; None when the broker does not say.
         consumer_gone: since when it has none, in seconds of a clock that does not jump.
         drained: its adapter said that it is drained.
+        restarts: how many restarts of its machine the site has accepted.
     """
 
     machine: Machine | None = None
@@ -60,6 +61,7 @@ class Observation:
     consumer: bool | None = None
     consumer_gone: float | None = None
     drained: bool = False
+    restarts: int = 0
 
 
 class Change(enum.Enum):
@@ -120,6 +122,7 @@ def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float)
         machine_id=machine.id if machine else old.machine_id,
         machine_state=machine.state.value if machine else ("" if seen.lost else old.machine_state),
         address=machine.address if machine else old.address,
+        restarts=max(seen.restarts, old.restarts or 0) or None,
         adapter_version=seen.registration.adapter_version if seen.registration else old.adapter_version,
         stages=_stages(worker, seen),
         attributes=attributes,

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, Summary, generate_latest
+
+from simyard.api.names import METRIC_LOOP_LATE_SECONDS
 
 LAG = Gauge("simyard_loop_lag_seconds", "How late the event loop ran its newest timer.")
+LATE = Summary(METRIC_LOOP_LATE_SECONDS, "How late the event loop ran its timers: requests wait as long to be begun.")
 LAG_INTERVAL_SECONDS = 0.5
 MOST_LAG_SECONDS = 30.0
 
@@ -43,6 +46,7 @@ class LoopLag:
             await asyncio.sleep(LAG_INTERVAL_SECONDS)
             self.seconds = max(0.0, clock() - due)
             LAG.set(self.seconds)
+            LATE.observe(self.seconds)
 
 
 @asynccontextmanager

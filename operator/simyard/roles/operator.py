@@ -12,15 +12,17 @@ import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import uvloop
 from prometheus_client import Gauge
 
-from simyard.api.names import OPERATOR, SYSTEM_NAMESPACE
+from simyard.api.names import FRONTEND, OPERATOR, SYSTEM_NAMESPACE
+from simyard.build.frontend import FrontendTemplate
 from simyard.controllers.embedded import run_kopf
 from simyard.fleet.fleet import Fleet, FleetSettings
-from simyard.kube.cache import MOST_AGE_SECONDS
+from simyard.kube.cache import MOST_AGE_SECONDS, Cache
 from simyard.kube.client import KubeClient
 from simyard.kube.lease import Lease, LeaseLostError
 from simyard.messaging.access import BrokerAccess
@@ -72,6 +74,18 @@ class OperatorSettings:
 @click.option("--amqp-worker-host", envvar="AMQP_WORKER_HOST", help="The broker for workers; default: the same.")
 @click.option("--amqp-worker-port", envvar="AMQP_WORKER_PORT", type=click.IntRange(1, 65535),
               help="Its port for workers; default: the same.")  # fmt: skip
+@click.option("--occi-amqp", is_flag=True, envvar="SIMYARD_OCCI_AMQP",
+              help="Let OCCI clients speak AMQP, in a virtual host of their own.")  # fmt: skip
+@click.option("--occi-endpoint", multiple=True, envvar="SIMYARD_OCCI_ENDPOINTS", metavar="URL",
+              help="OCCI frontends that somebody else runs there serve a queue too; may be repeated.")  # fmt: skip
+@click.option("--frontend-image", envvar="SIMYARD_FRONTEND_IMAGE",
+              help="The image of the services' OCCI frontends; without it, none are made.")  # fmt: skip
+@click.option("--frontend-tls-secret", envvar="SIMYARD_FRONTEND_TLS_SECRET", default=f"{FRONTEND}-tls",
+              show_default=True, help="Their certificate (kubernetes.io/tls), good for *.DOMAIN.")  # fmt: skip
+@click.option("--frontend-domain", envvar="SIMYARD_FRONTEND_DOMAIN", metavar="DOMAIN",
+              help="Their hosts are in it. Default: NAMESPACE.svc, where their Services are.")  # fmt: skip
+@click.option("--frontend-cloud4e", is_flag=True, envvar="SIMYARD_FRONTEND_CLOUD4E",
+              help="They also serve adapters that speak Cloud4E's AMQP binding.")  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address of metrics and probes.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
               help="For metrics and probes, plain HTTP.")  # fmt: skip
@@ -92,6 +106,12 @@ def operator(
     amqp_statistics_seconds: int,
     amqp_worker_host: str | None,
     amqp_worker_port: int | None,
+    occi_amqp: bool,
+    occi_endpoint: tuple[str, ...],
+    frontend_image: str | None,
+    frontend_tls_secret: str,
+    frontend_domain: str | None,
+    frontend_cloud4e: bool,
     bind: str,
     metrics_port: int,
     lease_seconds: int,
@@ -107,7 +127,21 @@ def operator(
         raise click.UsageError(str(error)) from None
     workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(3)}"
-    fleet = FleetSettings(broker, workers, namespace, installation, identity, amqp_statistics_seconds)
+    frontends = None
+    if frontend_image:
+        domain = frontend_domain or f"{namespace}.svc"
+        frontends = FrontendTemplate(frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e)
+    fleet = FleetSettings(
+        broker,
+        workers,
+        namespace,
+        installation,
+        identity,
+        amqp_statistics_seconds,
+        occi_amqp,
+        occi_endpoint,
+        frontends,
+    )
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
     lost: ExceptionGroup[LeaseLostError] | None = None
     try:
@@ -193,7 +227,8 @@ class _Role:
         age = self._lease.age_seconds
         LEASE_AGE.set(age)
         checks = [Check("lease", age < self._settings.lease_seconds, f"renewed {age:.1f} s ago")]
-        for cache in self._fleet.registry.caches:
+        caches: tuple[Cache[Any], ...] = (*self._fleet.registry.caches, *self._fleet.frontends.caches)
+        for cache in caches:
             plural, watch_age = cache.resource.plural, cache.age_seconds()
             WATCH_AGE.labels(plural).set(watch_age)
             good = cache.synced.is_set() and watch_age < MOST_AGE_SECONDS

@@ -148,7 +148,8 @@ def worker_of_pool(uid: str, pool_uid: str, *, ready: bool = True) -> Json:
     owner = {"kind": "WorkerPool", "name": pool_uid, "uid": pool_uid, "controller": True, "apiVersion": "x"}
     metadata = {"name": uid, "namespace": "lab", "uid": uid, "resourceVersion": "1", "ownerReferences": [owner]}
     condition = {"type": "Ready", "status": str(ready), "reason": "x"}
-    return {"metadata": metadata, "spec": {"serviceRef": {"name": "s"}}, "status": {"conditions": [condition]}}
+    spec = {"serviceRef": {"name": "s"}, "site": "site"}
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
 
 
 def object_of_service(name: str, spec: Json) -> Json:
@@ -189,7 +190,7 @@ def test_the_newest_of_message_and_status_is_shown() -> None:
         return CachedWorker.parse(
             {
                 "metadata": {"name": "w", "uid": "u"},
-                "spec": {"serviceRef": {"name": "s"}},
+                "spec": {"serviceRef": {"name": "s"}, "site": "site"},
                 "status": {"attributes": {"state": "from status"}, "attributesTime": observed},
             }
         )

@@ -9,7 +9,7 @@ import pytest
 
 from kube_api import Api, eventually
 from simyard.api import names
-from simyard.build import rbac
+from simyard.build import frontend, rbac
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete", "deletecollection")
@@ -61,6 +61,14 @@ def test_everybody_reads_the_usage_and_nobody_writes_it(bind: Callable[[str], Ma
     assert all(may(verb, names.USAGES) for verb in READ)
     assert not any(may(verb, names.USAGES) for verb in WRITE)
     assert not any(may(verb, names.USAGES, "status") for verb in ("update", "patch"))
+
+
+@pytest.mark.parametrize("role", ["simyard-view", "simyard-edit", "view", "edit"])
+def test_what_occi_clients_define_is_read_by_all_and_written_by_editors(bind: Callable[[str], May], role: str) -> None:
+    may, kinds = bind(role), (names.OCCI_MIXINS, names.OCCI_LINKS)
+    eventually(lambda: may("list", names.OCCI_MIXINS))
+    assert all(may(verb, kind) for kind in kinds for verb in READ)
+    assert {may(verb, kind) for kind in kinds for verb in WRITE} == {role.endswith("edit")}
 
 
 @pytest.mark.parametrize("role", ["simyard-view", "view"])
@@ -132,6 +140,12 @@ def test_the_operator_may_do_its_work_and_read_no_foreign_secret(api: Api) -> No
     assert not any(may(verb, names.USAGES) for verb in ("update", "patch", "delete"))
     assert may("update", core("leases", "coordination.k8s.io"), namespace=names.SYSTEM_NAMESPACE)
     assert not may("update", core("leases", "coordination.k8s.io"))
+    for kind in frontend.KINDS:
+        verbs = (*READ, "create", "patch", "delete")
+        assert all(may(verb, kind, namespace=names.SYSTEM_NAMESPACE) for verb in verbs)
+        assert not any(may(verb, kind) for verb in verbs)
+    assert may("list", core("pods"), namespace=names.SYSTEM_NAMESPACE)
+    assert not any(may(verb, core("pods"), namespace=names.SYSTEM_NAMESPACE) for verb in WRITE)
     assert not may("get", core("secrets"))
     assert not may("create", names.WORKER_POOLS)
     assert not may("delete", names.CLOUD_SITES)
@@ -156,3 +170,29 @@ def test_the_apiserver_may_do_its_work_and_nothing_else(api: Api) -> None:
     assert may("watch", core("configmaps"), **authentication)
     assert not any(may(verb, kind) for kind in targets for verb in WRITE)
     assert not may("patch", names.SERVICE_ACTIONS)
+
+
+def test_frontends_may_do_their_work_and_nothing_else(api: Api) -> None:
+    def may(
+        verb: str, resource: names.Resource, subresource: str = "", namespace: str = "default", **where: str
+    ) -> bool:
+        return api.may(account_of(names.FRONTEND), verb, resource, subresource, namespace=namespace, **where)
+
+    eventually(lambda: may("create", names.SERVICE_ACTIONS))
+    occi = (names.OCCI_MIXINS, names.OCCI_LINKS)
+    served = (names.CLOUD_SITES, names.SIMULATION_SERVICES, names.WORKER_POOLS, names.WORKERS, *occi)
+    assert all(may(verb, kind) for kind in served for verb in READ)
+    assert all(may(verb, kind) for kind in occi for verb in ("create", "update", "patch", "delete"))
+    assert all(may(verb, names.WORKERS) for verb in ("create", "patch", "delete"))
+    assert all(may(verb, names.WORKER_POOLS) for verb in ("create", "patch", "delete"))
+    assert may("create", core("tokenreviews", "authentication.k8s.io"))
+    assert may("create", core("subjectaccessreviews", "authorization.k8s.io"))
+    own = {"namespace": names.SYSTEM_NAMESPACE}
+    assert all(may(verb, core("secrets"), **own, name=names.FRONTEND_BROKER_SECRET) for verb in ("get", "watch"))
+    assert not may("get", core("secrets"), **own, name=names.APISERVER_BROKER_SECRET)
+    assert not may("get", core("secrets"))
+    assert not any(may(verb, names.SIMULATION_SERVICES) for verb in WRITE)
+    assert not any(may(verb, names.CLOUD_SITES) for verb in WRITE)
+    assert not any(may("deletecollection", kind) for kind in served)
+    assert not any(may("patch", kind, "status") for kind in served)
+    assert not may("create", called(names.WORKERS), "actions/solve")

@@ -28,8 +28,8 @@ full-0   beam      nowhere   Running   True    Registered   full   0            
 NAME   ACTION   KIND         TARGET   PERCENT   COMPLETE   FAILED   WORKER   ATTEMPTS   FAILURE        AGE
 full   solve    WorkerPool   full     100       True                full-0   1          ActionFailed""",
     "simsvc": """\
-NAME            AVAILABLE   REASON      VERSION   POOLS   WORKERS   READY   SEATS   TAKEN   NAME   VENDOR    AGE
-full-commands   True        Published   2.20      1       4         3       10      4       Beam   Example""",
+NAME  AVAILABLE  REASON  VERSION  POOLS  WORKERS  READY  FRONTENDS  SEATS  TAKEN  NAME  VENDOR  AGE
+full-commands  True  Published  2.20  1  4  3  1  10  4  Beam  Example""",
     "csite": """\
 NAME            READY   REASON           TRUST      WORKERS   VERSION    MAX   BREAKER   BOOT-MS   CORDONED   AGE
 full-emulated   True    ProbeSucceeded   External   4         emulated   40    Closed    600       true""",

@@ -29,6 +29,10 @@ def worker(**spec: Any) -> Json:
     return manifest("Worker", {"serviceRef": {"name": "beam"}, "site": "local", **spec})
 
 
+def mixin(**spec: Any) -> Json:
+    return manifest("OcciMixin", {"scheme": "http://example.org/tags#", "term": "t", "location": "/t/", **spec})
+
+
 def action(**spec: Any) -> Json:
     return manifest("ServiceAction", {"target": {"kind": "Worker", "name": "w"}, "action": "solve", **spec})
 
@@ -186,7 +190,12 @@ REFUSED: dict[str, tuple[Json, str, str]] = {
     "fixed and automatic frontends": (
         service(frontend={"replicas": 2, "autoscaling": {}}),
         "spec.frontend",
-        "replicas and autoscaling exclude each other",
+        "exactly one of replicas and autoscaling must be set",
+    ),
+    "frontends without a number": (
+        service(frontend={}),
+        "spec.frontend",
+        "exactly one of replicas and autoscaling must be set",
     ),
     "more frontends than at most": (
         service(frontend={"autoscaling": {"minReplicas": 5, "maxReplicas": 4}}),
@@ -205,6 +214,11 @@ CHANGES: dict[str, tuple[Json, Json, str, str]] = {
     "service of a pool": (pool(), {"serviceRef": {"name": "other"}}, "spec.serviceRef", "is immutable"),
     "service of a worker": (worker(), {"serviceRef": {"name": "other"}}, "spec.serviceRef", "is immutable"),
     "site of a worker": (worker(), {"site": "other"}, "spec.site", "is immutable"),
+    "size of a worker": (worker(), {"resources": {"cpu": 4}}, "spec.resources", "is immutable"),
+    "user data of a worker": (worker(userData="a"), {"userData": None}, "spec.userData", "is immutable"),
+    "keys of a worker": (worker(sshPublicKeys=["a"]), {"sshPublicKeys": ["b"]}, "spec.sshPublicKeys", "is immutable"),
+    "restarts taken back": (worker(restarts=2), {"restarts": 1}, "spec.restarts", "cannot be less"),
+    "term of a mixin": (mixin(), {"term": "other"}, "spec.term", "is immutable"),
     "target": (action(), {"target": {"name": "other"}}, "spec.target", "is immutable"),
     "action": (action(), {"action": "other"}, "spec.action", "is immutable"),
     "parameter": (action(parameters={"a": 1}), {"parameters": {"a": 2}}, "spec.parameters", "is immutable"),
@@ -226,6 +240,10 @@ PERMITTED: dict[str, tuple[Json, Json]] = {
     "settings of a provider": (site(), {"provider": {"emulated": {"jitterPercent": 5}}}),
     "replicas": (pool(), {"replicas": 7}),
     "power state": (worker(), {"powerState": "Stopped", "drain": True}),
+    "restarts": (worker(), {"restarts": 1}),
+    "one restart more": (worker(restarts=1), {"restarts": 2}),
+    "texts of a worker": (worker(title="a"), {"title": "b", "summary": "c", "hostname": "d"}),
+    "members of a mixin": (mixin(), {"members": ["/compute/a"]}),
     "cancellation": (action(parameters={"a": {"b": 0.5}}), {"cancel": True}),
     "time to keep": (action(), {"ttlSecondsAfterFinished": 1}),
     "interface": (service(), {"interface": actions("solve")}),

@@ -166,6 +166,27 @@ async def test_a_machine_follows_the_worker_s_power_state() -> None:
         await until(lambda: "stop 0" in bench.site.asked)
 
 
+async def test_a_machine_is_restarted_once_for_each_restart_that_is_asked_for() -> None:
+    bench = Bench()
+    worker = bench.worker()
+    uid = worker.metadata.uid
+
+    def ask(restarts: int) -> None:
+        metadata = {**worker.metadata.model_dump(by_alias=True), "generation": restarts + 1}
+        metadata["resourceVersion"] = str(next(versions))
+        bench.registry.workers.learn({"metadata": metadata, "spec": {**worker.spec.to_json(), "restarts": restarts}})
+
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        for restarts in (1, 2):
+            ask(restarts)
+            await until(lambda: bench.statuses.seen[uid].get("restarts") == restarts)  # noqa: B023
+            bench.site.tell(Changed(bench.site.machines["0"]))
+            bench.worker(f"other-{restarts}")
+            await until(lambda: len(bench.runner.machines) == 1 + restarts)  # noqa: B023
+            assert bench.site.asked.count("restart 0") == restarts
+
+
 async def test_a_broken_site_is_asked_once_after_each_probe_and_goes_on_where_it_was() -> None:
     bench = Bench()
     leaves = bench.worker("other-0")

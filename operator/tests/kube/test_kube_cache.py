@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from simyard.api import names
 from simyard.api.base import Json, Metadata
 from simyard.api.worker import Worker
+from simyard.kube import client as client_module
 from simyard.kube.cache import Cache
 from simyard.kube.client import KubeClient
 from simyard_dev.controlplane import ControlPlane
@@ -101,3 +103,24 @@ async def test_it_survives_the_api_server_and_its_age_tells(tmp_path: Path, simy
             running.cancel()
     finally:
         control_plane.stop(0)
+
+
+async def test_a_list_of_several_pages_is_learnt_whole_and_forgets_what_is_not_in_it(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "LIST_PAGE", 2)
+    wanted = [f"page-{uuid.uuid4().hex}" for _ in range(5)]
+    async with await KubeClient.connect(control_plane.kubeconfig) as client:
+        for name in wanted:
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+            await client.create(CONFIG_MAPS, body, "default")
+        every = Cache(client, CONFIG_MAPS, Named, namespace="default")
+        every.learn(raw("gone", 1, uid="gone"))
+        one = Cache(client, CONFIG_MAPS, Named, namespace="default", fields=f"metadata.name={wanted[3]}")
+        running = [asyncio.create_task(cache.run()) for cache in (every, one)]
+        await until(lambda: every.synced.is_set() and one.synced.is_set())
+        for task in running:
+            task.cancel()
+    assert set(wanted) <= {item.metadata.name for item in every}
+    assert every.get("default", "gone") is None
+    assert [item.metadata.name for item in one] == [wanted[3]]

@@ -44,6 +44,7 @@ class MemoryCloud:
 
     Attributes:
         made: the ids of all machines that were ever made, by the uid of their Worker.
+        requests: what they were made from, by id.
         loses: asked about each event whether nobody gets to know of it.
         streams: how many streams of events have been begun.
         asked: the ids that somebody asked for by name.
@@ -57,7 +58,7 @@ class MemoryCloud:
         self.streams = 0
         self.asked: set[str] = set()
         self._hidden: set[str] = set()
-        self._bootstraps: dict[str, bytes] = {}
+        self.requests: dict[str, MachineRequest] = {}
         self._guests: dict[str, tuple[Adapter, asyncio.Task[None]]] = {}
         self._connections: weakref.WeakValueDictionary[BrokerAddress, Connections] = weakref.WeakValueDictionary()
         self._watchers: set[asyncio.Queue[Told]] = set()
@@ -75,7 +76,7 @@ class MemoryCloud:
         machine = self.model.create(request.name, request.owner, time.time())
         if self.model.next_id != first:
             self.made[request.owner.worker_uid].append(machine.id)
-            self._bootstraps[machine.id] = request.bootstrap
+            self.requests[machine.id] = request
         self._settle()
         return machine
 
@@ -90,7 +91,7 @@ class MemoryCloud:
 
     def bootstrap(self, machine_id: str) -> Bootstrap:
         """What the machine's guest was told."""
-        return Bootstrap.from_bytes(self._bootstraps[machine_id])
+        return Bootstrap.from_bytes(self.requests[machine_id].bootstrap)
 
     # What goes wrong
 

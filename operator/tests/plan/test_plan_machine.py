@@ -30,6 +30,14 @@ DELETING = make_worker().model_copy(
         (make_worker(spec={"powerState": "Suspended"}), make_machine(), Step.SUSPEND),
         (make_worker(spec={"powerState": "Stopped"}), make_machine(MachineState.STOPPED), Step.NOTHING),
         (make_worker(spec={"powerState": "Stopped"}), make_machine(MachineState.BOOT), Step.NOTHING),
+        (make_worker(spec={"powerState": "Stopped"}), make_machine(MachineState.SUSPENDED), Step.STOP),
+        (make_worker(spec={"powerState": "Suspended"}), make_machine(MachineState.STOPPED), Step.NOTHING),
+        (make_worker(spec={"restarts": 1}), make_machine(), Step.RESTART),
+        (make_worker(spec={"restarts": 2}, restarts=1), make_machine(), Step.RESTART),
+        (make_worker(spec={"restarts": 2}, restarts=2), make_machine(), Step.NOTHING),
+        (make_worker(spec={"restarts": 1}), make_machine(MachineState.BOOT), Step.NOTHING),
+        (make_worker(spec={"restarts": 1, "powerState": "Stopped"}), make_machine(), Step.STOP),
+        (make_worker(spec={"restarts": 1}), make_machine(MachineState.STOPPED), Step.START),
         (make_worker(), make_machine(MachineState.STOPPED), Step.START),
         (make_worker(), make_machine(MachineState.SUSPENDED), Step.START),
     ],
@@ -38,6 +46,12 @@ def test_each_pair_of_worker_and_machine_needs_one_step(
     worker: Worker | None, machine: Machine | None, step: Step
 ) -> None:
     assert plan_machine(worker, machine) is step
+
+
+def test_a_restart_that_the_site_has_accepted_is_not_asked_for_again() -> None:
+    worker = make_worker(spec={"restarts": 2}, restarts=1)
+    assert plan_machine(worker, make_machine(), 1) is Step.RESTART
+    assert plan_machine(worker, make_machine(), 2) is Step.NOTHING
 
 
 def test_a_machine_is_named_after_its_worker_and_its_uid() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_objects import NOW, at, made_ready, make_worker, not_ready
 
+from simyard.api import names
 from simyard.api.base import find_condition
 from simyard.api.worker_pool import PoolStart, ScaleInPolicy
 from simyard.plan.backoff import MOST_SECONDS, Backoff
@@ -91,6 +92,14 @@ def test_those_that_are_not_ready_go_first_then_as_the_policy_says(policy: Any, 
     chosen = victims(workers, 4, ScaleInPolicy(policy=policy), busy)
     assert [worker.metadata.name for worker in chosen] == expected
     assert victims(workers, -1, ScaleInPolicy(policy=policy), busy) == []
+
+
+def test_who_was_asked_to_leave_goes_before_all_others() -> None:
+    workers = [made_ready(make_worker(f"pool-{slot}"), at(1)) for slot in (1, 2)]
+    workers.append(make_worker("pool-3"))
+    asked = {"annotations": {names.ANNOTATION_LEAVES: "true"}}
+    workers[0] = workers[0].model_copy(update={"metadata": workers[0].metadata.model_copy(update=asked)})
+    assert victims(workers, 1, ScaleInPolicy(), {workers[0].metadata.uid}) == [workers[0]]
 
 
 def test_ten_goes_before_nine() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -10,13 +11,15 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from simyard_sites.base import MachineRequest
 from simyard_sites.emulated.child import BoundedLog, Child, end_leftovers
 from simyard_sites.emulated.service import UnusableError, keep_running
 
 ADAPTER = (sys.executable, "-m", "simyard_adapter", "run")
 BOOTSTRAP_FILE = "bootstrap.json"
+REQUEST_FILE = "machine.json"
 EXIT_UNUSABLE = 3  # the adapter's EXIT_START: its bootstrap document or its connector is wrong
 GRACE_SECONDS = 20.0  # the adapter takes up to 15 s to end what runs
 
@@ -57,6 +60,8 @@ class Guests(Protocol):
 class Disks:
     """The directories of the machines, each readable by us alone, with the document that its guest starts from.
 
+    Beside it, of one that stands alone, is what else was asked for (:data:`REQUEST_FILE`): nothing here acts on it.
+
     Changes wait for the disk: call them from a thread.
     """
 
@@ -66,21 +71,26 @@ class Disks:
         """The directory of a machine."""
         return self.root / machine_id
 
-    def make(self, bootstraps: Mapping[str, bytes]) -> None:
+    def make(self, requests: Mapping[str, MachineRequest]) -> None:
         """Make the directories of new machines, all or none.
 
         Raises:
             OSError: they cannot be made.
         """
         try:
-            for machine_id, bootstrap in bootstraps.items():
+            for machine_id, request in requests.items():
                 self.path(machine_id).mkdir(mode=0o700, exist_ok=True)
-                document = os.open(self.path(machine_id) / BOOTSTRAP_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                with os.fdopen(document, "wb") as file:
-                    file.write(bootstrap)
+                self._write(machine_id, BOOTSTRAP_FILE, request.bootstrap)
+                if not request.owner.pool:
+                    self._write(machine_id, REQUEST_FILE, json.dumps(_asked(request), indent=1).encode())
         except OSError:
-            self.remove(bootstraps)
+            self.remove(requests)
             raise
+
+    def _write(self, machine_id: str, name: str, content: bytes) -> None:
+        document = os.open(self.path(machine_id) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(document, "wb") as file:
+            file.write(content)
 
     def remove(self, machine_ids: Iterable[str]) -> None:
         """Remove the directories of machines whose guests have ended."""
@@ -91,6 +101,16 @@ class Disks:
         """Start with no machines."""
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir(mode=0o700)
+
+
+def _asked(request: MachineRequest) -> dict[str, Any]:
+    return {
+        "cores": request.cores,
+        "memoryMib": request.memory_mib,
+        "hostname": request.hostname,
+        "userData": request.user_data,
+        "sshPublicKeys": list(request.ssh_public_keys),
+    }
 
 
 class ProcessGuests:

@@ -246,12 +246,19 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _request_to_json(request: MachineRequest) -> list[Any]:
-    return [request.name, _owner_to_json(request.owner), request.bootstrap.decode(_BYTES)]
+    data: list[Any] = [request.name, _owner_to_json(request.owner), request.bootstrap.decode(_BYTES)]
+    if not request.owner.pool:  # of thousands in a pool nobody looks at it
+        size = {"cores": request.cores, "memory_mib": request.memory_mib}
+        keys = list(request.ssh_public_keys)
+        data.append({**size, "hostname": request.hostname, "user_data": request.user_data, "ssh_public_keys": keys})
+    return data
 
 
 def _request_from_json(data: list[Any]) -> MachineRequest:
-    name, owner, bootstrap = data
-    return MachineRequest(name, Owner(*owner), bootstrap.encode(_BYTES))
+    name, owner, bootstrap, *rest = data
+    [asked] = rest or [{}]
+    keys = tuple(asked.pop("ssh_public_keys", ()))
+    return MachineRequest(name, Owner(*owner), bootstrap.encode(_BYTES), ssh_public_keys=keys, **asked)
 
 
 def _owner_to_json(owner: Owner) -> list[str]:

@@ -229,23 +229,23 @@ class CloudServer:
         async with self._creating:
             found = {request.name: self._cloud.named(request.name) for request in requests}
             new = {request.name: request for request in requests if not found[request.name]}
-            bootstraps = {str(self._cloud.next_id + n): request.bootstrap for n, request in enumerate(new.values())}
+            by_id = {str(self._cloud.next_id + n): request for n, request in enumerate(new.values())}
             try:
-                await asyncio.to_thread(self._prepare, bootstraps)
+                await asyncio.to_thread(self._prepare, by_id)
             except OSError as error:
                 no_disk = InternalError(f"the emulated cloud cannot make disks: {error}")
                 return [Outcome(request.name, error=no_disk) for request in requests]
-            self._guests_of |= dict.fromkeys(bootstraps, self._guests[self._cloud.settings.guests])
+            self._guests_of |= dict.fromkeys(by_id, self._guests[self._cloud.settings.guests])
             for name, request in new.items():
                 found[name] = self._cloud.create(name, request.owner, time.time())
         return [Outcome(request.name, found[request.name]) for request in requests]
 
-    def _prepare(self, bootstraps: Mapping[str, bytes]) -> None:
-        needed_ids = self._cloud.next_id + len(bootstraps)
+    def _prepare(self, requests: Mapping[str, MachineRequest]) -> None:
+        needed_ids = self._cloud.next_id + len(requests)
         if needed_ids > self._reserved_ids:
             self._next_id.write_text(str(needed_ids + _IDS_AT_ONCE))
             self._reserved_ids = needed_ids + _IDS_AT_ONCE
-        self._disks.make(bootstraps)
+        self._disks.make(requests)
 
     async def _delete(self, machine_ids: Sequence[str]) -> list[Outcome]:
         for machine_id in machine_ids:

@@ -42,7 +42,8 @@ _SILENCE_SECONDS = 3 * protocol.HEARTBEAT_SECONDS
 
 
 class EmulatedSite:
-    """See :class:`simyard_sites.base.Site`. Image, size and options of a request mean nothing here.
+    """See :class:`simyard_sites.base.Site`. Nothing comes of a request's image, size, options, host name, user data and
+    keys: those of a machine that stands alone are shown in a file beside its disk.
 
     The cloud is started by the first call, lives in a process of its own, and outlives this one; ``guest_command`` is
     what its process guests run. Each call that is under way has a connection of its own.
@@ -188,10 +189,11 @@ def _parts_by_size(requests: Sequence[MachineRequest]) -> Iterator[Sequence[Mach
     part: list[MachineRequest] = []
     size = 0
     for request in requests:
-        if part and (len(part) == protocol.ITEMS or size + len(request.bootstrap) > protocol.BOOTSTRAP_BYTES):
+        length = len(request.bootstrap) + len(request.user_data)
+        if part and (len(part) == protocol.ITEMS or size + length > protocol.BOOTSTRAP_BYTES):
             yield part
             part, size = [], 0
         part.append(request)
-        size += len(request.bootstrap)
+        size += length
     if part:
         yield part

@@ -1,0 +1,337 @@
+"""The OCCI frontends of every service that asks for them: made, repaired, scaled, removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from prometheus_client import Counter, Gauge
+
+from simyard.api import names
+from simyard.api.base import Json, Metadata
+from simyard.api.frontend import Autoscaling
+from simyard.api.simulation_service import SimulationService
+from simyard.build.frontend import (
+    DEPLOYMENTS,
+    KINDS,
+    FrontendTemplate,
+    endpoint,
+    frontend,
+    object_name,
+    owner_of,
+)
+from simyard.fleet.frontend_load import FrontendLoads
+from simyard.fleet.occi_broker import OcciBroker
+from simyard.fleet.queue import KeyQueue
+from simyard.fleet.recorder import Recorder
+from simyard.fleet.registry import Registry, gone
+from simyard.kube.cache import Cache, Key, key_of
+from simyard.kube.client import PatchType
+from simyard.kube.errors import ApiError, NotFoundError
+from simyard.messaging.errors import MessagingError
+from simyard.plan.contents import contains
+from simyard.plan.frontends import (
+    FrontendsView,
+    Load,
+    Problem,
+    Scaling,
+    desired_frontends,
+    explain,
+    first_scaling,
+    scale,
+)
+from simyard.plan.service import PublishedService
+
+log = logging.getLogger(__name__)
+
+FRONTENDS = Gauge("simyard_frontends", "OCCI frontends of a service that scales by load.", ["service", "state"])
+DEPTH = Gauge("simyard_frontend_queue_depth", "OCCI requests that no frontend has taken; NaN while unknown.",
+              ["service"])  # fmt: skip
+LATENCY = Gauge("simyard_frontend_latency_seconds",
+                "Mean time in which a service's frontends begin and answer a read; NaN while unknown.",
+                ["service"])  # fmt: skip
+SCALINGS = Counter("simyard_frontend_scalings_total", "Changes of a number of frontends by load.", ["direction"])
+
+LOOK_SECONDS = 15.0
+"""Between looks at the load, as Kubernetes' HPA."""
+SPACING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An object of a frontend, as the API server has it."""
+
+    metadata: Metadata
+    raw: Json
+
+
+class Frontends:
+    """Keeps Deployment, Service and PodDisruptionBudget of each service as ``build/frontend.py`` says.
+
+    What is there is compared with what should be, and applied when it differs: after a change of the service, of the
+    load, or of the objects themselves, whoever made it. A service that is gone leaves objects that name it: those are
+    removed, also when it went while no operator ran; so services need no finalizer for it.
+
+    ``template``: None where this operator has no image for frontends; then nothing is made and nothing is removed.
+
+    Attributes:
+        changed: called with a service whose :meth:`view` is another one.
+        caches: of the objects, empty without a template.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        recorder: Recorder,
+        broker: OcciBroker,
+        loads: FrontendLoads,
+        template: FrontendTemplate | None,
+    ) -> None:
+        self.changed: list[Callable[[Key], None]] = []
+        self._registry = registry
+        self._recorder = recorder
+        self._broker = broker
+        self._loads = loads
+        self._template = template
+        self._scalings: dict[str, Scaling] = {}
+        self._problems: dict[Key, Problem] = {}
+        self._broker_reachable = False
+        self._queues: set[str] = set()
+        self._queue = KeyQueue("frontend", self._reconcile, concurrency=4, spacing_seconds=SPACING_SECONDS)
+        self._of_kind: dict[str, Cache[Part]] = {}
+        if template is not None:
+            for kind in KINDS:
+                cache = Cache(registry.client, kind, _read, namespace=template.namespace)
+                cache.subscribe(self._part_changed)
+                self._of_kind[kind.kind] = cache
+            registry.services.subscribe(self._service_changed)
+        self.caches = tuple(self._of_kind.values())
+
+    async def run(self) -> NoReturn:
+        """Work until cancelled; the registry is synced."""
+        if self._template is None:
+            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group, self._loads:
+            for cache in self.caches:
+                group.create_task(cache.run(), name=f"cache of {cache.resource.plural}")
+            for cache in self.caches:
+                await cache.synced.wait()
+            for service in self._registry.services:
+                self._tell(key_of(service))
+            group.create_task(self._scale(), name="scaling of frontends")
+            await self._queue.run()
+        raise AssertionError("the tasks do not end")
+
+    def broker_changed(self, *, reachable: bool) -> None:
+        """The broker came, with or without the queues that we made, or it went."""
+        self._broker_reachable = reachable
+        self._queues.clear()
+        if reachable and self._template is not None:
+            for service in self._registry.services:
+                self._queue.add(key_of(service))
+
+    def view(self, service: SimulationService) -> FrontendsView:
+        """What is seen of a service's frontends."""
+        desired = desired_frontends(service, self._scaling(service))
+        if desired is None:
+            return FrontendsView()
+        if self._template is None:
+            return FrontendsView(desired)
+        key = key_of(service)
+        return FrontendsView(
+            desired,
+            ready=self._ready(service),
+            endpoint=endpoint(*key, self._template),
+            problem=self._problems.get(key),
+            scaling=self._scaling(service),
+        )
+
+    def _scaling(self, service: SimulationService) -> Scaling | None:
+        return self._scalings.get(service.metadata.uid) or first_scaling(service)
+
+    def _ready(self, service: SimulationService) -> int:
+        """How many are ready; as the status says until the Deployments are known."""
+        if not all(cache.synced.is_set() for cache in self.caches):
+            return service.status.frontends.ready if service.status.frontends is not None else 0
+        deployment = self._part(DEPLOYMENTS.kind, object_name(*key_of(service)))
+        status = deployment.raw.get("status") if deployment is not None else None
+        return int(status.get("readyReplicas") or 0) if status else 0
+
+    def _part(self, kind: str, name: str) -> Part | None:
+        return self._of_kind[kind].get(self._template.namespace, name) if self._template is not None else None
+
+    def _service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._scalings.pop(left.metadata.uid, None)
+            self._queue.add(key_of(left))
+        if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
+            if new.service.spec.frontend is None or new.service.spec.frontend.autoscaling is None:
+                self._scalings.pop(new.metadata.uid, None)
+            self._queue.add(key_of(new))
+
+    def _part_changed(self, old: Part | None, new: Part | None) -> None:
+        owners = {owner_of(part.metadata.labels) for part in (old, new) if part is not None}
+        for key in owners - {None}:
+            assert key is not None
+            if old is None or new is None or _content(old) != _content(new):
+                self._queue.add(key)
+            if old is None or new is None or old.raw.get("status") != new.raw.get("status"):
+                self._tell(key)
+
+    def _tell(self, key: Key) -> None:
+        for changed in self.changed:
+            changed(key)
+
+    async def _reconcile(self, key: Key) -> None:
+        assert self._template is not None, "nothing is queued without a template"
+        service = self._registry.services.get(*key)
+        try:
+            if service is None:
+                await self._clear(key)
+                return
+            desired = desired_frontends(service.service, self._scaling(service.service))
+            if desired is None:
+                await self._remove_all(key)
+            else:
+                await self._make(key, desired, self._template)
+        except MessagingError as error:
+            self._note_problem(key, Problem(names.Reason.BROKER_UNREACHABLE, str(error)))
+            raise
+        except ApiError as error:
+            if not error.retryable:
+                self._note_problem(key, Problem(names.Reason.FRONTENDS_REFUSED, str(error)))
+            raise
+        self._note_problem(key, None)
+
+    async def _make(self, key: Key, desired: int, template: FrontendTemplate) -> None:
+        wanted = frontend(*key, desired, template)
+        for manifest in wanted:
+            await self._apply(manifest)
+        await self._remove(key, keep={manifest["kind"] for manifest in wanted})
+        url = endpoint(*key, template)
+        if self._broker_reachable and url not in self._queues:
+            await self._broker.ensure_queue(url)
+            self._queues.add(url)
+
+    async def _clear(self, key: Key) -> None:
+        """Remove what a service has left; one that exists but cannot be read keeps its frontends."""
+        if any(self._parts(key)):
+            try:
+                await self._registry.client.get(names.SIMULATION_SERVICES, key[1], key[0])
+            except NotFoundError:
+                await self._remove_all(key)
+            else:
+                return
+        self._problems.pop(key, None)
+        self._queue.forget(key)
+        _forget_metrics(key)
+
+    async def _remove_all(self, key: Key) -> None:
+        """The queue goes first: what is left of the rest tells a later operator that there is something to remove."""
+        if self._template is None or not any(self._parts(key)):
+            return
+        url = endpoint(*key, self._template)
+        await self._broker.remove_queue(url)
+        self._queues.discard(url)
+        await self._remove(key, keep=())
+
+    async def _apply(self, manifest: Json) -> None:
+        cache, metadata = self._of_kind[manifest["kind"]], manifest["metadata"]
+        found = cache.get(metadata["namespace"], metadata["name"])
+        # (In a list, the API server leaves kind and apiVersion away.)
+        if found is not None and contains(found.raw, {"metadata": metadata, "spec": manifest["spec"]}):
+            return
+        cache.learn(
+            await self._registry.client.patch(
+                cache.resource, metadata["name"], manifest, metadata["namespace"], kind=PatchType.APPLY
+            )
+        )
+
+    async def _remove(self, key: Key, keep: Iterable[str]) -> None:
+        for cache, part in list(self._parts(key)):
+            if cache.resource.kind in keep and part.metadata.name == object_name(*key):
+                continue
+            metadata = part.metadata
+            with contextlib.suppress(NotFoundError):
+                await self._registry.client.delete(cache.resource, metadata.name, metadata.namespace, uid=metadata.uid)
+            log.info("removed %s %s of %s/%s", cache.resource.kind, metadata.name, *key)
+
+    def _parts(self, key: Key) -> Iterable[tuple[Cache[Part], Part]]:
+        for cache in self.caches:
+            for part in cache:
+                if owner_of(part.metadata.labels) == key and part.metadata.deletion_timestamp is None:
+                    yield cache, part
+
+    def _note_problem(self, key: Key, problem: Problem | None) -> None:
+        if self._problems.get(key) == problem:
+            return
+        if problem is None:
+            del self._problems[key]
+        else:
+            self._problems[key] = problem
+        self._tell(key)
+
+    async def _scale(self) -> NoReturn:
+        """Look at the load of the services that scale by it, for ever; without such, nothing is asked."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            assert self._template is not None, "nothing scales without a template"
+            asked = {
+                key_of(item): endpoint(*key_of(item), self._template)
+                for item in self._registry.services
+                if item.service.spec.frontend is not None and item.service.spec.frontend.autoscaling is not None
+            }
+            for key, load in (await self._loads.look(asked) if asked else {}).items():
+                self._scale_one(key, load)
+
+    def _scale_one(self, key: Key, load: Load) -> None:
+        published = self._registry.services.get(*key)
+        spec = published.service.spec.frontend if published is not None else None
+        if published is None or spec is None or spec.autoscaling is None:
+            return
+        service = published.service
+        before = self._scaling(service)
+        current = desired_frontends(service, before)
+        assert before is not None, "it scales by load"
+        assert current is not None, "it has frontends"
+        after = scale(spec.autoscaling, before, load, asyncio.get_running_loop().time())
+        self._scalings[service.metadata.uid] = after
+        self._measure(service, load, after)
+        if after.replicas != current:
+            self._scaled(service, spec.autoscaling, current, after.replicas, load)
+        if (after.replicas, after.limited, after.blind) != (current, before.limited, before.blind):
+            self._tell(key)
+
+    def _scaled(self, service: SimulationService, spec: Autoscaling, before: int, after: int, load: Load) -> None:
+        SCALINGS.labels("out" if after > before else "in").inc()
+        note = f"frontends from {before} to {after}: {explain(spec, load)}"
+        self._recorder.emit(names.SIMULATION_SERVICES, service.metadata, names.Reason.FRONTENDS_SCALED, note)
+        self._queue.add(key_of(service))
+
+    def _measure(self, service: SimulationService, load: Load, scaling: Scaling) -> None:
+        label, unknown = "/".join(key_of(service)), float("nan")
+        FRONTENDS.labels(label, "desired").set(scaling.replicas)
+        FRONTENDS.labels(label, "ready").set(self._ready(service))
+        DEPTH.labels(label).set(unknown if load.queue_depth is None else load.queue_depth)
+        LATENCY.labels(label).set(unknown if load.latency_seconds is None else load.latency_seconds)
+
+
+def _read(raw: Json) -> Part:
+    raw["metadata"].pop("managedFields", None)
+    return Part(Metadata.model_validate(raw["metadata"]), raw)
+
+
+def _content(part: Part) -> tuple[object, ...]:
+    return part.metadata.labels, part.metadata.annotations, part.raw.get("spec")
+
+
+def _forget_metrics(key: Key) -> None:
+    service = "/".join(key)
+    for gauge, values in ((FRONTENDS, (service, "desired")), (FRONTENDS, (service, "ready")), (DEPTH, (service,)),
+                          (LATENCY, (service,))):  # fmt: skip
+        with contextlib.suppress(KeyError):
+            gauge.remove(*values)

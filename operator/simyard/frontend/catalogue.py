@@ -1,0 +1,319 @@
+"""The categories that a frontend serves: the standard's, what the services bring, and those that clients defined. Pure.
+
+A service named ``beam`` brings
+
+- the template ``http://simyard.dev/occi/os_tpl#beam``: a compute with it runs the service;
+- the mixin ``http://simyard.dev/occi/service/beam#interface`` on its computes and their amqplinks: the attributes and
+  actions of its interface, as ``cloud4e.NAME`` and ``http://cloud4e/beam/action#NAME`` (section 11 of the contract);
+- the mixin ``http://simyard.dev/occi/service/beam#master`` on its application, with ``start_workers``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from simyard.api.occi import OcciAttribute, OcciMixin
+from simyard.api.quantities import cores_of, mebibytes_of
+from simyard.api.simulation_service import Resources
+from simyard.apiserver.objects import CachedService
+from simyard.occi.model import Action, AttributeSpec, Category, Mixin, Model, ValueType
+from simyard.occi.standard import AMQPLINK, APPLICATION, COMPONENT, COMPUTE, OS_TPL, RESOURCE_TPL, STANDARD
+from simyard_adapter.declarations import Value as Declared
+from simyard_adapter.declarations import ValueType as DeclaredType
+
+OS_TPL_SCHEME = "http://simyard.dev/occi/os_tpl#"
+RESOURCE_TPL_SCHEME = "http://simyard.dev/occi/resource_tpl#"
+INFRASTRUCTURE_SCHEME = "http://simyard.dev/occi/infrastructure#"
+PLATFORM_SCHEME = "http://simyard.dev/occi/platform#"
+PLATFORM_ACTION_SCHEME = "http://simyard.dev/occi/platform/action#"
+WORKER = INFRASTRUCTURE_SCHEME + "worker"
+SCALABLE = PLATFORM_SCHEME + "scalable"
+START_WORKERS = "start_workers"
+PREFIX = "cloud4e."
+OBSERVED = "org.simyard.observed"
+
+_TERM = re.compile(r"[a-z0-9_-]+")
+_UNSAFE = re.compile(r"[^a-z0-9_-]+")
+_UNTITLED = re.compile(r"[,;=\"\\\x00-\x1f]+")
+_TYPES = {
+    DeclaredType.STRING: ValueType.STRING,
+    DeclaredType.INTEGER: ValueType.NUMBER,
+    DeclaredType.NUMBER: ValueType.NUMBER,
+    DeclaredType.BOOLEAN: ValueType.BOOLEAN,
+    DeclaredType.ARRAY: ValueType.ARRAY,
+    DeclaredType.OBJECT: ValueType.OBJECT,
+}
+
+SIZES: Mapping[str, Resources] = {
+    "small": Resources(cpu=1, memory="1Gi"),
+    "medium": Resources(cpu=2, memory="4Gi"),
+    "large": Resources(cpu=4, memory="8Gi"),
+    "huge": Resources(cpu=8, memory="16Gi"),
+}
+"""The templates of sizes; the template ``default`` is the service's own size."""
+DEFAULT_SIZE = "default"
+
+SCALE = Action(
+    PLATFORM_ACTION_SCHEME,
+    "scale",
+    "Scale to so many workers",
+    (
+        AttributeSpec("replicas", ValueType.NUMBER, required=True, pattern="[0-9]{1,6}", description="Workers"),
+        AttributeSpec("wait", ValueType.BOOLEAN, default=False, description="Answer when all of them are ready"),
+    ),
+)
+_START_PARAMETERS = (
+    AttributeSpec("n", ValueType.NUMBER, required=True, pattern="[0-9]{1,6}", description="Workers in all"),
+    AttributeSpec("wait", ValueType.BOOLEAN, default=False, description="Answer when all of them are ready"),
+)
+
+
+def _shown(name: str, description: str, kind: ValueType = ValueType.STRING) -> AttributeSpec:
+    return AttributeSpec(name, kind, mutable=False, description=description)
+
+
+_PROVIDED: tuple[Category, ...] = (
+    Mixin(
+        INFRASTRUCTURE_SCHEME,
+        "worker",
+        "Worker of Simyard",
+        "/worker/",
+        applies=(COMPUTE,),
+        attributes=(
+            _shown("org.simyard.worker", "Name of the Worker"),
+            _shown("org.simyard.service", "Name of its SimulationService"),
+            _shown("org.simyard.pool", "Name of its WorkerPool"),
+            _shown("org.simyard.site", "Name of its CloudSite"),
+            _shown("org.simyard.address", "Network address"),
+        ),
+    ),
+    Mixin(
+        PLATFORM_SCHEME,
+        "scalable",
+        "Workers of a service",
+        "/scalable/",
+        applies=(APPLICATION, COMPONENT),
+        attributes=(
+            _shown("org.simyard.replicas", "Workers that there should be", ValueType.NUMBER),
+            _shown("org.simyard.ready", "Workers that take actions", ValueType.NUMBER),
+        ),
+        actions=(SCALE.id,),
+    ),
+    SCALE,
+    *(
+        Mixin(
+            RESOURCE_TPL_SCHEME,
+            term,
+            f"{size.cpu} cores and {size.memory}",
+            f"/resource_tpl/{term}/",
+            depends=(RESOURCE_TPL,),
+            applies=(COMPUTE,),
+        )
+        for term, size in SIZES.items()
+    ),
+    Mixin(
+        RESOURCE_TPL_SCHEME,
+        DEFAULT_SIZE,
+        "The size that the service asks for",
+        f"/resource_tpl/{DEFAULT_SIZE}/",
+        depends=(RESOURCE_TPL,),
+        applies=(COMPUTE,),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCategories:
+    """The categories of one service, by what they are for; ``actions`` are ids by the names in the interface."""
+
+    term: str
+    template: Mixin
+    interface: Mixin
+    master: Mixin
+    actions: Mapping[str, str]
+    definitions: tuple[Action, ...]
+
+    @property
+    def all(self) -> tuple[Category, ...]:
+        """All of them."""
+        return (self.template, self.interface, self.master, *self.definitions)
+
+    @property
+    def start_workers(self) -> str:
+        """The id of ``start_workers``."""
+        return self.master.actions[0]
+
+
+class Catalogue:
+    """The model with an index from the services to their categories and back; immutable.
+
+    ``version`` is that of the model.
+    """
+
+    def __init__(self, services: Iterable[CachedService], mixins: Iterable[OcciMixin], version: int) -> None:
+        known = {service.metadata.name: service for service in services}
+        terms = terms_of(known)
+        self._of_service = {name: _categories(known[name], term) for name, term in terms.items()}
+        self._services = {
+            category.id: name
+            for name, item in self._of_service.items()
+            for category in (item.template, item.interface, item.master)
+        }
+        self._actions = {
+            action: (service, name)
+            for service, item in self._of_service.items()
+            for name, action in item.actions.items()
+        }
+        self.model = Model(
+            (
+                *STANDARD,
+                *_PROVIDED,
+                *(category for item in self._of_service.values() for category in item.all),
+                *(category for mixin in mixins for category in categories_of(mixin)),
+            ),
+            version,
+        )
+
+    def of_service(self, name: str) -> ServiceCategories | None:
+        """The categories of a service."""
+        return self._of_service.get(name)
+
+    def service_of(self, mixin_id: str) -> str | None:
+        """The service that a provider's mixin is of."""
+        return self._services.get(mixin_id)
+
+    def declared_action(self, action_id: str) -> tuple[str, str] | None:
+        """The service and the name that its interface gives to an action."""
+        return self._actions.get(action_id)
+
+
+def terms_of(names: Iterable[str]) -> dict[str, str]:
+    """A term for each name, no two the same; a name that is a term already keeps it."""
+    known = sorted(names)
+    terms = {name: name for name in known if _TERM.fullmatch(name)}
+    taken = set(terms)
+    for name in known:
+        if name in terms:
+            continue
+        digits = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        plain = _UNSAFE.sub("-", name.lower()).strip("-")[:40] or "service"
+        term = next(term for n in range(8, len(digits) + 1) if (term := f"{plain}-{digits[:n]}") not in taken)
+        terms[name] = term
+        taken.add(term)
+    return terms
+
+
+def title_of(text: str) -> str:
+    """A title without what clients split at (section 12.7)."""
+    return " ".join(_UNTITLED.sub(" ", text).split())
+
+
+def size_of(resources: Resources | None) -> str | None:
+    """The term of the template of a size: None if no template has it."""
+    if resources is None:
+        return DEFAULT_SIZE
+    wanted = cores_of(resources.cpu), mebibytes_of(resources.memory)
+    return next(
+        (term for term, size in SIZES.items() if wanted == (cores_of(size.cpu), mebibytes_of(size.memory))), None
+    )
+
+
+def categories_of(mixin: OcciMixin) -> Iterable[Mixin | Action]:
+    """What a client defined: the mixin, then its actions."""
+    spec = mixin.spec
+    actions = tuple(
+        Action(item.scheme, item.term, item.title, tuple(map(_attribute, item.attributes))) for item in spec.actions
+    )
+    yield Mixin(
+        spec.scheme,
+        spec.term,
+        spec.title,
+        spec.location,
+        tuple(spec.depends),
+        tuple(spec.applies),
+        tuple(map(_attribute, spec.attributes)),
+        tuple(action.id for action in actions),
+        user=True,
+    )
+    yield from actions
+
+
+def _attribute(attribute: OcciAttribute) -> AttributeSpec:
+    return AttributeSpec(
+        attribute.name,
+        ValueType(attribute.type),
+        attribute.mutable,
+        attribute.required,
+        attribute.default,
+        attribute.pattern,
+        attribute.description,
+    )
+
+
+def _categories(service: CachedService, term: str) -> ServiceCategories:
+    action_scheme = f"http://cloud4e/{term}/action#"
+    service_scheme = f"http://simyard.dev/occi/service/{term}#"
+    title = title_of(service.display_name) or service.metadata.name
+    definitions = tuple(
+        Action(
+            action_scheme,
+            item.name,
+            title_of(item.description)[:128],
+            tuple(_parameter(p, p.name) for p in item.parameters),
+        )
+        for item in service.interface.actions
+    )
+    interface = Mixin(
+        service_scheme,
+        "interface",
+        title,
+        f"/service/{term}/",
+        applies=(COMPUTE, AMQPLINK),
+        attributes=(
+            *(_parameter(item, PREFIX + item.name, mutable=item.mutable) for item in service.interface.attributes),
+            _shown(OBSERVED, "When the oldest of these values was observed"),
+        ),
+        actions=tuple(action.id for action in definitions),
+    )
+    start_workers = Action(action_scheme, START_WORKERS, "Have so many workers", _START_PARAMETERS)
+    master = Mixin(
+        service_scheme,
+        "master",
+        f"Workers of {title}",
+        f"/master/{term}/",
+        applies=(APPLICATION,),
+        actions=(start_workers.id,),
+    )
+    template = Mixin(
+        OS_TPL_SCHEME,
+        term,
+        title,
+        f"/os_tpl/{term}/",
+        depends=(OS_TPL, interface.id),
+        applies=(COMPUTE,),
+    )
+    return ServiceCategories(
+        term,
+        template,
+        interface,
+        master,
+        {item.name: action.id for item, action in zip(service.interface.actions, definitions, strict=True)},
+        (*definitions, start_workers),
+    )
+
+
+def _parameter(declared: Declared, name: str, *, mutable: bool = True) -> AttributeSpec:
+    """A declared value in OCCI's words; bounds and enumerations are checked where it is used."""
+    unit = f" ({declared.unit})" if declared.unit else ""
+    return AttributeSpec(
+        name,
+        _TYPES[declared.type],
+        mutable,
+        declared.required,
+        declared.default,
+        declared.pattern,
+        declared.description + unit,
+    )

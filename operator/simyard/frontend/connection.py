@@ -1,0 +1,204 @@
+"""Connections of clients that cannot be trusted to send what they began, or to read what they asked for.
+
+aiohttp refuses what is ambiguous (RFC 9112 6.3: Content-Length twice, or together with Transfer-Encoding; Host twice;
+bare CR or LF) and closes a connection on which nothing happens. It has no deadline for a request's head, no limit for
+all header lines together, and waits forever for a client that does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import StreamReader, http_exceptions, web
+
+from simyard.frontend.exchange import COMMON_HEADERS
+from simyard.frontend.metrics import Transport, answered
+from simyard.occi.errors import OcciError
+
+log = logging.getLogger(__name__)
+
+TEXT = ("Content-Type", "text/plain; charset=utf-8")
+MOST_FIELD_BYTES = 64 * 1024
+MOST_FIELDS = 1000
+KEEPALIVE_SECONDS = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Attributes:
+    head_seconds: from the first byte of a request to the end of its headers.
+    head_bytes: of all headers; 64 KiB of text/occi fit, with room for the others.
+    body_seconds: from the end of the headers to the end of the body.
+    write_seconds: for a client that does not read on.
+    linger_seconds: so long the rest of a refused request is read and thrown away; closed before, its client may never
+        see why.
+    """
+
+    head_seconds: float = 10.0
+    head_bytes: int = 128 * 1024
+    body_seconds: float = 20.0
+    write_seconds: float = 60.0
+    linger_seconds: float = 2.0
+
+
+class Listener(web.Server):
+    """Makes a :class:`Connection` for every client."""
+
+    def __init__(
+        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limits: Limits | None = None
+    ) -> None:
+        super().__init__(handler)
+        self._limits = limits or Limits()
+
+    def __call__(self) -> Connection:
+        """A new client."""
+        return Connection(
+            self,
+            limits=self._limits,
+            loop=self._loop,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            lingering_time=self._limits.linger_seconds,
+            max_line_size=MOST_FIELD_BYTES,
+            max_field_size=MOST_FIELD_BYTES,
+            max_headers=MOST_FIELDS,
+        )
+
+
+class Connection(web.RequestHandler):
+    """One client's connection."""
+
+    __slots__ = ("_head_bytes", "_head_timer", "_limits", "_lost", "_payload", "_write_timer")
+
+    def __init__(self, manager: web.Server, *, limits: Limits, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._limits = limits
+        self._payload: StreamReader | None = None
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._lost: asyncio.Future[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a head, of a body, or of several requests."""
+        before = self._request_count
+        super().data_received(data)
+        if self._request_count != before:
+            self._payload = self._messages[-1][1] if self._messages else None
+            if self._head_timer is not None:
+                self._end_head()
+        elif data and (self._payload is None or self._payload.is_eof()):
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.head_bytes:
+                self._refuse(f"the headers are longer than {self._limits.head_bytes} bytes")
+            elif self._head_timer is None:
+                self._head_timer = self._loop.call_later(self._limits.head_seconds, self._late)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Nothing more comes or goes."""
+        self._end_head()
+        self._end_write()
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is written to."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self._loop.call_later(self._limits.write_seconds, self._abort)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        super().resume_writing()
+        self._end_write()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What aiohttp itself refuses: not HTTP, or HTTP that is ambiguous. One line, and the connection is closed."""
+        if isinstance(exc, http_exceptions.LineTooLong):
+            error = OcciError(400, f"a header or the request line is longer than {MOST_FIELD_BYTES} bytes")
+        elif status < 500:
+            error = OcciError(status, f"not a request of HTTP/1.1: {(message or '').partition(chr(10))[0].rstrip(':')}")
+        else:
+            log.error("answering failed", exc_info=exc)
+            error = OcciError(status, "the frontend failed; its log says how")
+        answered(Transport.HTTP, "other", error.status, 0.0)
+        return _Parting(self, error)
+
+    async def part(self, error: OcciError) -> None:
+        """Say why, and throw away what still comes, until the client has closed, or for a short time."""
+        self._say(error)
+        self._lost = self._loop.create_future()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.linger_seconds):
+                await self._lost
+
+    def _end_head(self) -> None:
+        self._head_bytes = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _late(self) -> None:
+        self._head_timer = None
+        self._refuse(f"the headers did not end within {self._limits.head_seconds:.0f} s")
+
+    def _refuse(self, message: str) -> None:
+        self._end_head()
+        if self._current_request is not None:
+            self.force_close()
+            return
+        error = OcciError(400, message)
+        answered(Transport.HTTP, "other", error.status, 0.0)
+        self._say(error)
+        self._loop.call_later(self._limits.linger_seconds, self.force_close)
+
+    def _say(self, error: OcciError) -> None:
+        """The last response, of whose request nothing is known; HTTP/1.1 all the same."""
+        body = f"{error.message}\n".encode()
+        headers = [*COMMON_HEADERS, TEXT, ("Content-Length", str(len(body))), ("Connection", "close")]
+        status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}"
+        if self.transport is not None:
+            head = "\r\n".join([status, *(f"{name}: {value}" for name, value in headers), "", ""])
+            self.transport.write(head.encode() + body)
+        self._close = True
+
+    def _end_write(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _abort(self) -> None:
+        self._write_timer = None
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class _Parting(web.Response):
+    """The last response on a connection of which nothing more can be understood."""
+
+    def __init__(self, connection: Connection, error: OcciError) -> None:
+        super().__init__(status=error.status)
+        self.force_close()
+        self._connection = connection
+        self._error = error
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Nothing to prepare: the connection writes it, since aiohttp would answer in HTTP/1.0."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Send it, and wait for the client to read it."""
+        await self._connection.part(self._error)

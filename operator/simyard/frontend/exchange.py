@@ -1,0 +1,88 @@
+"""A request and its response, whichever transport carries them. Plain data.
+
+Nobody changes them; they are not frozen because every request makes two, and that would cost four times as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import MappingProxyType
+from urllib.parse import parse_qsl, unquote
+
+from simyard.apiserver.frontproxy import Identity
+from simyard.occi.errors import OcciError, shown
+from simyard.occi.negotiation import ACCEPTED
+
+__all__ = ["COMMON_HEADERS", "MOST_BODY_BYTES", "Identity", "OcciRequest", "OcciResponse", "path_and_query"]
+
+COMMON_HEADERS = (("Server", f"simyard/{version('simyard')} OCCI/1.2 OCCI/1.1"), ("Accept", ACCEPTED))
+"""What every response has, beside Content-Type."""
+MOST_BODY_BYTES = 1024 * 1024
+MOST_QUERY_FIELDS = 200
+_NO_QUERY: Mapping[str, str] = MappingProxyType({})
+
+Headers = Sequence[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class OcciRequest:
+    """Attributes:
+    method: in capitals.
+    path: decoded, without the query: ``/compute/``.
+    query: decoded; of a repeated name the first value.
+    headers: names in lower case (``x-occi-attribute``), in the order of arrival; repeated ones stay apart.
+    body: all of it.
+    identity: who asks; authenticated by the transport.
+    base: what absolute URIs begin with, without a trailing slash: ``https://host:port``.
+    key: the same for every delivery of one request, where the transport has such (AMQP: user and message id), else "".
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Headers
+    body: bytes
+    identity: Identity
+    base: str
+    key: str = ""
+
+    def header(self, name: str) -> str | None:
+        """The first header of a name, which is given in lower case."""
+        for known, value in self.headers:
+            if known == name:
+                return value
+        return None
+
+
+@dataclass(slots=True)
+class OcciResponse:
+    """Attributes:
+    status: of HTTP.
+    body: all of it; also that of a HEAD, which the transport leaves away.
+    content_type: always set, charset included where there is one.
+    headers: beside Content-Type and ``COMMON_HEADERS``.
+    """
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def path_and_query(target: str, where: str) -> tuple[str, Mapping[str, str]]:
+    """A request's target (``/compute/?page=1``), decoded; of a repeated name in the query the first value.
+
+    Raises:
+        OcciError: 400, it is no path, or not percent-encoded UTF-8; ``where`` names the place.
+    """
+    encoded, _, text = target.partition("?")
+    try:
+        path = unquote(encoded, errors="strict") if "%" in encoded else encoded
+        pairs = parse_qsl(text, True, errors="strict", max_num_fields=MOST_QUERY_FIELDS) if text else ()
+    except ValueError:
+        raise OcciError(400, f"{where}: {shown(target)} is not percent-encoded UTF-8, or has too many fields") from None
+    if not path.startswith("/") or not path.isprintable():
+        raise OcciError(400, f"{where}: {shown(path)} is no path such as /compute/")
+    return path, dict(reversed(pairs)) if pairs else _NO_QUERY

@@ -1,0 +1,100 @@
+"""What a frontend counts."""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from prometheus_client import REGISTRY, Counter, Gauge, Summary
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from simyard.api.names import METRIC_OCCI_REFRESH_SECONDS, METRIC_OCCI_REQUEST_SECONDS
+
+IN_FLIGHT = Gauge("simyard_occi_requests_in_flight", "OCCI requests that are being answered.", ["transport"])
+TOKEN_REVIEWS = Counter(
+    "simyard_occi_token_reviews_total",
+    "Questions whose a token is: asked, or joined to one under way.",
+    ["source"],
+)
+RENDERINGS = Counter(
+    "simyard_occi_renderings_total",
+    "Entities, parts, collections and models that were rendered, rather than found among those that are kept.",
+    ["of"],
+)
+RENDERING_BYTES = Gauge("simyard_occi_rendering_bytes", "Bytes of the renderings that are kept.", ["of"])
+
+REFRESHES = Summary(
+    METRIC_OCCI_REFRESH_SECONDS,
+    "How long reads that asked for fresh values waited for adapters; part of their duration.",
+)
+
+BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Upper bounds of handling times, in seconds."""
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "other"})
+_LABELS = ("transport", "method", "code")
+
+
+class Transport(enum.StrEnum):
+    """What carries requests."""
+
+    HTTP = "http"
+    AMQP = "amqp"
+
+    __hash__ = str.__hash__  # that of enumerations is slow
+
+
+class _Times:
+    """How long requests of one kind took; ``counts`` are by bucket, the last one for what took longer."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.seconds = 0.0
+
+
+class _Requests(Collector):
+    """Counts in the event loop's thread, without the locks of the library's own metrics: every request is counted."""
+
+    def __init__(self) -> None:
+        self.times: dict[tuple[Transport, str, int], _Times] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        """For Prometheus."""
+        requests = CounterMetricFamily(
+            "simyard_occi_requests",
+            "OCCI requests answered, by transport, method and HTTP status code.",
+            labels=_LABELS,
+        )
+        durations = HistogramMetricFamily(
+            METRIC_OCCI_REQUEST_SECONDS,
+            "Time from a request's arrival to its answer, by transport, method and HTTP status code.",
+            labels=_LABELS,
+        )
+        for (transport, method, code), times in sorted(self.times.items()):
+            labels = (transport.value, method, str(code))
+            bounds = [*(str(float(bound)) for bound in BUCKETS), "+Inf"]
+            sums = [sum(times.counts[: place + 1]) for place in range(len(bounds))]
+            requests.add_metric(labels, sums[-1])
+            durations.add_metric(labels, list(zip(bounds, sums, strict=True)), times.seconds)
+        yield requests
+        yield durations
+
+
+_requests = _Requests()
+REGISTRY.register(_requests)
+
+
+def answered(transport: Transport, method: str, code: int, seconds: float) -> None:
+    """Count a request; few values for each label, whatever clients send."""
+    key = (transport, method, code)
+    times = _requests.times.get(key)
+    if times is None:
+        if method not in _METHODS:
+            return answered(transport, "other", code, seconds)
+        times = _requests.times[key] = _Times()
+    times.counts[bisect_left(BUCKETS, seconds)] += 1
+    times.seconds += seconds
+    return None

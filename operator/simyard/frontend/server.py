@@ -1,0 +1,133 @@
+"""The process: listens, keeps its copies true, and stops without dropping a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from simyard.api.base import Json
+from simyard.api.names import FRONTEND_BROKER_SECRET, Resource
+from simyard.apiserver.follow import follow
+from simyard.apiserver.health import Finding
+from simyard.apiserver.tls import ServingTls
+from simyard.frontend.amqp_transport import AmqpTransport, clients_access
+from simyard.frontend.cloud4e import ServiceAdapters
+from simyard.frontend.connection import Listener
+from simyard.frontend.handlers import Handlers
+from simyard.frontend.health import Health
+from simyard.frontend.http import HttpFrontend
+from simyard.frontend.identity import Authenticator
+from simyard.frontend.objects import Objects
+from simyard.frontend.settings import FrontendSettings
+from simyard.kube.cache import MOST_AGE_SECONDS
+from simyard.kube.client import KubeClient
+from simyard.messaging.access import BrokerAccess
+
+log = logging.getLogger(__name__)
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+BACKLOG = 1024
+STOP_SECONDS = 35.0
+"""For requests that are under way at the end: longer than any action is waited for (``SYNC_SECONDS``)."""
+
+
+async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health) -> None:
+    """Serve until ``stop`` is set; then finish what is under way. ``health`` says meanwhile how it goes.
+
+    Raises:
+        OSError: the certificate cannot be read, or a port is taken.
+    """
+    tls = ServingTls(settings.certificate, settings.key, client_certificates=False)
+    async with await KubeClient.connect(settings.kubeconfig) as client:
+        services = ServiceAdapters() if settings.cloud4e and settings.amqp_endpoint else None
+        objects = Objects(client, settings.namespace, settings.service, foreign=services)
+        authenticator = Authenticator(client)
+        handlers = Handlers(objects)
+        amqp = None
+        if settings.amqp_endpoint:
+            amqp = AmqpTransport(settings.amqp_endpoint, handlers.handle, authenticator.of_token, services)
+        _watch(health, objects, amqp)
+        http = HttpFrontend(
+            handlers,
+            authenticator.of_header,
+            health,
+            endpoint=settings.endpoint,
+            cors_origins=settings.cors_origins,
+            max_in_flight=settings.max_in_flight,
+        )
+        runner = web.ServerRunner(Listener(http.handle), shutdown_timeout=STOP_SECONDS)
+        try:
+            await runner.setup()
+            await web.TCPSite(
+                runner, settings.bind, settings.port, ssl_context=tls.context, backlog=BACKLOG
+            ).start()  # fmt: skip
+            log.info("serving at %s:%d", settings.bind, settings.port)
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(objects.run()),
+                    group.create_task(objects.broker.run()),
+                    group.create_task(_broker_access(client, settings, objects, amqp)),
+                ]
+                if amqp is not None:
+                    tasks.append(group.create_task(amqp.run()))
+                health.started = True
+                await stop.wait()
+                health.stopping = True
+                await asyncio.sleep(settings.drain_seconds)
+                await _drain(runner, amqp)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await runner.cleanup()
+
+
+def _watch(health: Health, objects: Objects, amqp: AmqpTransport | None) -> None:
+    """A broker that is down does not make it unready: what needs it says so, the rest is served."""
+
+    def copies() -> Finding:
+        age = objects.watch_age_seconds()
+        good = objects.synced and age < MOST_AGE_SECONDS
+        return Finding("objects", good, f"heard of {age:.0f} s ago" if objects.synced else "not listed")
+
+    def broker() -> Finding:
+        return Finding("broker", True, "connected" if objects.broker.connected else "not connected (not required)")
+
+    health.checks += [copies, broker]
+    if amqp is not None:
+        health.checks.append(lambda: amqp.finding._replace(good=True))
+
+
+async def _drain(runner: web.ServerRunner, amqp: AmqpTransport | None) -> None:
+    """Take nothing new, and return when what was taken is answered."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(runner.cleanup())
+        if amqp is not None:
+            group.create_task(_drain_queue(amqp))
+
+
+async def _drain_queue(amqp: AmqpTransport) -> None:
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await amqp.drain()
+    except TimeoutError:
+        log.warning("requests of AMQP clients are not answered yet; another frontend gets them")
+
+
+async def _broker_access(
+    client: KubeClient, settings: FrontendSettings, objects: Objects, amqp: AmqpTransport | None
+) -> None:
+    if settings.broker is not None:
+        objects.broker.use(settings.broker)
+        return None
+
+    def use_secret(secret: Json) -> None:
+        data: Mapping[str, str] = secret.get("data") or {}
+        access = BrokerAccess.from_secret(data)
+        objects.broker.use(access)
+        if amqp is not None:
+            amqp.use(clients_access(access, data))
+
+    await follow(client, SECRETS, settings.platform_namespace, FRONTEND_BROKER_SECRET, use_secret)

@@ -1,0 +1,108 @@
+"""A SimulationService as an OCCI application, its WorkerPools as components, and the links between them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simyard.api.names import Reason
+from simyard.apiserver.objects import CachedPool, CachedService, State
+from simyard.frontend.catalogue import SCALABLE, SCALE, ServiceCategories
+from simyard.occi.model import Link, Resource, Value
+from simyard.occi.standard import (
+    APPLICATION,
+    APPLICATION_ACTION_SCHEME,
+    COMPONENT,
+    COMPONENT_ACTION_SCHEME,
+    COMPONENTLINK,
+)
+
+APPLICATIONS = "/application/"
+COMPONENTS = "/component/"
+COMPONENTLINKS = "/componentlink/"
+REPLICAS = "org.simyard.replicas"
+READY = "org.simyard.ready"
+
+
+def application(
+    service: CachedService,
+    pools: Sequence[CachedPool],
+    categories: ServiceCategories | None,
+    mixins: tuple[str, ...],
+) -> Resource:
+    """The application of a service: active while a worker of it takes actions.
+
+    ``start`` and ``stop`` resume and suspend all its pools.
+    """
+    path = APPLICATIONS + service.metadata.uid
+    actions = []
+    if any(pool.suspended for pool in pools):
+        actions.append(APPLICATION_ACTION_SCHEME + "start")
+    if any(not pool.suspended for pool in pools):
+        actions.append(APPLICATION_ACTION_SCHEME + "stop")
+    attributes: dict[str, Value] = {
+        "occi.app.name": service.display_name or service.metadata.name,
+        "occi.app.context": service.metadata.name,
+        **({"occi.app.url": service.url} if service.url else {}),
+        "occi.app.state": _state(service.state, active=service.ready > 0),
+        **_message("occi.app", service.state),
+        REPLICAS: sum(pool.replicas for pool in pools),
+        READY: service.ready,
+    }
+    master = (categories.master.id,) if categories is not None else ()
+    start_workers = (categories.start_workers,) if categories is not None else ()
+    return Resource(
+        APPLICATION,
+        service.metadata.uid,
+        path,
+        (SCALABLE, *master, *mixins),
+        attributes,
+        (*actions, SCALE.id, *start_workers),
+        tuple(componentlink(pool, service) for pool in pools),
+        service.display_name or service.metadata.name,
+        service.description,
+    )
+
+
+def component(pool: CachedPool, mixins: tuple[str, ...]) -> Resource:
+    """The component of a pool: active while its quorum of workers takes actions."""
+    term = "start" if pool.suspended else "stop"
+    return Resource(
+        COMPONENT,
+        pool.metadata.uid,
+        COMPONENTS + pool.metadata.uid,
+        (SCALABLE, *mixins),
+        {
+            "occi.component.state": _state(pool.state, active=pool.state.good and pool.ready > 0),
+            **_message("occi.component", pool.state),
+            REPLICAS: pool.replicas,
+            READY: pool.ready,
+        },
+        (COMPONENT_ACTION_SCHEME + term, SCALE.id),
+        (),
+        pool.metadata.name,
+    )
+
+
+def componentlink(pool: CachedPool, service: CachedService) -> Link:
+    """The link from a service's application to the component of one of its pools."""
+    uid = pool.metadata.uid
+    return Link(
+        COMPONENTLINK,
+        uid,
+        COMPONENTLINKS + uid,
+        APPLICATIONS + service.metadata.uid,
+        COMPONENTS + uid,
+        title=pool.metadata.name,
+        target_kind=(COMPONENT,),
+        source_kind=APPLICATION,
+    )
+
+
+def _state(state: State, *, active: bool) -> str:
+    if state.reason == Reason.INTERFACE_INVALID:
+        return "error"
+    return "active" if active else "inactive"
+
+
+def _message(prefix: str, state: State) -> dict[str, Value]:
+    return {} if state.good else {f"{prefix}.state.message": str(state)}

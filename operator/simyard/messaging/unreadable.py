@@ -1,0 +1,34 @@
+"""Properties of a message that the AMQP client cannot read must not cost the connection.
+
+The broker passes on what it does not understand: text that is not UTF-8, a time after the year 9999, tables nested a
+thousand deep. The client's decoder raises in the task that reads the connection, which ends it; the broker delivers the
+message again to the next connection, and so one message of one worker or client would stop everybody's.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from aiormq import spec
+from pamqp.header import ContentHeader
+from prometheus_client import Counter
+
+UNREADABLE = Counter("simyard_broker_unreadable_total", "Messages whose properties could not be read.")
+_UNREADABLE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, OSError, RecursionError, struct.error)
+_FIXED_BYTES = 12  # AMQP 0-9-1, 4.2.6.1: class-id, weight and body size come before the properties
+_read = ContentHeader.unmarshal
+
+
+def _read_or_empty(header: ContentHeader, data: bytes) -> None:
+    try:
+        _read(header, data)
+    except _UNREADABLE_ERRORS:
+        if len(data) < _FIXED_BYTES:
+            raise
+        header.properties = spec.Basic.Properties()
+        UNREADABLE.inc()
+
+
+def tolerate_unreadable_properties() -> None:
+    """From now on such a message arrives without any property, which all our receivers refuse."""
+    ContentHeader.unmarshal = _read_or_empty  # type: ignore[assignment]

@@ -1,0 +1,126 @@
+"""User mixins on the query interface: what may be added and removed (sections 6 and 12 of the contract)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import re2
+
+from simyard.occi.errors import OcciError, shown
+from simyard.occi.model import CORE_ATTRIBUTES, Action, Draft, Kind, Mixin, Model
+from simyard.occi.values import MOST_PATTERN_CHARACTERS, check, compiled
+
+RESERVED_LOCATIONS = ("/", "/-/", "/.well-known/")
+
+
+def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
+    """User mixins (``user`` is set), and actions, that a client POSTs to ``/-/``.
+
+    ``depends`` keeps only mixins that are known or come with the request: another ``rel`` is accepted and not shown.
+
+    Raises:
+        OcciError: 400, or 403 (a provider's).
+    """
+    if draft.members:
+        raise OcciError(400, "/-/ takes mixins and their actions, not entities")
+    wanted = {category.id: category for category in draft.definitions}
+    if len(wanted) < len(draft.definitions):
+        raise OcciError(400, "Category: one category is defined twice")
+    if not any(isinstance(category, Mixin) for category in wanted.values()):
+        raise OcciError(400, "Category: no mixin is defined; send term, scheme, class=mixin and location")
+    used = {action for category in wanted.values() if isinstance(category, Mixin) for action in category.actions}
+    locations: set[str] = set()
+    checked: list[Mixin | Action] = []
+    for category in wanted.values():
+        if isinstance(category, Kind):
+            raise OcciError(403, f"Category: {category.id} is a kind; clients define mixins only")
+        _check_names(category)
+        known = model.by_id(category.id)
+        if isinstance(category, Mixin):
+            if known is not None and not (isinstance(known, Mixin) and known.user):
+                raise OcciError(403, f"Category: {category.id} is the provider's")
+            _check_location(category, model, locations)
+            depends = tuple(name for name in category.depends if _is_mixin(name, wanted, model) and name != category.id)
+            checked.append(dataclasses.replace(category, depends=depends, user=True))
+            continue
+        if category.id not in used:
+            raise OcciError(400, f"Category: no mixin of this request has the action {category.id} in its actions")
+        if known is not None and not _is_users(category.id, model):
+            raise OcciError(403, f"Category: {category.id} is the provider's")
+        checked.append(category)
+    for action in sorted(used):
+        if action not in wanted and model.action(action) is None:
+            raise OcciError(400, f"Category: the action {shown(action)} is unknown; define it in the same request")
+    return tuple(checked)
+
+
+def check_removals(draft: Draft, model: Model) -> tuple[str, ...]:
+    """The ids of user mixins (and of the actions that only they have) that a client DELETEs on ``/-/``.
+
+    Raises:
+        OcciError: 400, 403 (a provider's) or 404.
+    """
+    named = dict.fromkeys((*(category.id for category in draft.definitions), *draft.mixins))
+    if not named:
+        raise OcciError(400, "Category: no mixin is named; send its term, scheme and class=mixin")
+    actions: list[str] = []
+    for category_id in named:
+        known = model.by_id(category_id)
+        if known is None:
+            raise OcciError(404, f"Category: {shown(category_id)} is unknown")
+        if isinstance(known, Action) and _is_users(category_id, model):
+            continue  # it goes with its mixin
+        if not (isinstance(known, Mixin) and known.user):
+            raise OcciError(403, f"Category: {category_id} is the provider's")
+        actions.extend(known.actions)
+    mixins = [name for name in named if model.mixin(name) is not None]
+    kept = {action for mixin in model.mixins if mixin.id not in named for action in mixin.actions}
+    kept.update(action for kind in model.kinds for action in kind.actions)
+    return (*mixins, *(action for action in dict.fromkeys(actions) if action not in kept and model.action(action)))
+
+
+def _check_names(category: Mixin | Action) -> None:
+    if not category.scheme.endswith("#"):
+        raise OcciError(400, f"Category: the scheme of {shown(category.id)} does not end in #")
+    for spec in category.attributes:
+        if spec.name in CORE_ATTRIBUTES:
+            raise OcciError(400, f"Category: {category.id} cannot declare {spec.name}")
+        if len(spec.pattern) > MOST_PATTERN_CHARACTERS:
+            raise OcciError(
+                400, f"attribute {spec.name}: its pattern has more than {MOST_PATTERN_CHARACTERS} characters"
+            )
+        try:
+            compiled(spec.pattern)
+        except re2.error:
+            raise OcciError(
+                400, f"attribute {spec.name}: its pattern {shown(spec.pattern)} is no regular expression (RE2 syntax)"
+            ) from None
+        if spec.default is not None:
+            check(spec.default, spec)
+
+
+def _check_location(mixin: Mixin, model: Model, taken: set[str]) -> None:
+    location = mixin.location
+    if not location:
+        raise OcciError(400, f'Category: {mixin.id} has no location; send location="/{mixin.term}/"')
+    segments = location[1:-1].split("/")
+    is_path = len(location) > 2 and location.startswith("/") and location.endswith("/")
+    if not is_path or not all(segments) or {".", ".."}.intersection(segments) or "?" in location or "#" in location:
+        raise OcciError(400, f'Category: the location {shown(location)} is no path such as "/{mixin.term}/"')
+    if location.startswith(RESERVED_LOCATIONS[1:]):
+        raise OcciError(400, f"Category: the location {shown(location)} is reserved")
+    other = model.at(location)
+    if (other is not None and other.id != mixin.id) or location in taken:
+        raise OcciError(409, f"Category: the location {shown(location)} is taken by another category")
+    taken.add(location)
+
+
+def _is_mixin(category_id: str, wanted: dict[str, Kind | Mixin | Action], model: Model) -> bool:
+    return model.mixin(category_id) is not None or isinstance(wanted.get(category_id), Mixin)
+
+
+def _is_users(action_id: str, model: Model) -> bool:
+    """Whether only user mixins have an action."""
+    if any(action_id in kind.actions for kind in model.kinds):
+        return False
+    return all(mixin.user for mixin in model.mixins if action_id in mixin.actions)

@@ -1,0 +1,104 @@
+"""Filters of listings: Category and X-OCCI-Attribute headers on GET (GFD.185 section 3.4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from simyard.occi.errors import OcciError, shown
+from simyard.occi.model import (
+    CORE_ATTRIBUTES,
+    ID,
+    SOURCE,
+    SOURCE_KIND,
+    SUMMARY,
+    TARGET,
+    TARGET_KIND,
+    TITLE,
+    Category,
+    Draft,
+    Entity,
+    Model,
+    Resource,
+    Value,
+)
+from simyard.occi.text_parsing import ids_of
+from simyard.occi.values import text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """``kinds``: one of these (None: any); ``mixins``, ``actions``, ``attributes``: all of these.
+
+    ``mixins`` has for each mixin that is wanted the ids of itself and of those that depend on it: a template is found
+    by its parent too. ``attributes`` are names and values, compared as text.
+    """
+
+    kinds: frozenset[str] | None = None
+    mixins: tuple[frozenset[str], ...] = ()
+    actions: frozenset[str] = frozenset()
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.kinds is not None or bool(self.mixins or self.actions or self.attributes)
+
+
+def filter_of(draft: Draft, model: Model) -> Filter:
+    """What a GET asks for: false if for everything. A kind's descendants are of that kind too.
+
+    Raises:
+        OcciError: 400, a category is unknown.
+    """
+    kinds, mixins, actions = ids_of(draft.definitions)
+    kinds = kinds or ((draft.kind,) if draft.kind else ())
+    mixins = tuple(dict.fromkeys((*mixins, *draft.mixins)))
+    for category_id in (*kinds, *mixins, *actions):
+        if model.by_id(category_id) is None:
+            raise OcciError(400, f"filter: the category {shown(category_id)} is unknown; see /-/")
+    return Filter(
+        frozenset(kind.id for kind in model.kinds if not set(kinds).isdisjoint(model.lineage(kind.id)))
+        if kinds
+        else None,
+        tuple(frozenset(other.id for other in model.mixins if mixin in model.lineage(other.id)) for mixin in mixins),
+        frozenset(actions),
+        tuple((name, text_of(value)) for name, value in draft.attributes.items()),
+    )
+
+
+def matches(entity: Entity, wanted: Filter) -> bool:
+    """Whether an entity is asked for."""
+    if wanted.kinds is not None and entity.kind not in wanted.kinds:
+        return False
+    if any(family.isdisjoint(entity.mixins) for family in wanted.mixins):
+        return False
+    if not wanted.actions.issubset(entity.actions):
+        return False
+    for name, text in wanted.attributes:
+        value = _attribute(entity, name)
+        if value is None or text_of(value) != text:
+            return False
+    return True
+
+
+def select(categories: Iterable[Category], draft: Draft) -> tuple[Category, ...]:
+    """The categories of ``/-/`` that a GET asks for: all if it names none."""
+    wanted = {category.id for category in draft.definitions} | {*draft.mixins}
+    if draft.kind:
+        wanted.add(draft.kind)
+    if draft.action:
+        wanted.add(draft.action)
+    return tuple(category for category in categories if not wanted or category.id in wanted)
+
+
+def _attribute(entity: Entity, name: str) -> Value | None:
+    if name in entity.attributes:
+        return entity.attributes[name]
+    if name not in CORE_ATTRIBUTES:
+        return None
+    known = {ID: entity.id, TITLE: entity.title}
+    if isinstance(entity, Resource):
+        known[SUMMARY] = entity.summary
+    else:
+        known |= {SOURCE: entity.source, SOURCE_KIND: entity.source_kind, TARGET: entity.target}
+        known[TARGET_KIND] = entity.target_kind[0] if entity.target_kind else ""
+    return known.get(name) or None

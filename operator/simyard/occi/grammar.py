@@ -1,0 +1,173 @@
+"""The text grammar (GFD.185 section 3.2; section 4 of the contract): fields into items, items into parameters.
+
+Every pattern is possessive: it never goes back over what it has matched, so that reading is linear in the input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from simyard.occi.errors import OcciError, shown
+
+URI = re.compile(r"[!#-;=?-\[\]_a-z~]++")
+"""Printable ASCII without quotes, angle brackets, backslash, caret, backtick, braces and bar."""
+ATTRIBUTE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}+")
+TERM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}+")
+
+TOKEN = re.compile(r'[^\s",;=<>{}\\]++')
+TARGET = re.compile(r"<([^\s<>\"]*+)>")
+ASSIGNMENT = re.compile(r'([^\s",;=<>]++)[ \t]*+=[ \t]*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s",;]++))', re.DOTALL)
+SPACE = re.compile(r"[ \t]*+")
+BETWEEN_ITEMS = re.compile(r"[ \t,]*+")
+BETWEEN_PARAMETERS = re.compile(r"[ \t;]*+")
+ESCAPE = re.compile(
+    r'\\(?:(["\\])|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})'
+    r"|u((?:[0-9abcefABCEF][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{2}))"
+)
+UNSAFE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+UNSAFE_IN_HEADERS = re.compile(r'["\\\x00-\x1f\x7f-\U0010ffff]')
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """The value of a parameter, with escapes undone, and whether it stood in quotes."""
+
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One Category, Link or attribute: a term or target in front ("" for an attribute), and parameters in order.
+
+    ``where`` says where it stands.
+    """
+
+    head: str
+    parameters: tuple[tuple[str, Lexeme], ...]
+    where: str
+
+    def refuse(self, problem: str) -> OcciError:
+        """An error that says where."""
+        return OcciError(400, f"{self.where}: {problem}")
+
+
+def quoted(text: str, unsafe: re.Pattern[str] = UNSAFE) -> str:
+    r"""In quotes, on one line: ``\"`` and ``\\``, and ``\u000a`` for what would break a line (or is not ASCII)."""
+    if unsafe.search(text):
+        text = unsafe.sub(_escaped, text)
+    return f'"{text}"'
+
+
+def unquoted(text: str) -> str:
+    r"""What :func:`quoted` wrote. Any other backslash stays, since older clients do not escape (``C:\temp``)."""
+    return ESCAPE.sub(_unescaped, text) if "\\" in text else text
+
+
+def category_items(text: str, where: str) -> Iterator[Item]:
+    """``TERM; scheme="..."; ..., TERM; ...``."""
+    return _items(text, where, TOKEN, "a term")
+
+
+def link_items(text: str, where: str) -> Iterator[Item]:
+    """``<TARGET>; rel="..."; ..., <TARGET>; ...``."""
+    return _items(text, where, TARGET, "a target in angle brackets")
+
+
+def attribute_items(text: str, where: str) -> Iterator[tuple[str, Lexeme, str]]:
+    """``name=value, name=value``: name, value, where."""
+    position = _past(BETWEEN_ITEMS, text)
+    while position < len(text):
+        here = _place(where, position)
+        name, lexeme, position = _assignment(text, position, where)
+        yield name, lexeme, here
+        position = _next_item(text, _past(BETWEEN_PARAMETERS, text, position), where)
+
+
+def locations(text: str, where: str) -> Iterator[str]:
+    """``URI, URI``; quotes or angle brackets around one are tolerated."""
+    for item in text.split(","):
+        uri = item.strip().strip('"<>')
+        if uri:
+            yield checked_uri(uri, where)
+
+
+def checked_uri(uri: str, where: str) -> str:
+    """A URI or path that every rendering can carry.
+
+    Raises:
+        OcciError: 400, it has characters that a URI cannot have.
+    """
+    if not URI.fullmatch(uri):
+        raise OcciError(400, f"{where}: {shown(uri)} is no URI; percent-encode what is not printable ASCII")
+    return uri
+
+
+def _items(text: str, where: str, head: re.Pattern[str], what: str) -> Iterator[Item]:
+    position = _past(BETWEEN_ITEMS, text)
+    while position < len(text):
+        here = _place(where, position)
+        found = head.match(text, position)
+        if found is None:
+            raise OcciError(400, f"{here}: expected {what}, found {shown(text[position : position + 20])}")
+        position = _past(SPACE, text, found.end())
+        parameters: list[tuple[str, Lexeme]] = []
+        while text.startswith(";", position):
+            position = _past(BETWEEN_PARAMETERS, text, position)
+            if position == len(text) or text[position] == ",":
+                break  # a trailing semicolon
+            name, lexeme, position = _assignment(text, position, where)
+            parameters.append((name, lexeme))
+        yield Item(found[found.lastindex or 0], tuple(parameters), here)
+        position = _next_item(text, position, where)
+
+
+def _assignment(text: str, position: int, where: str) -> tuple[str, Lexeme, int]:
+    found = ASSIGNMENT.match(text, position)
+    if found is None:
+        near = shown(text[position : position + 40])
+        raise OcciError(400, f'{_place(where, position)}: expected name="value" (quotes closed), found {near}')
+    name, in_quotes, token = found.groups()
+    lexeme = Lexeme(unquoted(in_quotes), True) if token is None else Lexeme(token, False)
+    return name, lexeme, _past(SPACE, text, found.end())
+
+
+def _next_item(text: str, position: int, where: str) -> int:
+    """Past the comma that must stand here unless this is the end."""
+    if position < len(text) and text[position] != ",":
+        near = shown(text[position : position + 20])
+        raise OcciError(400, f"{_place(where, position)}: expected a comma or the end, found {near}")
+    return _past(BETWEEN_ITEMS, text, position)
+
+
+def _past(separator: re.Pattern[str], text: str, position: int = 0) -> int:
+    """Past what may stand here and means nothing."""
+    found = separator.match(text, position)
+    return position if found is None else found.end()
+
+
+def _place(where: str, position: int) -> str:
+    return f"{where}, column {position + 1}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in '"\\':
+        return "\\" + character
+    code = ord(character)
+    if code > 0xFFFF:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    return f"\\u{code:04x}"
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    plain, high, low, code = found.groups()
+    if plain is not None:
+        return str(plain)
+    if code is not None:
+        return chr(int(code, 16))
+    return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + (int(low, 16) - 0xDC00))

@@ -1,0 +1,60 @@
+"""Which action a request invokes, and with which parameters (GFD.185 section 3.4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from simyard.occi.applicability import declared, refuse_missing
+from simyard.occi.errors import OcciError, shown
+from simyard.occi.model import Action, Draft, Entity, Link, Model, Resource, Value
+from simyard.occi.values import check
+
+
+def check_invocation(
+    draft: Draft, term: str, entities: Entity | Sequence[Entity], model: Model
+) -> tuple[Action, Mapping[str, Value]]:
+    """The action ``?action=term`` on an entity, or on every member of a collection, and its parameters with defaults.
+
+    Raises:
+        OcciError: 400, no or another Category, unknown or not applicable now, parameters that do not fit.
+    """
+    if not draft.action:
+        count = sum(isinstance(category, Action) for category in draft.definitions) or "none"
+        raise OcciError(400, f"?action={shown(term)}: send exactly one Category with class=action, not {count}")
+    action = model.action(draft.action)
+    if action is None:
+        raise OcciError(400, f"Category: the action {shown(draft.action)} is unknown; see /-/")
+    if action.term != term:
+        raise OcciError(400, f"?action={shown(term)}: the Category names another action, {action.term}")
+    for entity in _members(entities):
+        if action.id not in entity.actions:
+            able = ", ".join(name.rpartition("#")[2] for name in entity.actions) or "none"
+            raise OcciError(400, f"{entity.path}: the action {action.term} does not apply now; these do: {able}")
+    specs = {spec.name: spec for spec in action.attributes}
+    what = f"the action {action.term}"
+    values = {spec.name: check(value, spec) for spec, value in declared(draft.attributes, specs, what)}
+    for spec in action.attributes:
+        if spec.default is not None:
+            values.setdefault(spec.name, spec.default)
+    refuse_missing(action.attributes, values.keys(), what)
+    return action, values
+
+
+def action_of_term(term: str, entities: Entity | Sequence[Entity], model: Model) -> Action:
+    """The applicable action of a term, for requests that carry no Category (the Cloud4E binding's query form).
+
+    Raises:
+        OcciError: 400, there is none or more than one.
+    """
+    members = _members(entities)
+    named = dict.fromkeys(name for entity in members for name in entity.actions if name.rpartition("#")[2] == term)
+    applicable = [name for name in named if all(name in entity.actions for entity in members)]
+    found = [action for action in map(model.action, applicable) if action is not None]
+    if len(found) != 1:
+        problem = "several actions have that term; send the Category" if found else "no such action applies now"
+        raise OcciError(400, f"?action={shown(term)}: {problem}")
+    return found[0]
+
+
+def _members(entities: Entity | Sequence[Entity]) -> Sequence[Entity]:
+    return (entities,) if isinstance(entities, (Resource, Link)) else entities

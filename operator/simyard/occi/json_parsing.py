@@ -1,0 +1,266 @@
+"""application/occi+json into a :class:`Draft`: the flat form of OCCI 1.2 (GFD.226), and the nested one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import orjson
+
+from simyard.occi import grammar
+from simyard.occi.errors import OcciError, shown
+from simyard.occi.json_definitions import definition
+from simyard.occi.model import (
+    CORE_ATTRIBUTES,
+    ID,
+    SOURCE,
+    SOURCE_KIND,
+    SUMMARY,
+    TARGET,
+    TARGET_KIND,
+    TITLE,
+    Category,
+    Draft,
+    DraftLink,
+    Json,
+    Model,
+    Value,
+    ValueType,
+)
+from simyard.occi.text_parsing import MOST_CATEGORIES, ids_of
+from simyard.occi.values import MOST_DEPTH, check_bounds, coerce
+
+_DOCUMENT = frozenset({"resources", "links", "kinds", "mixins", "actions"})
+_ENTITY = frozenset(
+    {
+        *("kind", "id", "mixins", "attributes", "actions", "links", "title", "summary", "location"),
+        *("source", "target", "rel", "action"),
+    }
+)
+
+
+def draft_of_json(body: bytes, model: Model) -> Draft:
+    """The draft of a JSON document; an empty one is an empty draft.
+
+    Raises:
+        OcciError: 400 or 413, what cannot be read and where.
+    """
+    if not body.strip():
+        return Draft()
+    try:
+        document: Json = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise OcciError(400, f"the body is not JSON: {error}") from None
+    if isinstance(document, list):
+        return Draft(locations=tuple(_uri(item, f"[{place}]") for place, item in enumerate(document)))
+    if not isinstance(document, dict):
+        raise OcciError(400, "the body is neither a JSON object nor an array of locations")
+    if _is_collection(document):
+        return _collection(document, model)
+    return _entity(document, "", model)
+
+
+def _is_collection(document: dict[str, Json]) -> bool:
+    if document.keys() & {"resources", "kinds"}:
+        return True
+    if document.keys() & {"kind", "action", "id", "attributes", "source", "target", "title", "summary"}:
+        return False
+    return any(isinstance(item, dict) for name in ("links", "mixins", "actions") for item in _list(document, name, ""))
+
+
+def _collection(document: dict[str, Json], model: Model) -> Draft:
+    _refuse_unknown(document, _DOCUMENT, "")
+    members = tuple(
+        _entity(_object(item, f"{name}[{place}]"), f"{name}[{place}].", model)
+        for name in ("resources", "links")
+        for place, item in enumerate(_list(document, name, ""))
+    )
+    definitions: list[Category] = []
+    mixins: list[str] = []
+    invoked: list[dict[str, Json]] = []
+    for name in ("kinds", "mixins", "actions"):
+        for place, item in enumerate(_list(document, name, "")):
+            if len(definitions) + len(mixins) == MOST_CATEGORIES:
+                raise OcciError(413, f"{name}[{place}]: more than {MOST_CATEGORIES} categories")
+            where = f"{name}[{place}]"
+            if isinstance(item, str) and name == "mixins":
+                mixins.append(_uri(item, where))
+            elif name == "actions" and isinstance(item, dict) and "action" in item:
+                invoked.append(item)
+            else:
+                definitions.append(definition(_object(item, where), name, where))
+    if invoked:
+        if len(invoked) > 1 or members or definitions:
+            raise OcciError(400, "actions: exactly one action is invoked, and nothing else said")
+        return _entity(invoked[0], "actions[0].", model)
+    kinds, defined, actions = ids_of(definitions)
+    draft = Draft(
+        kind=kinds[0] if len(kinds) == 1 else "",
+        mixins=tuple(dict.fromkeys((*mixins, *defined))),
+        action=actions[0] if len(actions) == 1 else "",
+        definitions=tuple(definitions),
+        members=members,
+        attributes=_invocation_values(document, definitions, model) if len(actions) == 1 and not members else {},
+    )
+    if len(members) == 1 and not definitions and not mixins:
+        return members[0]
+    return draft
+
+
+def _invocation_values(document: dict[str, Json], definitions: list[Category], model: Model) -> Mapping[str, Value]:
+    """Parameters of the older invocation: one action whose attributes are values, not descriptions of attributes."""
+    if any(category.attributes for category in definitions):
+        return {}
+    (item, *_) = _list(document, "actions", "")
+    attributes = item.get("attributes") if isinstance(item, dict) else None
+    return dict(_flat(attributes, "actions[0].attributes", model))
+
+
+def _entity(data: dict[str, Json], prefix: str, model: Model) -> Draft:
+    _refuse_unknown(data, _ENTITY, prefix)
+    kind = _category_id(data.get("kind"), f"{prefix}kind")
+    mixins = _ids(data, "mixins", prefix)
+    action = _category_id(data.get("action"), f"{prefix}action")
+    actions = tuple(
+        _category_id(item, f"{prefix}actions[{place}]")
+        for place, item in enumerate(_list(data, "actions", prefix))
+        if isinstance(item, str) or (isinstance(item, dict) and "term" in item)
+    )
+    location = data.get("location")
+    return Draft(
+        kind=kind,
+        mixins=mixins,
+        attributes=_attributes(data, prefix, model, (*mixins, kind, action)),
+        links=tuple(
+            _link(item, f"{prefix}links[{place}]", model) for place, item in enumerate(_list(data, "links", prefix))
+        ),
+        action=action,
+        actions=actions,
+        locations=() if location is None else (_uri(location, f"{prefix}location"),),
+    )
+
+
+def _link(item: Json, where: str, model: Model) -> DraftLink:
+    if isinstance(item, str):
+        return DraftLink(path=_uri(item, where))
+    data = _object(item, where)
+    prefix = f"{where}."
+    _refuse_unknown(data, _ENTITY, prefix)
+    kind = _category_id(data.get("kind"), f"{prefix}kind")
+    mixins = _ids(data, "mixins", prefix)
+    attributes = dict(_attributes(data, prefix, model, (*mixins, kind)))
+    target, target_kind = attributes.pop(TARGET, ""), attributes.pop(TARGET_KIND, "")
+    attributes.pop(SOURCE, None)
+    attributes.pop(SOURCE_KIND, None)
+    location = data.get("location")
+    return DraftLink(
+        target=str(target),
+        target_kind=tuple(str(target_kind).split()),
+        path="" if location is None else _uri(location, f"{prefix}location"),
+        kind=kind,
+        mixins=mixins,
+        attributes=attributes,
+    )
+
+
+def _attributes(data: dict[str, Json], prefix: str, model: Model, category_ids: tuple[str, ...]) -> Mapping[str, Value]:
+    specs = model.specs(category_ids)
+    found: dict[str, Value] = {}
+
+    def put(name: str, value: Value, where: str) -> None:
+        if not grammar.ATTRIBUTE_NAME.fullmatch(name):
+            raise OcciError(400, f"{where}: {shown(name)} is no name of an attribute")
+        if name in CORE_ATTRIBUTES:
+            value = coerce(value, ValueType.STRING)
+        elif name in specs:
+            value = coerce(value, specs[name].type)
+        if found.setdefault(name, value) != value:
+            raise OcciError(400, f"{where}: the attribute {name} is given twice")
+
+    for name, field in ((ID, "id"), (TITLE, "title"), (SUMMARY, "summary"), (TARGET_KIND, "rel")):
+        if data.get(field) is not None:
+            put(name, _string(data[field], prefix + field), prefix + field)
+    for name, kind_name, field in ((SOURCE, SOURCE_KIND, "source"), (TARGET, TARGET_KIND, "target")):
+        end = data.get(field)
+        if isinstance(end, dict):
+            _refuse_unknown(end, frozenset({"location", "kind"}), f"{prefix}{field}.")
+            kind = _category_id(end.get("kind"), f"{prefix}{field}.kind")
+            if kind:
+                put(kind_name, kind, f"{prefix}{field}.kind")
+            end = end.get("location")
+        if end is not None:
+            put(name, _uri(end, f"{prefix}{field}.location"), f"{prefix}{field}")
+    for name, value in _flat(data.get("attributes"), f"{prefix}attributes", model):
+        put(name, value, f"{prefix}attributes")
+    return found
+
+
+def _flat(attributes: Json, where: str, model: Model) -> Iterator[tuple[str, Value]]:
+    """Names and values; objects are the older, nested form unless the model has an attribute of that name."""
+    if attributes is None:
+        return
+    waiting: list[tuple[str, Json, int]] = [("", _object(attributes, where), 0)]
+    while waiting:
+        name, value, depth = waiting.pop()
+        if isinstance(value, dict) and (not name or name not in model.object_attributes):
+            if depth > MOST_DEPTH:
+                raise OcciError(400, f"{where}: is nested deeper than {MOST_DEPTH} levels")
+            if name and not value:
+                yield name, {}
+            prefix = f"{name}." if name else ""
+            if len(prefix) > 255:
+                raise OcciError(400, f"{where}: {shown(name)} is too long for the name of an attribute")
+            waiting.extend((prefix + key, item, depth + 1) for key, item in reversed(value.items()))
+            continue
+        if value is None:
+            raise OcciError(400, f"{where}: {shown(name)} is null; leave out what has no value")
+        check_bounds(value, f"{where}: {shown(name)}")
+        yield name, value
+
+
+def _ids(data: dict[str, Json], name: str, prefix: str) -> tuple[str, ...]:
+    items = _list(data, name, prefix)
+    if len(items) > MOST_CATEGORIES:
+        raise OcciError(413, f"{prefix}{name}: more than {MOST_CATEGORIES} categories")
+    found = (_category_id(item, f"{prefix}{name}[{place}]") for place, item in enumerate(items))
+    return tuple(dict.fromkeys(found))
+
+
+def _category_id(item: Json, where: str) -> str:
+    """An id, or an object with scheme and term (the older form); "" for none."""
+    if item is None:
+        return ""
+    if isinstance(item, dict):
+        return _uri(_string(item.get("scheme"), f"{where}.scheme") + _string(item.get("term"), f"{where}.term"), where)
+    return _uri(item, where)
+
+
+def _uri(item: Json, where: str) -> str:
+    return grammar.checked_uri(_string(item, where), where)
+
+
+def _string(item: Json, where: str) -> str:
+    if not isinstance(item, str):
+        raise OcciError(400, f"{where}: must be a string")
+    return item
+
+
+def _object(item: Json, where: str) -> dict[str, Json]:
+    if not isinstance(item, dict):
+        raise OcciError(400, f"{where}: must be an object")
+    return item
+
+
+def _list(data: dict[str, Json], name: str, prefix: str) -> list[Json]:
+    items = data.get(name)
+    if items is None:
+        return []
+    if not isinstance(items, list):
+        raise OcciError(400, f"{prefix}{name}: must be an array")
+    return items
+
+
+def _refuse_unknown(data: dict[str, Json], known: frozenset[str], prefix: str) -> None:
+    for name in data:
+        if name not in known:
+            members = ", ".join(sorted(known))
+            raise OcciError(400, f"{prefix or 'the body: '}{shown(name)} is unknown; known are {members}")

@@ -1,0 +1,141 @@
+"""The text grammar, written: categories, entities and locations (GFD.185 section 3.2; sections 4 and 12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from simyard.occi.grammar import UNSAFE, quoted
+from simyard.occi.model import (
+    ID,
+    RESOURCE,
+    SOURCE,
+    SOURCE_KIND,
+    SUMMARY,
+    TARGET,
+    TARGET_KIND,
+    TITLE,
+    Action,
+    AttributeSpec,
+    Category,
+    Entity,
+    Kind,
+    Link,
+    Mixin,
+    Model,
+    Resource,
+    Value,
+)
+from simyard.occi.values import text_of
+
+Line = tuple[str, str]
+"""A field's name and its value."""
+
+CATEGORY, LINK, ATTRIBUTE, LOCATION = "Category", "Link", "X-OCCI-Attribute", "X-OCCI-Location"
+
+
+def body_of(lines: Iterable[Line]) -> bytes:
+    """text/plain: one line each."""
+    return "".join([f"{name}: {value}\n" for name, value in lines]).encode("utf-8", "replace")
+
+
+def headers_of(lines: Iterable[Line]) -> tuple[tuple[str, str], ...]:
+    """text/occi: one header per name, values joined by ``, ``."""
+    found: dict[str, list[str]] = {}
+    for name, value in lines:
+        found.setdefault(name, []).append(value)
+    return tuple((name, ", ".join(values)) for name, values in found.items())
+
+
+def category_line(category: Category, known: Model | None, unsafe: re.Pattern[str] = UNSAFE) -> Line:
+    """A category in full, as ``/-/`` shows it, without a ``rel`` that ``known`` has not: clients choke on it."""
+    match category:
+        case Kind():
+            text = _reference(category.scheme, category.term, "kind")
+            rel, location, actions = category.parent, category.location, category.actions
+        case Mixin():
+            text = _reference(category.scheme, category.term, "mixin")
+            rel, location, actions = " ".join(category.depends[:1]), category.location, category.actions
+        case Action():
+            text = _reference(category.scheme, category.term, "action")
+            rel, location, actions = "", "", ()
+    if category.title:
+        text += f"; title={quoted(category.title, unsafe)}"
+    if rel and (known is None or known.by_id(rel) is not None):
+        text += f'; rel="{rel}"'
+    if location:
+        text += f'; location="{location}"'
+    if category.attributes:
+        text += f'; attributes="{" ".join(map(_spec, category.attributes))}"'
+    if actions:
+        text += f'; actions="{" ".join(actions)}"'
+    return CATEGORY, text
+
+
+def entity_lines(entity: Entity, model: Model, unsafe: re.Pattern[str] = UNSAFE) -> list[Line]:
+    """An entity: its categories with their locations, attributes, links, and the actions that apply now."""
+    lines = [(CATEGORY, _instance(entity.kind, "kind", model))]
+    lines.extend((CATEGORY, _instance(mixin, "mixin", model)) for mixin in entity.mixins)
+    lines.append((ATTRIBUTE, f"{ID}={quoted(entity.id, unsafe)}"))
+    if entity.title:
+        lines.append((ATTRIBUTE, f"{TITLE}={quoted(entity.title, unsafe)}"))
+    if isinstance(entity, Resource):
+        if entity.summary:
+            lines.append((ATTRIBUTE, f"{SUMMARY}={quoted(entity.summary, unsafe)}"))
+    else:
+        lines.extend((ATTRIBUTE, f"{name}={quoted(value, unsafe)}") for name, value in _ends(entity))
+    lines.extend((ATTRIBUTE, f"{name}={value_text(value, unsafe)}") for name, value in entity.attributes.items())
+    if isinstance(entity, Resource):
+        lines.extend((LINK, _link(link, unsafe)) for link in entity.links)
+    lines.extend((LINK, f'<{entity.path}?action={name.rpartition("#")[2]}>; rel="{name}"') for name in entity.actions)
+    return lines
+
+
+def value_text(value: Value, unsafe: re.Pattern[str] = UNSAFE) -> str:
+    """The value of an attribute: numbers and truth values as they are, all else in quotes."""
+    if isinstance(value, str):
+        return quoted(value, unsafe)
+    text = text_of(value)
+    if isinstance(value, (list, dict)) or text in ("inf", "-inf", "nan"):
+        return quoted(text, unsafe)
+    return text
+
+
+def _reference(scheme: str, term: str, class_name: str) -> str:
+    return f'{term}; scheme="{scheme}"; class="{class_name}"'
+
+
+def _instance(category_id: str, class_name: str, model: Model) -> str:
+    category = model.by_id(category_id)
+    if category is None or isinstance(category, Action):
+        scheme, _, term = category_id.rpartition("#")
+        return _reference(f"{scheme}#", term, class_name)
+    text = _reference(category.scheme, category.term, class_name)
+    return f'{text}; location="{category.location}"' if category.location else text
+
+
+def _ends(link: Link) -> Iterator[tuple[str, str]]:
+    yield SOURCE, link.source
+    if link.source_kind:
+        yield SOURCE_KIND, link.source_kind
+    yield TARGET, link.target
+    if link.target_kind:
+        yield TARGET_KIND, link.target_kind[0]
+
+
+def _link(link: Link, unsafe: re.Pattern[str]) -> str:
+    """Never without an attribute: jOCCI fails on a link that has none."""
+    rel = " ".join(link.target_kind) or RESOURCE
+    category = " ".join((link.kind, *link.mixins))
+    parts = [f'<{link.target}>; rel="{rel}"; self="{link.path}"; category="{category}"; {ID}={quoted(link.id, unsafe)}']
+    if link.title:
+        parts.append(f"{TITLE}={quoted(link.title, unsafe)}")
+    parts.extend(f"{name}={value_text(value, unsafe)}" for name, value in link.attributes.items())
+    return "; ".join(parts)
+
+
+def _spec(spec: AttributeSpec) -> str:
+    properties = " ".join(
+        name for name, is_so in (("immutable", not spec.mutable), ("required", spec.required)) if is_so
+    )
+    return f"{spec.name}{{{properties}}}" if properties else spec.name

@@ -1,0 +1,121 @@
+"""``simyard frontend``."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from pathlib import Path
+
+import click
+import uvloop
+
+from simyard.api.names import SYSTEM_NAMESPACE
+from simyard.frontend.health import Health
+from simyard.frontend.server import serve
+from simyard.frontend.settings import FrontendSettings
+from simyard.messaging.access import BrokerAccess
+from simyard.roles.health import Check, serving
+from simyard.roles.logs import configure_logs
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+", re.ASCII)
+
+
+def _url(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """``https://host:port``, with or without a trailing slash."""
+    if value and not _ORIGIN.fullmatch(value.removesuffix("/")):
+        raise click.BadParameter(f"{value}: must be https://HOST[:PORT], without a path")
+    return value
+
+
+def _origins(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    for value in values:
+        if not _ORIGIN.fullmatch(value):
+            raise click.BadParameter(f"{value}: must be an origin as browsers send it: https://HOST[:PORT]")
+    return frozenset(values)
+
+
+@click.command()
+@click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
+@click.option("--namespace", default="default", show_default=True, help="Whose objects it serves.")
+@click.option("--service", default="", help="The one SimulationService that it serves; default: all of the namespace.")
+@click.option("--platform-namespace", default=SYSTEM_NAMESPACE, envvar="SIMYARD_NAMESPACE", show_default=True,
+              help="Where the platform lives.")  # fmt: skip
+@click.option("--endpoint", default="", callback=_url,
+              help="https://HOST:PORT as clients see it; default: what their requests say.")  # fmt: skip
+@click.option("--amqp-endpoint", default="", callback=_url,
+              help="The URL after which the queue of AMQP clients is named; default: the endpoint.")  # fmt: skip
+@click.option("--cloud4e", is_flag=True, help="Serve the service adapters of Cloud4E, too.")
+@click.option("--bind", default="0.0.0.0", show_default=True, help="Address to listen at.")  # noqa: S104
+@click.option("--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="For clients, TLS.")
+@click.option("--tls-cert", type=_FILE, required=True, help="Serving certificate (PEM), read again when it changes.")
+@click.option("--tls-key", type=_FILE, required=True, help="Its private key (PEM).")
+@click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
+              help="For metrics and probes, plain HTTP.")  # fmt: skip
+@click.option("--cors-origin", "cors_origins", multiple=True, callback=_origins,
+              help="A web origin that may send the browser's own credentials; any other may send tokens.")  # fmt: skip
+@click.option("--max-in-flight", type=click.IntRange(min=1), default=1000, show_default=True,
+              help="More requests at the same time are answered 503.")  # fmt: skip
+@click.option("--drain-seconds", type=click.FloatRange(min=0), default=3.0, show_default=True,
+              help="Go on serving so long after SIGTERM.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True)  # fmt: skip
+@click.option("--amqp-url", envvar="AMQP_URL",
+              help="The broker; default: the Secret that the operator writes, needed for AMQP clients.")  # fmt: skip
+@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
+def frontend(
+    kubeconfig: Path | None,
+    namespace: str,
+    service: str,
+    platform_namespace: str,
+    endpoint: str,
+    amqp_endpoint: str,
+    cloud4e: bool,
+    bind: str,
+    port: int,
+    tls_cert: Path,
+    tls_key: Path,
+    metrics_port: int,
+    cors_origins: frozenset[str],
+    max_in_flight: int,
+    drain_seconds: float,
+    log_format: str,
+    log_level: str,
+    amqp_url: str | None,
+    amqp_ca_file: Path | None,
+) -> None:
+    """Run an OCCI frontend of one namespace: HTTPS, and AMQP where the broker has a virtual host for clients."""
+    configure_logs(log_format, log_level)
+    try:
+        broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    settings = FrontendSettings(
+        certificate=tls_cert,
+        key=tls_key,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        service=service,
+        platform_namespace=platform_namespace,
+        endpoint=endpoint.rstrip("/"),
+        amqp_endpoint=amqp_endpoint or endpoint,
+        cloud4e=cloud4e,
+        broker=broker,
+        bind=bind,
+        port=port,
+        cors_origins=cors_origins,
+        max_in_flight=max_in_flight,
+        drain_seconds=drain_seconds,
+    )
+    uvloop.run(_run(settings, metrics_port))
+
+
+async def _run(settings: FrontendSettings, metrics_port: int) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    health = Health()
+    async with serving(settings.bind, metrics_port, lambda: [Check(*finding) for finding in health.findings()]):
+        await serve(settings, stop, health)

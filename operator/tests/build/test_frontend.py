@@ -1,0 +1,152 @@
+"""What a frontend consists of: accepted by a real API server, restricted, and found again as it was applied."""
+
+from __future__ import annotations
+
+import copy
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_api import Api
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.build.frontend import (
+    FrontendTemplate,
+    endpoint,
+    frontend,
+    labels,
+    object_name,
+    owner_of,
+)
+from simyard.plan.contents import contains
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+dns_labels = st.from_regex(LABEL, fullmatch=True)
+TEMPLATE = FrontendTemplate("registry.example.org/simyard:1", "platform", "frontend-tls", "occi.example.org")
+
+
+def built(replicas: int = 2, template: FrontendTemplate = TEMPLATE) -> dict[str, Json]:
+    return {item["kind"]: item for item in frontend("plant", "beam", replicas, template)}
+
+
+@given(dns_labels, dns_labels)
+def test_names_and_labels_are_what_kubernetes_takes(namespace: str, service: str) -> None:
+    name = object_name(namespace, service)
+    assert LABEL.fullmatch(name)
+    assert name[0].isalpha(), "the name of a Service begins with a letter"
+    assert all(len(value) <= 63 for value in labels(namespace, service).values())
+    assert owner_of(labels(namespace, service)) == (namespace, service)
+
+
+@given(dns_labels, dns_labels, dns_labels, dns_labels)
+def test_two_services_never_share_a_name(namespace: str, service: str, other: str, another: str) -> None:
+    if (namespace, service) != (other, another):
+        assert object_name(namespace, service) != object_name(other, another)
+    assert object_name("a-b", "c") != object_name("a", "b-c")
+
+
+def test_what_is_not_a_frontends_belongs_to_nobody() -> None:
+    marks = labels("plant", "beam")
+    assert owner_of({}) is None
+    assert owner_of({**marks, "app.kubernetes.io/component": "apiserver"}) is None
+    assert owner_of({name: value for name, value in marks.items() if name != names.LABEL_SERVICE}) is None
+
+
+def test_building_again_means_the_same_and_a_change_shows_in_the_digest() -> None:
+    def digest(manifest: Json) -> str:
+        return str(manifest["metadata"]["annotations"][names.ANNOTATION_MANIFEST])
+
+    assert built() == built()
+    image = FrontendTemplate("other", TEMPLATE.namespace, TEMPLATE.tls_secret, TEMPLATE.domain)
+    assert digest(built(template=image)["Deployment"]) != digest(built()["Deployment"])
+    assert digest(built(template=image)["Service"]) == digest(built()["Service"])
+
+
+def test_only_two_or_more_have_a_budget() -> None:
+    assert set(built(2)) == {"Service", "Deployment", "PodDisruptionBudget"}
+    assert set(built(1)) == set(built(0)) == {"Service", "Deployment"}
+
+
+def test_it_is_told_whom_it_serves_and_ends_later_than_its_drain() -> None:
+    pod = built()["Deployment"]["spec"]["template"]["spec"]
+    arguments = pod["containers"][0]["args"]
+    assert {"--namespace=plant", "--service=beam", f"--endpoint={endpoint('plant', 'beam', TEMPLATE)}"} <= set(
+        arguments
+    )
+    drain = next(int(item.partition("=")[2]) for item in arguments if item.startswith("--drain-seconds="))
+    assert pod["terminationGracePeriodSeconds"] >= drain + 30
+
+
+@pytest.fixture
+def platform(api: Api) -> Iterator[str]:
+    """A namespace that takes restricted pods only."""
+    name = f"platform-{uuid.uuid4().hex[:8]}"
+    marks = {"pod-security.kubernetes.io/enforce": "restricted"}
+    assert api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}}).accepted
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": names.FRONTEND, "namespace": name}}
+    assert api.create(account).accepted
+    yield name
+    api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def test_the_server_has_them_as_they_were_applied(api: Api, platform: str) -> None:
+    template = FrontendTemplate(TEMPLATE.image, platform, TEMPLATE.tls_secret, TEMPLATE.domain)
+    for replicas in (3, 0):
+        for manifest in frontend("plant", "beam", replicas, template):
+            answer = api.apply(manifest)
+            assert answer.accepted, answer.message
+            assert contains(answer.body, manifest), manifest["kind"]
+
+
+def test_its_pods_are_restricted(api: Api, platform: str) -> None:
+    template = FrontendTemplate(TEMPLATE.image, platform, TEMPLATE.tls_secret, TEMPLATE.domain)
+    pod = built(template=template)["Deployment"]["spec"]["template"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": platform},
+        "spec": pod["spec"],
+    }
+    answer = api.create(body, dry_run=True)
+    assert answer.accepted, answer.message
+    loose = copy.deepcopy(body)
+    loose["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    assert not api.create(loose, dry_run=True).accepted, "the namespace does refuse others"
+
+
+# What is there, compared with what should be
+
+json_values = st.recursive(
+    st.one_of(st.booleans(), st.integers(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_everything_contains_itself(value: Json) -> None:
+    assert contains(value, value)
+
+
+@given(st.dictionaries(st.text(max_size=3), json_values, max_size=4), st.text(min_size=4, max_size=6), json_values)
+def test_more_does_no_harm_and_less_is_noticed(value: Json, name: str, other: Json) -> None:
+    assert contains({**value, name: other}, value)
+    assert not contains(value, {**value, name: other})
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "same"),
+    [
+        ({"a": [{"name": "x", "more": 1}, {"name": "y"}]}, {"a": [{"name": "y"}, {"name": "x"}]}, True),
+        ({"a": [{"name": "x"}]}, {"a": [{"name": "x", "image": "i"}]}, False),
+        ({"args": ["a", "b"]}, {"args": ["b", "a"]}, False),
+        ({"args": ["a", "b"]}, {"args": ["a"]}, False),
+        ({"a": None}, {"a": {}}, False),
+    ],
+)
+def test_objects_in_lists_have_no_order_and_values_have(live: Json, wanted: Json, same: bool) -> None:
+    assert contains(live, wanted) is same

@@ -1,0 +1,277 @@
+"""Raw objects for the copies of a frontend, and a Kubernetes API that keeps objects in a dictionary."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.api.names import Resource
+from simyard.frontend.exchange import Identity
+from simyard.frontend.objects import Objects
+from simyard.kube.client import KubeClient, PatchType
+from simyard.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from simyard.occi.model import Draft, Entity
+from simyard.occi.standard import COMPUTE
+from simyard.occi.validation import check_creation
+
+NAMESPACE = "lab"
+ADA = Identity("ada", "", ("users",), ())
+INTERFACE: Json = {
+    "attributes": [
+        {"name": "length", "type": "number", "unit": "mm", "mutable": True, "default": 10, "minimum": 1},
+        {"name": "state", "type": "string", "description": "What it does."},
+    ],
+    "actions": [
+        {"name": "solve", "parameters": [{"name": "load", "type": "number", "required": True}]},
+        {"name": "sweep", "mode": "Async"},
+    ],
+}
+_versions = itertools.count(1)
+
+
+def metadata(name: str, uid: str = "", **more: Any) -> Json:
+    return {
+        "name": name,
+        "namespace": NAMESPACE,
+        "uid": uid or f"uid-{name}",
+        "generation": 1,
+        "resourceVersion": str(next(_versions)),
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        **more,
+    }
+
+
+def condition(kind: str, good: bool, reason: str = "Registered") -> Json:
+    return {
+        "type": kind,
+        "status": "True" if good else "False",
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+def service(name: str = "beam", *, ready: bool = True, licence: Json | None = None, **spec: Any) -> Json:
+    status = {"conditions": [condition("Available", ready, "Published")], "readyWorkers": 1}
+    return {
+        "metadata": metadata(name),
+        "spec": {"interface": INTERFACE, "connector": {"python": {"class": "m:C"}}, **spec},
+        "status": status | ({"licence": licence} if licence else {}),
+    }
+
+
+def pool(name: str = "pool", service: str = "beam", replicas: int = 1, **spec: Any) -> Json:
+    return {
+        "metadata": metadata(name),
+        "spec": {"serviceRef": {"name": service}, "replicas": replicas, **spec},
+        "status": {"readyReplicas": 0, "observedGeneration": 1, "conditions": []},
+    }
+
+
+def worker(
+    name: str = "w",
+    service: str = "beam",
+    *,
+    pool: str = "",
+    ready: bool = True,
+    reason: str = "Registered",
+    machine: str = "Running",
+    created: str = "2026-01-01T00:00:00Z",
+    annotations: Json | None = None,
+    uid: str = "",
+    values: Json | None = None,
+    **spec: Any,
+) -> Json:
+    owner = {
+        "apiVersion": names.API_VERSION,
+        "kind": "WorkerPool",
+        "name": pool,
+        "uid": f"uid-{pool}",
+        "controller": True,
+    }
+    status: Json = {"machineState": machine, "conditions": [condition("Ready", ready, reason)]}
+    if values is not None:
+        status |= {"attributes": values, "attributesTime": "2026-01-01T00:00:00Z"}
+    return {
+        "metadata": metadata(
+            name,
+            uid,
+            creationTimestamp=created,
+            annotations=annotations or {},
+            ownerReferences=[owner] if pool else [],
+        ),
+        "spec": {"serviceRef": {"name": service}, "site": "site", **spec},
+        "status": status,
+    }
+
+
+def site(name: str = "site", *, ready: bool = True, workers: int = 0, **spec: Any) -> Json:
+    return {
+        "metadata": metadata(name) | {"namespace": ""},
+        "spec": {"provider": {"emulated": {}}, **spec},
+        "status": {"conditions": [condition("Ready", ready)], "workers": {"total": workers}},
+    }
+
+
+class Kube:
+    """Objects by resource and name; what it stores it tells nobody: the frontend learns it from the answer.
+
+    Attributes:
+        calls: verb, resource and name of every request, in order.
+        denied: whether a SubjectAccessReview is denied; gets its ``resourceAttributes``.
+        before: called before each write, to be faster than it.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Json] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self.denied: Callable[[Json], bool] = lambda _: False
+        self.reviews: list[Json] = []
+        self.before: Callable[[str, str, str], None] = lambda *_: None
+        self._uids = itertools.count(1)
+
+    def put(self, resource: Resource, raw: Json) -> Json:
+        self.objects[resource.plural, raw["metadata"]["name"]] = raw
+        return raw
+
+    def _begin(self, verb: str, resource: Resource, name: str) -> None:
+        self.calls.append((verb, resource.plural, name))
+        if verb != "get":
+            self.before(verb, resource.plural, name)
+
+    def _stored(self, resource: Resource, name: str) -> Json:
+        if (raw := self.objects.get((resource.plural, name))) is None:
+            raise NotFoundError(404, "NotFound", f"{name} not found")
+        return raw
+
+    def touch(self, resource: Resource, name: str) -> Json:
+        raw = copy.deepcopy(self._stored(resource, name))
+        raw["metadata"]["resourceVersion"] = str(next(_versions))
+        return self.put(resource, raw)
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
+        self._begin("get", resource, name)
+        return copy.deepcopy(self._stored(resource, name))
+
+    async def list_all(self, resource: Resource, namespace: str = "", **_: str) -> tuple[list[Json], str]:
+        self.calls.append(("list", resource.plural, ""))
+        return [copy.deepcopy(raw) for (plural, _), raw in self.objects.items() if plural == resource.plural], "1"
+
+    async def create(self, resource: Resource, body: Json, namespace: str = "") -> Json:
+        name = body["metadata"]["name"]
+        self._begin("create", resource, name)
+        if (resource.plural, name) in self.objects:
+            raise AlreadyExistsError(409, "AlreadyExists", f"{name} exists")
+        made = metadata(name, f"made-{next(self._uids)}")
+        return copy.deepcopy(self.put(resource, {**copy.deepcopy(body), "metadata": made | body["metadata"]}))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        kind: PatchType = PatchType.MERGE,
+    ) -> Json:
+        self._begin("patch", resource, name)
+        raw = copy.deepcopy(self._stored(resource, name))
+        if kind is PatchType.JSON:
+            for operation in body:
+                _apply(raw, operation)
+        else:
+            wanted = body.get("metadata", {})
+            for field in ("uid", "resourceVersion"):
+                if field in wanted and wanted[field] != raw["metadata"][field]:
+                    raise ConflictError(409, "Conflict", "the object has been modified")
+            _merge(raw, {**body, "metadata": {k: v for k, v in wanted.items() if k not in ("uid", "resourceVersion")}})
+        raw["metadata"]["resourceVersion"] = str(next(_versions))
+        raw["metadata"]["generation"] += 1
+        return copy.deepcopy(self.put(resource, raw))
+
+    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str = "") -> None:
+        self._begin("delete", resource, name)
+        if uid and self._stored(resource, name)["metadata"]["uid"] != uid:
+            raise ConflictError(409, "Conflict", "another uid")
+        del self.objects[resource.plural, name]
+
+    async def request(self, method: str, path: str, *, body: Json, resource: Resource, **_: Any) -> Json:
+        asked = body["spec"]["resourceAttributes"]
+        self.reviews.append(asked)
+        return {"status": {"allowed": not self.denied(asked)}}
+
+
+def _merge(target: Json, change: Json) -> None:
+    for key, value in change.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(target.setdefault(key, {}), value)
+        else:
+            target[key] = value
+
+
+def _apply(raw: Json, operation: Json) -> None:
+    *way, last = operation["path"].strip("/").split("/")
+    place: Any = raw
+    for step in way:
+        place = place[step]
+    match operation["op"]:
+        case "test" if place.get(last) != operation["value"]:
+            raise InvalidError(422, "Invalid", "the test failed")
+        case "add" if last == "-":
+            if operation["value"] in place:
+                raise InvalidError(422, "Invalid", "Duplicate value")
+            place.append(operation["value"])
+        case "add" | "replace":
+            place[last] = operation["value"]
+
+
+class Bench:
+    """A frontend's objects over :class:`Kube`."""
+
+    def __init__(self, service: str = "") -> None:
+        self.kube = Kube()
+        self.objects = Objects(cast(KubeClient, self.kube), NAMESPACE, service, clock=lambda: 1767225610.0)
+        directory = self.objects.view.directory
+        self._caches = {
+            cache.resource.plural: cache
+            for cache in (directory.workers, directory.pools, directory.services, *self.objects.view.caches)
+        }
+
+    def put(self, resource: Resource, *raw: Json) -> None:
+        """Store objects and learn them."""
+        for item in raw:
+            self._caches[resource.plural].learn(self.kube.put(resource, item))
+
+    def fill(self, *, services: Iterator[Json] | None = None) -> Bench:
+        """One service, one pool of it, one site."""
+        self.put(names.SIMULATION_SERVICES, *(services or [service()]))
+        self.put(names.WORKER_POOLS, pool())
+        self.put(names.CLOUD_SITES, site())
+        return self
+
+    def forget(self, resource: Resource, name: str) -> None:
+        """An object was deleted by somebody else."""
+        cache: Any = self._caches[resource.plural]
+        self.kube.objects.pop((resource.plural, name))
+        cache.forget(cache.get("" if not resource.namespaced else NAMESPACE, name))
+
+    def stored(self, resource: Resource) -> dict[str, Json]:
+        return {name: raw for (plural, name), raw in self.kube.objects.items() if plural == resource.plural}
+
+    def entity(self, path: str) -> Entity:
+        found = self.objects.entity(path)
+        assert found is not None, f"there is {path}"
+        return found
+
+    async def create(self, *mixins: str, kind: str = COMPUTE, key: str = "", **attributes: Any) -> Entity:
+        """Create as the handlers do; ``__`` in the names of attributes stands for a dot."""
+        given = {name.replace("__", "."): value for name, value in attributes.items()}
+        draft = check_creation(Draft(kind, mixins, given), self.objects.model())
+        return await self.objects.create(ADA, draft, key=key)

@@ -1,0 +1,145 @@
+"""Whose token it is."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+
+from simyard.frontend import identity
+from simyard.frontend.identity import Authenticator, token_of
+from simyard.kube.errors import UnavailableError
+from simyard.occi.errors import OcciError
+
+
+class Api:
+    """Knows one token, and counts the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.most = 0
+        self.under_way = 0
+        self.down = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def request(self, method: str, path: str, *, body: Any, resource: Any) -> Any:
+        assert (method, path) == ("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
+        token = body["spec"]["token"]
+        self.asked.append(token)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await self.gate.wait()
+        self.under_way -= 1
+        if self.down:
+            raise UnavailableError(0, "", f"connection lost while sending {token}")
+        if token != "good":
+            return {"status": {"error": "unknown"}}
+        user = {"username": "ada", "uid": "1", "groups": ["a", "b"], "extra": {"k": ["v"]}}
+        return {"status": {"authenticated": True, "user": user}}
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+def authenticator(api: Api, clock: Clock) -> Authenticator:
+    return Authenticator(api, clock=clock)  # type: ignore[arg-type]
+
+
+async def test_a_token_is_asked_about_once_in_ten_seconds(api: Api) -> None:
+    clock = Clock()
+    ask = authenticator(api, clock)
+    for _ in range(3):
+        known = await ask.of_header("bearer good")
+    assert (known.user, known.uid, known.groups, known.extra) == ("ada", "1", ("a", "b"), (("k", ("v",)),))
+    assert api.asked == ["good"]
+    clock.now += identity.TTL_SECONDS + 1
+    await ask.of_token("good")
+    assert api.asked == ["good", "good"]
+
+
+async def test_a_token_of_nobody_is_remembered_too(api: Api) -> None:
+    ask = authenticator(api, Clock())
+    for _ in range(3):
+        with pytest.raises(OcciError) as refused:
+            await ask.of_token("bad")
+        assert refused.value.status == 401
+    assert api.asked == ["bad"]
+
+
+async def test_requests_at_the_same_time_share_one_question(api: Api) -> None:
+    api.gate.clear()
+    ask = authenticator(api, Clock())
+    waiting = [asyncio.create_task(ask.of_token("good")) for _ in range(5)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    api.gate.set()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError) and api.asked == ["good"]
+    assert {result.user for result in results[1:] if not isinstance(result, BaseException)} == {"ada"}
+
+
+async def test_a_flood_of_made_up_tokens_asks_few_questions_at_a_time(api: Api) -> None:
+    api.gate.clear()
+    ask = authenticator(api, Clock())
+    waiting = [asyncio.create_task(ask.of_token(f"bad{number}")) for number in range(100)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    api.gate.set()
+    assert all(isinstance(item, OcciError) for item in await asyncio.gather(*waiting, return_exceptions=True))
+    assert api.most == identity.MOST_REVIEWS
+
+
+async def test_a_failure_is_503_not_remembered_and_never_says_the_token(api: Api) -> None:
+    api.down = True
+    ask = authenticator(api, Clock())
+    with pytest.raises(OcciError) as refused:
+        await ask.of_token("good")
+    assert refused.value.status == 503 and "good" not in refused.value.message
+    api.down = False
+    assert (await ask.of_token("good")).user == "ada"
+
+
+async def test_what_is_remembered_is_bounded_and_holds_no_token(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "CAPACITY", 3)
+    ask = authenticator(api, Clock())
+    for number in range(10):
+        with pytest.raises(OcciError):
+            await ask.of_token(f"bad{number}")
+    assert len(ask._known) == 3
+    assert not any(b"bad" in key for key in ask._known)
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+def test_a_token_comes_as_bearer_or_as_password() -> None:
+    assert token_of("Bearer abc ") == "abc"
+    assert token_of(basic("anybody:a:b")) == "a:b"
+
+
+@pytest.mark.parametrize("header", [None, "", "abc", "Digest abc", "Basic !!!", "Basic \udcff"])
+def test_anything_else_is_refused(header: str | None) -> None:
+    with pytest.raises(OcciError) as refused:
+        token_of(header)
+    assert refused.value.status == 401
+
+
+async def test_an_empty_or_endless_token_is_not_asked_about(api: Api) -> None:
+    ask = authenticator(api, Clock())
+    for header in ("Bearer ", basic("user:"), basic("user"), "Bearer " + "x" * 20_000):
+        with pytest.raises(OcciError):
+            await ask.of_header(header)
+    assert api.asked == []

@@ -1,0 +1,87 @@
+"""What is kept, and when it is not used any more."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from occi_memory import Caller, MemoryBackend, compute
+from prometheus_client import REGISTRY
+
+from simyard.frontend import renderings
+from simyard.frontend.renderings import OVERHEAD_BYTES, Kept
+
+
+def rendered(of: str) -> float:
+    return REGISTRY.get_sample_value("simyard_occi_renderings_total", {"of": of}) or 0.0
+
+
+async def test_an_unchanged_collection_is_rendered_once_for_all_who_may_see_the_same(call: Caller) -> None:
+    first = await call.text("GET", "/compute/?full=true")
+    entities, collections = rendered("part"), rendered("collection")
+    assert await Caller(call.backend, "ada", call.handlers).text("GET", "/compute/?full=true") == first
+    assert (rendered("part"), rendered("collection")) == (entities, collections)
+
+
+async def test_of_a_changed_collection_only_what_changed_is_rendered_again(call: Caller) -> None:
+    await call.text("GET", "/compute/?full=true")
+    before = rendered("part")
+    call.backend.put(compute(2, **{"occi.compute.cores": 64}))
+    assert "occi.compute.cores=64" in await call.text("GET", "/compute/?full=true")
+    assert rendered("part") == before + 1
+
+
+async def test_a_listing_of_locations_outlives_changes_of_values_but_not_of_members(call: Caller) -> None:
+    await call.text("GET", "/compute/")
+    before = rendered("collection")
+    call.backend.put(compute(2, **{"occi.compute.cores": 64}))
+    await call.text("GET", "/compute/")
+    assert rendered("collection") == before
+    call.backend.remove("/compute/c1")
+    assert "c1" not in await call.text("GET", "/compute/")
+
+
+async def test_an_entity_changes_in_every_rendering_at_once(call: Caller) -> None:
+    for accept in ("text/plain", "application/occi+json", "text/occi"):
+        for cores in (3, 5):
+            call.backend.put(compute(1, **{"occi.compute.cores": cores}))
+            for _ in range(2):
+                response = await call("GET", "/compute/c1", accept=accept)
+                shown = response.body.decode() + str(response.headers)
+                assert f"occi.compute.cores={cores}" in shown or json.loads(response.body)["attributes"][
+                    "occi.compute.cores"
+                ] == cores  # fmt: skip
+
+
+async def test_members_that_go_while_a_listing_is_rendered_are_left_out(memory: MemoryBackend) -> None:
+    call = Caller(memory)
+    memory.put(*(compute(f"x{number}") for number in range(renderings.SLICE * 2)))
+    paths = memory.paths("/compute/")
+    memory.paths = lambda location: paths  # type: ignore[method-assign]
+    memory.remove(paths[-1])
+    text = await call.text("GET", "/compute/?full=true")
+    assert text.count("Category: compute;") == len(paths) - 1
+
+
+def test_what_is_kept_is_bounded_and_the_least_used_goes_first() -> None:
+    kept: Kept[bytes] = Kept("test", 3 * (10 + OVERHEAD_BYTES), len)
+    for key in "abc":
+        kept.put(key, 1, b"0123456789")
+    assert kept.find("a", 1) is not None
+    kept.put("d", 1, b"0123456789")
+    assert [kept.find(key, 1) is not None for key in "abcd"] == [True, False, True, True]
+    kept.put("e", 1, b"x" * 10_000)
+    assert kept.find("e", 1) is None and len(kept) == 3
+    kept.put("a", 2, b"01234")
+    assert kept.find("a", 1) is None and kept.find("a", 2) == b"01234"
+    assert kept.bytes == 25 + 3 * OVERHEAD_BYTES
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/occi+json"])
+async def test_many_entities_are_all_there_and_in_order(memory: MemoryBackend, accept: str) -> None:
+    memory.put(*(compute(f"y{number:04}") for number in range(1000)))
+    text = await Caller(memory).text("GET", "/compute/?full=true", accept=accept)
+    assert [text.find(f"y{number:04}") for number in range(1000)] == sorted(
+        text.find(f"y{number:04}") for number in range(1000)
+    )
+    assert text.count("Worker y") == 1000

@@ -1,0 +1,47 @@
+"""The transport follows the frontends' Secret."""
+
+import asyncio
+import base64
+import contextlib
+from dataclasses import replace
+
+from amqp_frontends import ENDPOINT, Vhost, echo, identify, until
+
+from simyard.frontend.amqp_transport import AmqpTransport, clients_access
+from simyard.frontend.cloud4e import ServiceAdapters
+from simyard.messaging.occi_topology import frontend_clients_user_spec
+
+
+def encoded(**texts: str) -> dict[str, str]:
+    return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+
+
+def test_the_secret_says_where_clients_are(vhost: Vhost) -> None:
+    main = vhost.frontend.in_vhost("main")
+    assert clients_access(main, encoded(occi_vhost=vhost.frontend.vhost)) == vhost.frontend
+    for secret in ({}, encoded(occi_vhost=""), {"occi_vhost": "?"}, {"occi_vhost": "/w=="}):
+        assert clients_access(main, secret) is None
+
+
+async def test_it_serves_where_there_is_something_to_serve_and_follows_the_credentials(vhost: Vhost) -> None:
+    services = ServiceAdapters()
+    transport = AmqpTransport(ENDPOINT, echo, identify, services)
+    task = asyncio.create_task(transport.run())
+    try:
+        assert transport.finding.good
+        transport.use(vhost.frontend)
+        await until(lambda: transport.finding.good and services.connected)
+        transport.use(vhost.frontend.as_user(vhost.frontend.username, "another password"))
+        await until(lambda: not transport.finding.good)
+        spec = replace(frontend_clients_user_spec(), name=vhost.frontend.username)
+        await vhost.admin.ensure_user(spec, "another password")
+        await until(lambda: transport.finding.good)
+        async with vhost.connect() as client:
+            assert (await client.call("get", "/")).status == 200
+        transport.use(None)
+        assert transport.finding.good
+        await until(lambda: not services.connected)
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

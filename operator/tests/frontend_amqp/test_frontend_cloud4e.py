@@ -1,0 +1,263 @@
+"""The service side of the Cloud4E binding, against an adapter that knows nothing of us."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from amqp_frontends import Vhost, until
+from cloud4e_client import Adapter, Reply, adapter_of
+
+from simyard.frontend.cloud4e import ServiceAdapters, registering
+from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse
+from simyard.messaging.connection import open_link
+from simyard.occi.errors import OcciError
+from simyard.occi.model import Action, Model
+from simyard.occi.standard import STANDARD
+
+SOLVE = Action("http://cloud4e/beam/action#", "solve")
+PATH = "/amqplink/7"
+MODEL = Model(STANDARD)
+
+
+@contextlib.asynccontextmanager
+async def speaking(vhost: Vhost) -> AsyncIterator[ServiceAdapters]:
+    services = ServiceAdapters()
+    task = asyncio.create_task(services.run(vhost.frontend))
+    try:
+        await until(lambda: services.connected)
+        yield services
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def adapter(vhost: Vhost, reply: Reply | None = None) -> AbstractAsyncContextManager[Adapter]:
+    return adapter_of(vhost.url(vhost.service), reply)
+
+
+async def test_an_action_arrives_as_cloud4e_has_it(vhost: Vhost) -> None:
+    async with speaking(vhost) as services, adapter(vhost) as service:
+        values = {"cloud4e.load": 12.5, "cloud4e.name": "a b&c", "cloud4e.fine": True}
+        assert await services.invoke(service.queue, PATH, SOLVE, values, wait=False) is None
+        message = await service.next()
+    properties = message.header.properties
+    assert properties.message_type == "post"
+    assert properties.content_type == "application/occi+json"
+    assert properties.headers == {
+        "path_info": f"{PATH}?action=solve&cloud4e.load=12.5&cloud4e.name=a%20b%26c&cloud4e.fine=true"
+    }
+    assert not properties.reply_to
+    (action,) = json.loads(message.body)["actions"]
+    assert action == {"term": "solve", "scheme": "http://cloud4e/beam/action#", "attributes": values}
+
+
+@pytest.mark.parametrize("wait", [True, False])
+async def test_an_adapter_that_is_not_there_is_a_503_at_once(vhost: Vhost, wait: bool) -> None:
+    async with speaking(vhost) as services:
+        async with adapter(vhost) as service:
+            pass
+        await until_absent(vhost, service.queue)
+        with pytest.raises(OcciError, match="not there") as refusal:
+            await services.invoke(service.queue, PATH, SOLVE, {}, wait=wait)
+        assert refusal.value.status == 503
+        async with open_link(vhost.access, "a test") as link:  # a queue without anybody who reads it
+            await link.channel.queue_declare(service.queue, exclusive=False, durable=True)
+            with pytest.raises(OcciError, match="not there"):
+                await services.invoke(service.queue, PATH, SOLVE, {}, wait=wait)
+            assert (await link.channel.queue_declare(service.queue, passive=True)).message_count == 0
+
+
+async def until_absent(vhost: Vhost, queue: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if queue not in await vhost.admin.queues(queue):
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_who_waits_gets_the_result(vhost: Vhost) -> None:
+    async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
+        return b'{"deflection": 1.5}', {"status_code": 200}
+
+    async with speaking(vhost) as services, adapter(vhost, reply) as service:
+        assert await services.invoke(service.queue, PATH, SOLVE, {}, wait=True, key="k") == {"deflection": 1.5}
+        assert (await service.next()).header.properties.message_id == "k"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"no licence", {"status_code": 409, "is_error": True}, 409),
+        (b"broken", {"is_error": True}, 500),
+        (b"", {"status_code": 9999, "is_error": True}, 500),
+        (b"not JSON", {}, 502),
+        (b"[1]", {}, 502),
+        (b"\xff", {"is_error": True, "status_code": "x"}, 500),
+    ],
+)
+async def test_an_error_of_the_adapter_is_the_error(
+    vhost: Vhost, body: bytes, headers: dict[str, Any], status: int
+) -> None:
+    async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
+        return body, headers
+
+    async with speaking(vhost) as services, adapter(vhost, reply) as service:
+        with pytest.raises(OcciError) as refusal:
+            await services.invoke(service.queue, PATH, SOLVE, {}, wait=True)
+    assert refusal.value.status == status
+
+
+async def test_an_adapter_that_does_not_answer_is_a_504(vhost: Vhost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simyard.frontend.cloud4e.ACTION_SECONDS", 0.2)
+    async with speaking(vhost) as services, adapter(vhost) as service:
+        with pytest.raises(OcciError) as refusal:
+            await services.invoke(service.queue, PATH, SOLVE, {}, wait=True)
+    assert refusal.value.status == 504
+
+
+@pytest.mark.parametrize("queue", ["amqp.occi.https://127.0.0.1:8443/", "amq.gen-1", "simyard.dead", ""])
+async def test_nothing_is_forwarded_to_what_is_no_queue_of_an_adapter(vhost: Vhost, queue: str) -> None:
+    async with speaking(vhost) as services:
+        with pytest.raises(OcciError) as refusal:
+            await services.invoke(queue, PATH, SOLVE, {}, wait=False)
+    assert refusal.value.status == 400
+
+
+async def test_attributes_are_pulled_by_update_link(vhost: Vhost) -> None:
+    link = {
+        "kind": "http://schemas.ogf.org/occi/infrastructure#amqplink",
+        "attributes": {"occi": {"core": {"id": "7"}, "amqplink": {"queue": "q"}}, "cloud4e": {"load": "12"}},
+        "source": "/compute/1",
+        "target": "/compute/1",
+    }
+
+    async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
+        return json.dumps(link).encode(), {}
+
+    async with speaking(vhost) as services, adapter(vhost, reply) as service:
+        drafts = await asyncio.gather(
+            *(services.pull(service.queue, MODEL, timeout_seconds=10) for _ in range(3)),
+        )
+        message = await service.next()
+        assert message.body == b"update_link"
+        assert message.header.properties.reply_to == f"{service.queue}-reply"
+        assert service.messages.empty()
+    for draft in drafts:
+        assert draft is not None
+        assert draft.attributes["cloud4e.load"] == "12"
+
+
+async def test_two_frontends_may_pull_at_once(vhost: Vhost) -> None:
+    async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
+        return b'{"kind": "http://schemas.ogf.org/occi/infrastructure#amqplink", "id": "7"}', {}
+
+    async with speaking(vhost) as one, speaking(vhost) as other, adapter(vhost, reply) as service:
+        pulls = (services.pull(service.queue, MODEL, timeout_seconds=10) for services in (one, other))
+        assert all(draft is not None for draft in await asyncio.gather(*pulls))
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[", b'{"kind": 7}'])
+async def test_what_cannot_be_read_is_as_no_answer(vhost: Vhost, body: bytes) -> None:
+    async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
+        return body, {}
+
+    async with speaking(vhost) as services, adapter(vhost, reply) as service:
+        assert await services.pull(service.queue, MODEL, timeout_seconds=10) is None
+
+
+async def test_who_does_not_answer_or_is_not_there_has_no_news(vhost: Vhost) -> None:
+    async with speaking(vhost) as services:
+        async with adapter(vhost) as service:
+            assert await services.pull(service.queue, MODEL, timeout_seconds=0.2) is None
+        assert await services.pull("occi.amqp.service.nobody", MODEL, timeout_seconds=30) is None
+
+
+ALICE = Identity("alice", "", (), ())
+REGISTRATION = {
+    "mixins": [{"term": "beam", "scheme": "http://cloud4e/", "location": "/beam/"}],
+    "actions": [{"term": "solve", "scheme": "http://cloud4e/beam/action#"}],
+    "links": [{"kind": "k", "id": "7", "source": {"location": "/compute/1"}}],
+}
+
+
+async def carried_out(document: Any, refuse: str = "", **other: Any) -> tuple[list[OcciRequest], OcciResponse]:
+    """What handlers are asked for one request, and its response."""
+    seen: list[OcciRequest] = []
+
+    async def handle(request: OcciRequest) -> OcciResponse:
+        seen.append(request)
+        return OcciResponse(403 if request.path == refuse else 200, request.path.encode(), "text/plain")
+
+    fields: dict[str, Any] = {
+        "method": "POST", "path": "/amqplink/", "query": {}, "headers": (("content-type", "application/occi+json"),),
+        "body": document if isinstance(document, bytes) else json.dumps(document).encode(),
+        "identity": ALICE, "base": "https://h", "key": "k",
+    }  # fmt: skip
+    response = await registering(handle)(OcciRequest(**(fields | other)))
+    return seen, response
+
+
+async def test_one_message_registers_a_service() -> None:
+    (define, link), response = await carried_out(REGISTRATION)
+    assert (define.method, define.path) == ("POST", "/-/")
+    assert json.loads(define.body) == {"mixins": REGISTRATION["mixins"], "actions": REGISTRATION["actions"]}
+    assert (link.method, link.path) == ("PUT", "/amqplink/7")
+    assert json.loads(link.body) == REGISTRATION["links"][0]
+    assert len({define.key, link.key, "k"}) == 3
+    assert response.body == b"/amqplink/7"
+
+
+async def test_a_registration_ends_with_what_is_refused() -> None:
+    seen, response = await carried_out(REGISTRATION, refuse="/-/")
+    assert len(seen) == 1
+    assert response.status == 403
+
+
+LINK_ALONE = {"links": REGISTRATION["links"]}
+
+
+async def test_a_link_whose_id_is_there_is_replaced_and_answered_as_if_it_were_created() -> None:
+    headers = (("content-type", "application/occi+json"), ("accept", "text/uri-list"))
+    (asked, put), response = await carried_out(LINK_ALONE, headers=headers)
+    assert (asked.method, asked.path) == ("GET", "/amqplink/7")
+    assert (put.method, put.path, put.key) == ("PUT", "/amqplink/7", "k")
+    assert put.header("accept") is None
+    assert (response.status, response.body.strip()) == (200, b"https://h/amqplink/7")
+    assert ("Location", "https://h/amqplink/7") in response.headers
+
+
+async def test_a_link_whose_id_is_not_there_is_created() -> None:
+    seen, _ = await carried_out(LINK_ALONE, refuse="/amqplink/7")
+    assert [(request.method, request.path) for request in seen] == [("GET", "/amqplink/7"), ("POST", "/amqplink/")]
+
+
+async def test_nothing_is_replaced_when_the_answer_cannot_be_given() -> None:
+    headers = (("content-type", "application/occi+json"), ("accept", "image/png"))
+    with pytest.raises(OcciError) as refusal:
+        await carried_out(LINK_ALONE, headers=headers)
+    assert refusal.value.status == 406
+
+
+@pytest.mark.parametrize(
+    ("document", "other"),
+    [
+        (REGISTRATION | {"mixins": ["http://cloud4e/beam"]}, {}),
+        (REGISTRATION | {"links": [{"kind": "k"}]}, {}),
+        (REGISTRATION | {"links": [{"kind": "k", "id": "../7"}]}, {}),
+        (REGISTRATION, {"path": "/compute/"}),
+        (REGISTRATION, {"method": "PUT"}),
+        (REGISTRATION, {"query": {"action": "solve"}}),
+        (REGISTRATION, {"headers": ()}),
+        (b"{", {}),
+        ([REGISTRATION], {}),
+    ],
+)
+async def test_every_other_request_is_left_as_it_is(document: Any, other: dict[str, Any]) -> None:
+    seen, _ = await carried_out(document, **other)
+    assert len(seen) == 1
+    assert seen[0].key == "k"

@@ -1,0 +1,107 @@
+"""User mixins on the query interface (sections 6 and 12.18 to 12.20)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from occi_objects import BEAM, CANCEL, INTERFACE, MINE, MODEL, SOLVE, START
+
+from simyard.occi.errors import OcciError
+from simyard.occi.model import Action, AttributeSpec, Category, Draft, Mixin, Model, ValueType
+from simyard.occi.standard import COMPUTE, OS_TPL
+from simyard.occi.validation import check_definitions, check_removals
+
+RUN = Action("http://cloud4e/wing/action#", "run", "Run", (AttributeSpec("n", ValueType.NUMBER),))
+WING = Mixin(
+    "http://cloud4e/wing#",
+    "wing",
+    "Wing",
+    "/wing/",
+    attributes=(AttributeSpec("cloud4e.span", pattern="[0-9]+", default="3"),),
+    actions=(RUN.id,),
+)
+
+
+def defined(*categories: Category) -> Draft:
+    return Draft(definitions=categories)
+
+
+def refused(status: int, said: str, *categories: Category) -> None:
+    with pytest.raises(OcciError) as caught:
+        check_definitions(defined(*categories), MODEL)
+    assert (caught.value.status, said in caught.value.message) == (status, True), caught.value.message
+
+
+def test_a_mixin_comes_with_attributes_and_actions() -> None:
+    assert check_definitions(defined(WING, RUN), MODEL) == (replace(WING, user=True), RUN)
+
+
+def test_ones_own_mixin_is_defined_again() -> None:
+    changed = replace(MINE, title="Other", user=False)
+    assert check_definitions(defined(changed), MODEL) == (replace(changed, user=True),)
+
+
+def test_a_known_rel_is_kept_and_another_one_dropped() -> None:
+    tag = replace(MINE, term="t", location="/t/", depends=(OS_TPL, "http://x#y", COMPUTE, WING.id))
+    (found, *_) = check_definitions(defined(tag, WING, RUN), MODEL)
+    assert isinstance(found, Mixin)
+    assert found.depends == (OS_TPL, WING.id)
+
+
+def test_an_action_of_the_provider_may_be_used() -> None:
+    assert check_definitions(defined(replace(WING, actions=(START,))), MODEL)
+
+
+def test_what_is_wrong_with_a_definition_is_said() -> None:
+    refused(400, "no mixin is defined")
+    refused(400, "no mixin is defined", RUN)
+    refused(400, "no mixin of this request has the action", WING, RUN, CANCEL)
+    refused(400, "is unknown; define it in the same request", WING)
+    refused(403, "is the provider's", INTERFACE)
+    refused(403, "is the provider's", replace(MINE, scheme=BEAM.scheme, term=BEAM.term))
+    refused(403, "is the provider's", replace(WING, actions=(SOLVE.id,)), SOLVE)
+    refused(403, "clients define mixins only", WING, RUN, *MODEL.kinds[:1])
+    refused(400, "is defined twice", WING, WING, RUN)
+    refused(400, "does not end in #", replace(MINE, scheme="http://x/"))
+    refused(400, "/wing/", replace(WING, location=""), RUN)
+    refused(400, "has no location", replace(MINE, term="u", location=""))
+    for location in ("tag/", "/tag", "/", "//", "/a//b/", "/../", "/a/?b/", "http://h/tag/"):
+        refused(400, "is no path such as", replace(MINE, location=location))
+    for location in ("/-/", "/-/x/", "/.well-known/x/"):
+        refused(400, "is reserved", replace(MINE, location=location))
+    refused(409, "is taken by another category", replace(MINE, location="/compute/"))
+    refused(409, "is taken by another category", WING, RUN, replace(MINE, location=WING.location))
+    refused(400, "cannot declare occi.core.id", replace(MINE, attributes=(AttributeSpec("occi.core.id"),)))
+    refused(400, "is no regular expression", replace(MINE, attributes=(AttributeSpec("a", pattern="("),)))
+    refused(400, "has more than 1000 characters", replace(MINE, attributes=(AttributeSpec("a", pattern="x" * 2000),)))
+    refused(400, "does not match", replace(MINE, attributes=(AttributeSpec("a", pattern="x", default="y"),)))
+    with pytest.raises(OcciError, match="not entities"):
+        check_definitions(Draft(members=(Draft(), Draft())), MODEL)
+
+
+def test_user_mixins_are_removed_with_the_actions_that_only_they_have() -> None:
+    mine = replace(WING, user=True, actions=(RUN.id, START))
+    model = Model((*MODEL.ordered, mine, RUN))
+    assert check_removals(defined(mine), model) == (mine.id, RUN.id)
+    assert check_removals(Draft(mixins=(mine.id, MINE.id)), model) == (mine.id, MINE.id, RUN.id)
+    assert check_removals(defined(mine, RUN), model) == (mine.id, RUN.id)
+    shared = Model((*model.ordered, replace(mine, term="other", location="/other/")))
+    assert check_removals(defined(mine), shared) == (mine.id,)
+
+
+@pytest.mark.parametrize(
+    ("status", "draft"),
+    [
+        (400, Draft()),
+        (403, Draft(definitions=(BEAM,))),
+        (403, Draft(mixins=(INTERFACE.id,))),
+        (403, Draft(definitions=(SOLVE,))),
+        (403, Draft(definitions=MODEL.kinds[:1])),
+        (404, Draft(definitions=(WING,))),
+    ],
+)
+def test_what_is_not_ones_own_is_not_removed(status: int, draft: Draft) -> None:
+    with pytest.raises(OcciError) as caught:
+        check_removals(draft, MODEL)
+    assert caught.value.status == status

@@ -1,0 +1,38 @@
+"""The kept corpus breaks no promise, nor do random changes of it (``make fuzz-occi`` looks for longer)."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from occi_fuzzing import MOST_BYTES, WORDS, changed, corpus, exercise, smallest
+
+
+def test_the_corpus_breaks_no_promise() -> None:
+    kept = corpus()
+    assert len(kept) > 50
+    for data in kept:
+        exercise(data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 4), st.lists(st.one_of(st.sampled_from(WORDS), st.binary(max_size=8)), max_size=30))
+@example(1, [b'{"kind":', b'"\\ud800"', b"}"])
+def test_words_of_the_grammar_in_any_order_break_no_promise(choice: int, words: list[bytes]) -> None:
+    exercise(bytes([choice]) + b"".join(words))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_changes_of_the_corpus_break_no_promise(chance: random.Random) -> None:
+    kept = corpus()
+    data = changed(chance.choice(kept), kept, chance)
+    assert len(data) <= MOST_BYTES
+    exercise(data)
+
+
+def test_the_smallest_corpus_reaches_as_much() -> None:
+    inputs = {b"a": {("x", 1, 2)}, b"bb": {("x", 1, 2), ("x", 2, 3)}, b"ccc": {("x", 2, 3)}}
+    kept = smallest(inputs)
+    assert set().union(*(inputs[data] for data in kept)) == {("x", 1, 2), ("x", 2, 3)}

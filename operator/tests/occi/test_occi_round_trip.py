@@ -1,0 +1,82 @@
+"""parse(render(x)) == x, in every rendering that says everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from occi_objects import MODEL, categories, draft_of, entities, in_text, uris
+
+from simyard.occi.model import Category, Entity
+from simyard.occi.negotiation import Rendering
+from simyard.occi.parsing import parse
+from simyard.occi.rendering import render_entity, render_locations, render_model
+
+FULL = [Rendering.TEXT_PLAIN, Rendering.TEXT_OCCI, Rendering.JSON]
+
+
+def typed(value: object) -> object:
+    """A value that differs from another when only its type does (1, 1.0 and True)."""
+    if isinstance(value, list):
+        return [typed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: typed(item) for key, item in value.items()}
+    return (type(value), value)
+
+
+@pytest.mark.parametrize("rendering", FULL)
+@settings(max_examples=150, deadline=None)
+@given(entity=entities)
+def test_an_entity_is_read_as_it_was_rendered(rendering: Rendering, entity: Entity) -> None:
+    rendered = render_entity(entity, rendering, "https://example.com", MODEL)
+    draft = parse(rendering, rendered.headers, rendered.body, MODEL)
+    expected = draft_of(entity, rendering)
+    assert replace(draft, definitions=()) == expected
+    assert typed(dict(draft.attributes)) == typed(dict(expected.attributes))
+
+
+@settings(max_examples=150, deadline=None)
+@given(entity=entities)
+def test_text_has_one_line_for_each_fact_and_headers_are_ascii(entity: Entity) -> None:
+    body = render_entity(entity, Rendering.TEXT_PLAIN, "", MODEL).body.decode()
+    fields = ("Category: ", "X-OCCI-Attribute: ", "Link: ")
+    assert all(line.startswith(fields) and not line.endswith(";") for line in body.removesuffix("\n").splitlines())
+    rendered = render_entity(entity, Rendering.TEXT_OCCI, "", MODEL)
+    assert rendered.body == b"OK"
+    assert all(value.isascii() and value.isprintable() for _, value in rendered.headers)
+    assert len({name for name, _ in rendered.headers}) == len(rendered.headers)
+
+
+@settings(max_examples=150, deadline=None)
+@given(given_categories=st.lists(categories, max_size=4, unique_by=lambda category: category.id))
+def test_categories_are_read_as_they_were_rendered(given_categories: list[Category]) -> None:
+    as_json = render_model(given_categories, Rendering.JSON, MODEL)
+    read = parse(Rendering.JSON, (), as_json.body, MODEL).definitions
+    assert {c.id: c for c in read} == {c.id: c for c in given_categories}
+    for rendering in (Rendering.TEXT_PLAIN, Rendering.TEXT_OCCI):
+        rendered = render_model(given_categories, rendering, MODEL)
+        in_this = parse(rendering, rendered.headers, rendered.body, MODEL).definitions
+        assert in_this == tuple(in_text(category) for category in given_categories)
+
+
+@pytest.mark.parametrize("rendering", Rendering)
+@settings(max_examples=80, deadline=None)
+@given(paths=st.lists(uris.map("/{}".format).filter(lambda path: "," not in path), max_size=5))
+def test_locations_are_read_as_they_were_rendered(rendering: Rendering, paths: list[str]) -> None:
+    rendered = render_locations(paths, rendering, "https://example.com:8443")
+    draft = parse(rendering, rendered.headers, rendered.body, MODEL)
+    assert draft.locations == tuple(f"https://example.com:8443{path}" for path in paths)
+
+
+def test_the_whole_model_is_read_as_it_was_rendered() -> None:
+    for rendering in FULL:
+        rendered = render_model(MODEL.ordered, rendering)
+        read = parse(rendering, rendered.headers, rendered.body, MODEL).definitions
+        if rendering is Rendering.JSON:
+            assert read == tuple(
+                replace(category, user=False) if hasattr(category, "user") else category for category in MODEL.ordered
+            )
+        else:
+            assert read == tuple(map(in_text, MODEL.ordered))
