@@ -15,6 +15,11 @@ from pathlib import Path
 from simyard.api import names
 from simyard.api.base import Json
 from simyard_bench import check, limit, peer, plot, profiler, results, start, tables
+from simyard_bench.occi import pictures, rows
+from simyard_bench.occi import promises as occi_promises
+from simyard_bench.occi import tables as occi_tables
+from simyard_bench.occi.measuring import Effort
+from simyard_bench.occi.scenario import Scenario
 from simyard_bench.workload import Load, guests_for
 from simyard_bench.world import World
 from simyard_dev import watchdog
@@ -42,19 +47,30 @@ def main(arguments: list[str] | None = None) -> int:
     )
     command.add_argument("--profiler", choices=profiler.KINDS, help="profile the operator; the results are not kept")
     command.add_argument("--profiles", type=Path, default=Path(".run/profiles"), help="where profiles are written")
-    _add_results(command)
+    _add_results(command, "--results", results.FILE)
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
     command.set_defaults(run=_start)
 
+    command = commands.add_parser("occi", help="grow a pool and ask OCCI frontends at several sizes")
+    command.add_argument("--n", type=int, nargs="+", required=True, help="how many workers, one size after the other")
+    command.add_argument("--finished", type=int, default=0, help="how many come and go before the last measurements")
+    command.add_argument("--rounds", type=int, default=3, help="each figure is the median of so many (default: 3)")
+    command.add_argument("--seconds", type=float, default=1.0, help="of each round (default: 1)")
+    _add_results(command, "--results", rows.FILE)
+    command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
+    command.set_defaults(run=_occi)
+
     command = commands.add_parser("plot", help="draw the results, and write the tables of the document")
-    _add_results(command)
+    _add_results(command, "--results", results.FILE)
+    _add_results(command, "--occi-results", rows.FILE)
     command.add_argument("--images", type=Path, default=Path("docs/images"), help="where pictures are written")
     command.add_argument("--document", type=Path, default=Path("docs/performance.md"), help="what has the tables")
     command.add_argument("--readme", type=Path, default=Path("README.md"), help="what has the promised figures")
     command.set_defaults(run=_plot)
 
     command = commands.add_parser("check", help="say which promised figures the results meet; fails when one is not")
-    _add_results(command)
+    _add_results(command, "--results", results.FILE)
+    _add_results(command, "--occi-results", rows.FILE)
     command.set_defaults(run=_check)
 
     options = parser.parse_args(arguments)
@@ -70,19 +86,36 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _add_results(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--results", type=Path, default=results.FILE, help="the file with the results")
+def _add_results(command: argparse.ArgumentParser, option: str, file: Path) -> None:
+    command.add_argument(option, type=Path, default=file, help=f"the file with the results (default: {file.name})")
+
+
+def _occi(options: argparse.Namespace) -> None:
+    with _directory(options.keep) as directory:
+        world = World(directory / "occi", occi=True)
+        try:
+            world.up()
+            world.prepare(Load(0, "instant", 1, "shared"))
+            scenario = Scenario(world, Effort(options.rounds, options.seconds))
+            scenario.run(options.n, options.finished)
+        finally:
+            world.down()
+    rows.store(options.results, scenario.rows)
+    say(f"{options.results}: {len(scenario.rows)} cases")
 
 
 def _plot(options: argparse.Namespace) -> None:
     runs = results.load(options.results)
-    for file in plot.draw(runs, options.images):
+    cases = rows.load(options.occi_results)
+    for file in (*plot.draw(runs, options.images), *pictures.draw(cases, options.images)):
         say(str(file))
     promises = tables.promises(check.verdicts(runs))
     for document, name, text in (
         (options.readme, "promises", promises),
         (options.document, "promises", promises),
         (options.document, "results", tables.results(runs)),
+        (options.document, "OCCI promises", tables.promises(occi_promises.verdicts(cases))),
+        (options.document, "OCCI results", occi_tables.results(cases)),
     ):
         tables.insert(document, name, text)
         say(f"{document}: {name}")
@@ -90,6 +123,7 @@ def _plot(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     found = check.verdicts(results.load(options.results))
+    found += occi_promises.verdicts(rows.load(options.occi_results))
     print(tables.promises(found), end="")
     if any(verdict.met is not True for verdict in found):
         raise SetupError("not all figures are measured and met")

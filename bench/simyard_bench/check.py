@@ -50,12 +50,12 @@ def _large(run: Run | None) -> Iterator[Verdict]:
         text = f"{run.t_m_s:.1f} s, {run.t_m_s / limit:.2f} x limit ({limit:.1f} s)"
         yield Verdict(f"{start}: T_m", f"at most {MOST_LIMITS} x limit", text, run.t_m_s <= MOST_LIMITS * limit)
     else:
-        yield _missing(f"{start}: T_m", f"at most {MOST_LIMITS} x limit")
+        yield missing(f"{start}: T_m", f"at most {MOST_LIMITS} x limit")
     if run and peer:
         text = f"{run.t_m_s:.1f} s, peer {peer:.1f} s"
         yield Verdict(f"{start}: T_m", "below peer", text, run.t_m_s < peer)
     else:
-        yield _missing(f"{start}: T_m", "below peer")
+        yield missing(f"{start}: T_m", "below peer")
     if run:
         rss, writes = run.operator_rss_mib, run.writes_per_worker
         yield Verdict(f"{start}: memory of the operator", f"at most {MOST_RSS_MIB:.0f} MiB", f"{rss:.0f} MiB",
@@ -63,8 +63,8 @@ def _large(run: Run | None) -> Iterator[Verdict]:
         yield Verdict(f"{start}: API writes per worker", f"at most {MOST_WRITES:.0f}", f"{writes:.2f}",
                       writes <= MOST_WRITES)  # fmt: skip
     else:
-        yield _missing(f"{start}: memory of the operator", f"at most {MOST_RSS_MIB:.0f} MiB")
-        yield _missing(f"{start}: API writes per worker", f"at most {MOST_WRITES:.0f}")
+        yield missing(f"{start}: memory of the operator", f"at most {MOST_RSS_MIB:.0f} MiB")
+        yield missing(f"{start}: API writes per worker", f"at most {MOST_WRITES:.0f}")
 
 
 def _overhead(run: Run | None, n: int) -> Iterator[Verdict]:
@@ -79,14 +79,14 @@ def _overhead(run: Run | None, n: int) -> Iterator[Verdict]:
             measured = f"{seconds:.2f} s (time scale {run.time_scale:g})"
             yield Verdict(figure, required, measured, seconds < most)
         else:
-            yield _missing(figure, required)
+            yield missing(figure, required)
 
 
 def _bound(run: Run | None) -> Verdict:
     figure = f"opennebula-2015-default, {MIDDLE}: T_m"
     required = f"at most {MOST_OVER_BOUND - 1:.0%} above the cloud's own bound"
     if run is None or run.bound_s is None:
-        return _missing(figure, required)
+        return missing(figure, required)
     over = run.t_m_s / run.bound_s - 1
     measured = f"{run.t_m_s:.1f} s, bound {run.bound_s:.1f} s ({over:+.1%}; time scale {run.time_scale:g})"
     return Verdict(figure, required, measured, run.t_m_s <= MOST_OVER_BOUND * run.bound_s)
@@ -96,7 +96,7 @@ def _growth(middle: Run | None, large: Run | None) -> Verdict:
     figure = f"instant: T_m / N from {MIDDLE} to {LARGE}"
     required = f"grows by at most {MOST_GROWTH - 1:.0%}"
     if middle is None or large is None:
-        return _missing(figure, required)
+        return missing(figure, required)
     each = [1000 * run.t_m_s / run.n for run in (middle, large)]
     ratio = each[1] / each[0]
     measured = f"{each[0]:.2f} ms to {each[1]:.2f} ms ({ratio - 1:+.0%})"
@@ -107,8 +107,8 @@ def _idle(run: Run | None) -> Iterator[Verdict]:
     figure = f"{LARGE} ready workers, idle"
     idle = run.idle if run else None
     if idle is None:
-        yield _missing(f"{figure}: API writes", "none")
-        yield _missing(f"{figure}: CPU of the operator", f"below {MOST_IDLE_PERCENT:.0f} % of a core")
+        yield missing(f"{figure}: API writes", "none")
+        yield missing(f"{figure}: CPU of the operator", f"below {MOST_IDLE_PERCENT:.0f} % of a core")
         return
     text = f"{idle.writes} in {idle.seconds:.0f} s ({idle.lease_writes} renewals of the Lease)"
     yield Verdict(f"{figure}: API writes", "none", text, idle.writes == 0)
@@ -120,7 +120,7 @@ def _idle(run: Run | None) -> Iterator[Verdict]:
 def _scale_in(run: Run | None) -> Verdict:
     figure, required = f"instant, {LARGE} to 0", "no longer than the start"
     if run is None:
-        return _missing(figure, required)
+        return missing(figure, required)
     measured = f"{run.scale_in_machines_s:.1f} s until no machine is left, start {run.t_m_s:.1f} s"
     return Verdict(figure, required, measured, run.scale_in_machines_s <= run.t_m_s)
 
@@ -135,5 +135,6 @@ def _agreement(runs: Sequence[Run]) -> Iterator[Verdict]:
         yield Verdict("writes of Workers", required, measured, not wrong)
 
 
-def _missing(figure: str, required: str) -> Verdict:
+def missing(figure: str, required: str) -> Verdict:
+    """There is no result to tell by."""
     return Verdict(figure, required, "not measured", None)

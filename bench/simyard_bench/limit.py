@@ -99,9 +99,9 @@ async def _write(session: aiohttp.ClientSession, writing: Writing, work: Iterato
     for number in work:
         name = f"{NAME}-{number}"
         created = {**writing.create, "metadata": {**writing.create["metadata"], "name": name}}
-        await _request(session, "POST", _COLLECTION, created, "application/json")
+        await request(session, "POST", _COLLECTION, created, "application/json")
         for patch in (writing.starting, writing.ready):
-            await _request(session, "PATCH", f"{_COLLECTION}/{name}/status", patch, "application/merge-patch+json")
+            await request(session, "PATCH", f"{_COLLECTION}/{name}/status", patch, "application/merge-patch+json")
 
 
 async def _clean_up(session: aiohttp.ClientSession) -> None:
@@ -125,7 +125,12 @@ async def _delete(session: aiohttp.ClientSession, left: Iterator[str]) -> None:
             await response.read()
 
 
-async def _request(session: aiohttp.ClientSession, method: str, path: str, body: Json, media: str) -> None:
+async def request(session: aiohttp.ClientSession, method: str, path: str, body: Json, media: str) -> None:
+    """One request to the API server.
+
+    Raises:
+        SetupError: it was refused.
+    """
     headers = {"Content-Type": media}
     async with session.request(method, path, data=orjson.dumps(body), headers=headers) as response:
         answer = await response.read()

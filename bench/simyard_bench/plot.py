@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -22,17 +22,18 @@ def draw(runs: Sequence[Run], directory: Path) -> list[Path]:
     instant = [run for run in runs if run.profile == "instant" and run.time_scale == 1]
     if not instant:
         return []
-    directory.mkdir(parents=True, exist_ok=True)
-    pictures = {
-        "bench-growth": lambda figure: _growth(figure, instant),
-        "bench-stages": lambda figure: _stages(figure, instant[-1]),
-    }
-    files = []
-    for name, paint in pictures.items():
-        for kind in get_args(Format):
-            file = directory / f"{name}.{kind}"
-            file.write_bytes(drawn(paint, kind, inches=_INCHES))
-            files.append(file)
+    return [
+        *save(lambda figure: _growth(figure, instant), directory / "bench-growth"),
+        *save(lambda figure: _stages(figure, instant[-1]), directory / "bench-stages"),
+    ]
+
+
+def save(paint: Callable[[Figure], None], file: Path) -> list[Path]:
+    """Draw a picture in each format; ``file`` has no suffix."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    files = [file.with_suffix(f".{kind}") for kind in get_args(Format)]
+    for kind, each in zip(get_args(Format), files, strict=True):
+        each.write_bytes(drawn(paint, kind, inches=_INCHES))
     return files
 
 
@@ -65,10 +66,11 @@ def _growth(figure: Figure, runs: Sequence[Run]) -> None:
     writes.set_ylim(bottom=0)
     writes.set_title("API writes per worker")
     for axes in (times, writes):
-        _workers_axis(axes, counts)
+        workers_axis(axes, counts)
 
 
-def _workers_axis(axes: Axes, counts: Sequence[int]) -> None:
+def workers_axis(axes: Axes, counts: Sequence[int]) -> None:
+    """Numbers of workers, on a logarithmic scale."""
     axes.set_xscale("log")
     axes.set_xticks(counts, [f"{n:,}" for n in counts])
     axes.minorticks_off()

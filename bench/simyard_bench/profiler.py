@@ -13,7 +13,7 @@ from pathlib import Path
 
 from simyard_bench.start import Profiling, no_profiling
 from simyard_dev.errors import SetupError
-from simyard_dev.platform import SIMYARD
+from simyard_dev.frontends import SIMYARD
 from simyard_dev.progress import say
 
 KINDS = ("cprofile", "py-spy")

@@ -19,11 +19,13 @@ Writes = dict[str, dict[str, int]]
 """How many writes there were, by resource, then by verb (``post``, ``patch``, ``put``, ``delete``)."""
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
+    """What is kept in a file."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Machine(_Record):
+class Machine(Record):
     """Where it was measured."""
 
     cpu: str
@@ -32,7 +34,7 @@ class Machine(_Record):
     kernel: str
 
 
-class StageTimes(_Record):
+class StageTimes(Record):
     """When workers entered a stage, in seconds since the start was asked for.
 
     ``quantiles``: from the first worker's to the last one's, in :data:`QUANTILES` even steps.
@@ -43,7 +45,7 @@ class StageTimes(_Record):
     quantiles: list[float]
 
 
-class Idle(_Record):
+class Idle(Record):
     """What a pool costs of which all workers are ready and do nothing.
 
     ``writes`` leaves out renewals of Leases, which are ``lease_writes``.
@@ -55,7 +57,7 @@ class Idle(_Record):
     operator_cpu_percent: float
 
 
-class Run(_Record):
+class Run(Record):
     """One start of ``n`` workers, and the yardsticks on the same machine right after it.
 
     Attributes:
@@ -135,7 +137,11 @@ def load(file: Path) -> list[Run]:
 def store(file: Path, runs: Sequence[Run]) -> None:
     """Put runs into the file, in place of those with the same key."""
     merged = {run.key: run for run in (*load(file), *runs)}
-    rows = _RUNS.dump_python([merged[key] for key in sorted(merged)], mode="json")
+    write_rows(file, _RUNS.dump_python([merged[key] for key in sorted(merged)], mode="json"))
+
+
+def write_rows(file: Path, rows: Sequence[Json]) -> None:
+    """Write results as an array of objects."""
     write_whole(file, "[\n" + ",\n".join(map(_lines, rows)) + "\n]\n")
 
 

@@ -133,7 +133,7 @@ def measure(
         machine=machine.describe(),
         versions=versions,
         date=datetime.now(UTC).replace(microsecond=0),
-        revision=_revision(),
+        revision=revision(),
     )
 
 
@@ -221,7 +221,8 @@ def _bound(load: Load) -> float:
     return round(bound(load.provider, load.n).last_seconds, 3)
 
 
-def _revision() -> str:
+def revision() -> str:
+    """Of the source; ends in ``+`` when files have been changed."""
     git = ["git", "--no-optional-locks", "-C", str(_REPOSITORY)]
 
     def output(*arguments: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 
 from simyard_bench.check import Verdict
-from simyard_bench.results import Run, StageTimes
+from simyard_bench.results import Machine, Run, StageTimes
 from simyard_bench.writes import total
 from simyard_dev.errors import SetupError
 
@@ -38,14 +39,14 @@ def results(runs: Sequence[Run]) -> str:
         same = list(group)
         parts += [f"### {profile} (emulated{scaled})\n", starts(same), costs(same)]
     if runs:
-        parts.append(_machine(runs[-1]))
+        parts.append(measured_on(runs[-1].machine, runs[-1].versions, runs[-1].date))
     return "\n".join(parts)
 
 
 def promises(found: Sequence[Verdict]) -> str:
     """One row for each promise."""
     rows = ((item.figure, item.required, item.measured, _WORDS[item.met]) for item in found)
-    return _table(("figure", "required", "measured", ""), rows)
+    return table(("figure", "required", "measured", ""), rows)
 
 
 def starts(runs: Sequence[Run]) -> str:
@@ -60,7 +61,7 @@ def starts(runs: Sequence[Run]) -> str:
         )
         for run in runs
     )  # fmt: skip
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def costs(runs: Sequence[Run]) -> str:
@@ -80,14 +81,15 @@ def costs(runs: Sequence[Run]) -> str:
         writes = f"{run.writes_per_worker:.2f}, {total(run.scale_in_writes) / run.n:.2f}"
         cpu = (f"{seconds:.1f}" for seconds in (*used, others))
         rows.append((f"{run.n:,}", writes, *cpu, f"{run.operator_rss_mib:.0f} MiB", f"{run.load_average:.1f}"))
-    return _table(head, rows)
+    return table(head, rows)
 
 
-def _machine(run: Run) -> str:
-    where, versions = run.machine, ", ".join(f"{name} {version}" for name, version in run.versions.items())
+def measured_on(where: Machine, versions: Mapping[str, str], date: datetime) -> str:
+    """A line on the machine and the versions."""
+    programs = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
-        f"Measured on {where.cores} cores ({where.cpu}), {where.memory_mib / 1024:.0f} GiB, {where.kernel}; {versions};"
-        f" the last run on {run.date:%Y-%m-%d}.\n"
+        f"Measured on {where.cores} cores ({where.cpu}), {where.memory_mib / 1024:.0f} GiB, {where.kernel}; {programs};"
+        f" the last run on {date:%Y-%m-%d}.\n"
     )
 
 
@@ -99,6 +101,7 @@ def _stage(times: StageTimes | None) -> str:
     return f"{_seconds(times.mean_s)}, {_seconds(times.last_s)}" if times else "-"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

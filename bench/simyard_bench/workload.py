@@ -46,8 +46,13 @@ def guests_for(n: int) -> str:
     return "process" if n <= MOST_PROCESS_GUESTS else "shared"
 
 
+def namespace() -> Json:
+    """The namespace of all others."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
 def objects(load: Load) -> list[Json]:
-    """A namespace, a service, a site, and a pool without workers."""
+    """A service, a site, and a pool without workers."""
     program = {"path": "program.py", "content": _PROGRAM.read_text()}
     service = {
         "interface": load_class(_CLASS, _PROGRAM.parent).interface.to_json(),
@@ -57,7 +62,6 @@ def objects(load: Load) -> list[Json]:
     }
     pool = {"serviceRef": {"name": NAME}, "replicas": 0, "placement": {"sites": [NAME]}}
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
         _object(names.SIMULATION_SERVICES, service),
         _object(names.CLOUD_SITES, {"provider": {"emulated": load.provider}}),
         _object(names.WORKER_POOLS, pool),

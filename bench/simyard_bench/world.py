@@ -22,7 +22,8 @@ from simyard_dev import tools
 from simyard_dev.broker import LocalBroker
 from simyard_dev.environment import Environment
 from simyard_dev.errors import SetupError
-from simyard_dev.platform import SIMYARD, Platform
+from simyard_dev.frontends import SIMYARD
+from simyard_dev.platform import Platform
 from simyard_dev.ports import LOOPBACK, Ports
 
 REQUEST_SECONDS = 30
@@ -31,11 +32,16 @@ LIST_PAGE = 1000
 
 
 class World:
-    """One environment below a directory, with the platform's real processes; the administrator asks and measures."""
+    """One environment below a directory, with the platform's real processes; the administrator asks and measures.
 
-    def __init__(self, directory: Path, operator_command: Sequence[str | Path] = (SIMYARD,)) -> None:
+    ``occi``: with OCCI frontends.
+    """
+
+    def __init__(
+        self, directory: Path, operator_command: Sequence[str | Path] = (SIMYARD,), *, occi: bool = False
+    ) -> None:
         self.environment = Environment(directory)
-        self.platform = Platform(self.environment, operator_command)
+        self.platform = Platform(self.environment, operator_command, occi=occi, namespace=workload.NAMESPACE)
 
     def up(self) -> None:
         """Start everything.
@@ -44,6 +50,7 @@ class World:
             SetupError: something did not become ready.
         """
         self.environment.up(fresh=True)
+        self.api.install([workload.namespace()])
         self.platform.up()
 
     def down(self) -> None:
@@ -137,16 +144,25 @@ class World:
 
     def told(self) -> writes.Counts:
         """The writes so far as the operator tells."""
+        return writes.told(self.operator_metrics())
+
+    def operator_metrics(self) -> str:
+        """What the operator counts, for Prometheus."""
         port = Ports(self.platform.directory)["operator-metrics"]
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=REQUEST_SECONDS) as answer:
-            return writes.told(answer.read().decode())
+            return str(answer.read().decode())
 
-    def _server_metrics(self) -> str:
+    @property
+    def administrator(self) -> ssl.SSLContext:
+        """What makes a connection to the API server the administrator's."""
         plane = self.environment.control_plane
-        server = urlsplit(plane.server)
         context = ssl.create_default_context(cafile=str(plane.authority))
         keys = plane.authority.parent
         context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
+        return context
+
+    def _server_metrics(self) -> str:
+        server, context = urlsplit(self.environment.control_plane.server), self.administrator
         connection = http.client.HTTPSConnection(
             str(server.hostname), server.port, timeout=REQUEST_SECONDS, context=context
         )

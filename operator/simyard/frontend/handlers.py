@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import logging
 import re
+from collections.abc import Coroutine
 
 from simyard.apiserver.status import StatusError
 from simyard.frontend.backend import Backend
@@ -59,13 +60,13 @@ class Handlers:
             refused = OcciError(500, "the frontend failed; its log says how")
         return refusal(refused, request.header("accept"))
 
-    async def _read(self, request: OcciRequest) -> OcciResponse:
+    def _read(self, request: OcciRequest) -> Coroutine[None, None, OcciResponse]:
         target = self._target(request)
         if isinstance(target, Instance):
-            return await self._reader.entity(request, target.path)
+            return self._reader.entity(request, target.path)
         if isinstance(target, Collection):
-            return await self._reader.collection(request, target)
-        return await self._reader.model(request)
+            return self._reader.collection(request, target)
+        return self._reader.model(request)
 
     async def _write(self, request: OcciRequest) -> OcciResponse:
         target = self._target(request)

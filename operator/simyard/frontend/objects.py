@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from simyard.apiserver.actions import Actions
@@ -137,9 +137,9 @@ class Objects:
                 cache.learn(item)
         return self.view.entity(path)
 
-    async def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> None:
+    def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> Coroutine[None, None, None]:
         """See :class:`simyard.frontend.backend.Backend` and :mod:`simyard.frontend.access`."""
-        await self._access.may(identity, verb, path, action)
+        return self._access.may(identity, verb, path, action)
 
     async def create(self, identity: Identity, draft: Checked, *, key: str = "") -> Entity:
         """See :class:`simyard.frontend.backend.Backend`."""

@@ -1,4 +1,7 @@
-"""What a path names. Pure."""
+"""What a path names. Pure.
+
+Nobody changes targets; they are not frozen because every request makes one, and that would cost three times as much.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class Discovery:
     """The model."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Collection:
     """The members of a kind or a mixin, or (``category`` None) everything below a path."""
 
@@ -24,7 +27,7 @@ class Collection:
     category: Kind | Mixin | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Instance:
     """One entity; ``kind`` is that of its location, None if no kind has it."""
 

@@ -6,10 +6,8 @@ import base64
 import contextlib
 import json
 import os
-import re
 import signal
 import ssl
-import subprocess
 import sys
 import urllib.request
 import uuid
@@ -31,7 +29,6 @@ from simyard_dev.processes import Process
 pytestmark = pytest.mark.xdist_group("frontend-role")
 
 SIMYARD = Path(sys.executable).parent / "simyard"
-DOCUMENT = Path(__file__).parents[3] / "docs" / "occi-http.md"
 READY_SECONDS = 60.0
 
 
@@ -193,25 +190,6 @@ async def test_probes_and_figures_are_shown(frontend: Frontend, session: aiohttp
     assert "simyard_occi_refresh_seconds_sum" in figures and token not in figures
     log = frontend.process.log_file.read_text()
     assert token not in log and "Traceback" not in log
-
-
-def examples() -> list[str]:
-    return re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize("number", range(len(examples())))
-def test_the_examples_of_the_document_work(frontend: Frontend, number: int) -> None:
-    variables = {
-        "OCCI_URL": frontend.url,
-        "OCCI_CA_FILE": str(frontend.authority.files.certificate),
-        "OCCI_TOKEN": frontend.token("ada"),
-    }
-    done = subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", examples()[number]],
-        env=os.environ | variables, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout
 
 
 async def test_it_ends_by_itself_and_starts_again(frontend: Frontend) -> None:

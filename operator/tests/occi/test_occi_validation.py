@@ -107,6 +107,11 @@ def test_a_link_is_created_by_its_ends() -> None:
         "occi.core.source": "/compute/1", "occi.amqplink.queue": "q"}))  # fmt: skip
 
 
+def test_an_architecture_that_nobody_knows_is_kept_as_it_is_sent() -> None:
+    name = "occi.compute.architecture"
+    assert check_creation(Draft(COMPUTE, attributes={name: "arch"}), MODEL).attributes[name] == "arch"
+
+
 def test_what_is_immutable_and_required_is_given_at_creation() -> None:
     given_once = Draft(COMPUTE, (USER_DATA,), {"occi.compute.userdata": "aGk="})
     assert check_creation(given_once, MODEL).attributes == {"occi.compute.userdata": "aGk="}

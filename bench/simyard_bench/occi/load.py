@@ -1,0 +1,174 @@
+"""What a client is told to do and what it tells then: the contract between the benchmark and its client processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Self
+
+SERVING = "serving"
+"""What a yardstick prints when it does."""
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request; ``headers`` beside those of the load."""
+
+    target: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests in turn, again and again, ``connections`` at once, each sent when the one before is answered.
+
+    Attributes:
+        url: of the server, without a path; of the broker for AMQP.
+        ca_file: whose certificates are believed.
+        headers: of every request.
+        seconds: so long is measured, after ``warm_seconds`` that do not count.
+        core: where the client runs.
+        servers: the pids of those whose CPU time is measured.
+        queue: of the server, for AMQP.
+    """
+
+    url: str
+    ca_file: str
+    headers: Mapping[str, str]
+    requests: tuple[Request, ...]
+    connections: int
+    seconds: float
+    warm_seconds: float
+    core: int
+    servers: tuple[int, ...]
+    queue: str = ""
+
+    @classmethod
+    def read(cls) -> Self:
+        """From standard input."""
+        given = json.load(sys.stdin)
+        return cls(**{**given, "requests": tuple(Request(**item) for item in given["requests"])})
+
+    def written(self) -> str:
+        """For the client's standard input."""
+        return json.dumps(asdict(self))
+
+    def in_turn(self) -> Iterator[Request]:
+        """Without end."""
+        return cycle(self.requests)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of the measured time.
+
+    Attributes:
+        p50_ms, p99_ms: from the first byte of a request to the last one of its response, as the client sees it.
+        body_bytes: of the last response.
+        server_cpu_us, client_cpu_us: for each request.
+    """
+
+    requests: int
+    p50_ms: float
+    p99_ms: float
+    per_second: float
+    body_bytes: int
+    server_cpu_us: float
+    client_cpu_us: float
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What a client has written."""
+        return cls(**json.loads(text))
+
+
+class Tally:
+    """Counts what is answered; between :meth:`begin` and :meth:`end` it counts for the outcome."""
+
+    def __init__(self, servers: tuple[int, ...]) -> None:
+        self.body_bytes = 0
+        self._servers = servers
+        self._times: list[float] = []
+
+    def answered(self, seconds: float, body_bytes: int) -> None:
+        """One more."""
+        self._times.append(seconds)
+        self.body_bytes = body_bytes
+
+    @property
+    def answers(self) -> int:
+        """Since :meth:`begin`."""
+        return len(self._times)
+
+    def begin(self) -> None:
+        """Forget what was."""
+        self._times.clear()
+        self._began, self._client, self._server = time.perf_counter(), time.process_time(), self._server_seconds()
+
+    def end(self) -> Outcome:
+        """What was since :meth:`begin`."""
+        seconds = time.perf_counter() - self._began
+        client, server = time.process_time() - self._client, self._server_seconds() - self._server
+        times = sorted(self._times)
+        count = len(times)
+        return Outcome(
+            requests=count,
+            p50_ms=round(1000 * quantile(times, 0.5), 4),
+            p99_ms=round(1000 * quantile(times, 0.99), 4),
+            per_second=round(count / seconds, 2),
+            body_bytes=self.body_bytes,
+            server_cpu_us=round(1e6 * server / count, 2),
+            client_cpu_us=round(1e6 * client / count, 2),
+        )
+
+    def _server_seconds(self) -> float:
+        return sum(map(cpu_seconds, self._servers))
+
+
+def quantile(times: list[float], share: float) -> float:
+    """The smallest of the sorted times that this share of them does not exceed."""
+    return times[max(0, math.ceil(share * len(times)) - 1)]
+
+
+def cpu_seconds(pid: int) -> float:
+    """What all living threads of a process have used; exact, where the ticks of ``stat`` are 10 ms."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+def pin(pid: int, core: int) -> None:
+    """Keep all threads of a process (0: this one) on a core."""
+    for task in Path(f"/proc/{pid or os.getpid()}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {core})
+
+
+async def measured(load: Load, tally: Tally, failed: asyncio.Future[None]) -> Outcome:
+    """Let a load that has begun run for its time, and longer if nothing was answered in it.
+
+    Raises:
+        RuntimeError: what ``failed`` was given, or there is no answer.
+    """
+    await _wait(failed, load.warm_seconds)
+    tally.begin()
+    await _wait(failed, load.seconds)
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        while not tally.answers:
+            await _wait(failed, 0.1)
+    return tally.end()
+
+
+async def _wait(failed: asyncio.Future[None], seconds: float) -> None:
+    done, _ = await asyncio.wait([failed], timeout=seconds)
+    for future in done:
+        future.result()

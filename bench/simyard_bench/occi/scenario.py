@@ -1,0 +1,140 @@
+"""One run: a pool grows, and at each size a client asks; then what has been is made, and it asks again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard_bench.occi import finished
+from simyard_bench.occi.cases import LIST, LIST_TEXT, MODEL, Asking, compute, mixed
+from simyard_bench.occi.measuring import Effort, Measuring
+from simyard_bench.occi.promises import REGISTERING
+from simyard_bench.occi.registering import register
+from simyard_bench.occi.rows import Row
+from simyard_bench.occi.servers import GRACE_SECONDS, Frontends
+from simyard_bench.start import BASE_SECONDS, PER_WORKER_SECONDS, QUIET_SECONDS, QUIETING_SECONDS
+from simyard_bench.world import World
+from simyard_bench.writes import wait_quiet
+from simyard_dev.errors import SetupError
+from simyard_dev.progress import step
+
+LIST_TIMES = 2
+
+Quiet = Callable[[], contextlib.AbstractContextManager[None]]
+"""What is held while something is measured."""
+
+
+class Scenario:
+    """The cases of one environment that is up and prepared; ``rows`` grow as they are measured.
+
+    The first frontend has a core of its own, the client another one; all else runs where there is time.
+    """
+
+    def __init__(self, world: World, effort: Effort, quiet: Quiet = contextlib.nullcontext) -> None:
+        self._world = world
+        self._quiet = quiet
+        self._frontends = Frontends(world)
+        self._asking = Asking(self._frontends.access)
+        self._measuring = Measuring(world, self._frontends, effort)
+        self._frontends.keep_one()
+
+    @property
+    def rows(self) -> list[Row]:
+        """What was measured so far."""
+        return self._measuring.rows
+
+    def run(self, sizes: Sequence[int], finished_count: int) -> None:
+        """Measure at each size, growing; at the largest all cases, and again after so many have finished.
+
+        Raises:
+            SetupError: something did not come to its end in time, or was refused.
+        """
+        paths: list[str] = []
+        for n in sorted(sizes):
+            largest = n == max(sizes)
+            if largest and n - len(paths) > REGISTERING:
+                self._grow(n - REGISTERING)
+                with self._quiet(), step(f"{REGISTERING} more that register at once"):
+                    register(self._world, self._asking, self._measuring, self._frontends, n)
+            paths = self._grow(n)
+            with self._quiet(), step(f"measuring with {n} workers"):
+                self._basics(paths)
+                if largest:
+                    self._lists()
+                    self._amqp(paths)
+                    self._more_frontends(paths)
+        if finished_count:
+            self._finish(finished_count)
+            with self._quiet(), step(f"measuring with {finished_count} finished ones"):
+                self._basics(paths)
+
+    def _grow(self, n: int) -> list[str]:
+        seconds = BASE_SECONDS + PER_WORKER_SECONDS * n
+        with (
+            step(f"{n} workers"),
+            self._world.waiting(names.WORKER_POOLS, f"jsonpath={{.status.readyReplicas}}={n}", seconds) as waiting,
+        ):
+            self._world.scale(n)
+            waiting.until(self._world.check)
+            paths = self._settled(n)
+        self._measuring.workers = n
+        return paths
+
+    def _settled(self, n: int) -> list[str]:
+        """The computes, once all are shown and nothing is written any more."""
+        paths = self._asking.wait_ready(n, BASE_SECONDS)
+        wait_quiet(self._world.told, QUIET_SECONDS, QUIETING_SECONDS)
+        return paths
+
+    def _finish(self, count: int) -> None:
+        example = self._world.workers()[0]
+        with step(f"{count} ServiceActions that have finished"):
+            finished.keep_actions(self._world, example["metadata"]["name"], count)
+        with step(f"{count} Workers that are made and deleted"):
+            # It would start machines for them.
+            self._world.platform.operator.stop(GRACE_SECONDS)
+            finished.make_and_delete_workers(self._world, example, count, lambda: self._look(example, count))
+            self._world.platform.up()
+            self._frontends.keep_one()
+            self._settled(self._measuring.workers)
+        self._measuring.finished = count
+
+    def _look(self, example: Json, count: int) -> None:
+        """List all in full, once the frontend knows them."""
+        deadline = time.monotonic() + BASE_SECONDS
+        wanted = self._measuring.workers + min(finished.PORTION, count)
+        while len(self._asking.computes()) < wanted:
+            if time.monotonic() > deadline:
+                raise SetupError(f"the frontend does not show the {wanted} Workers that there are")
+            time.sleep(0.1)
+        self._asking.ask(LIST_TEXT)
+
+    def _basics(self, paths: Sequence[str]) -> None:
+        computes, frontend = tuple(map(compute, paths)), self._frontends.http()
+        with self._frontends.bare_http(self._asking, computes[:1]) as bare:
+            self._measuring.case("get-compute", frontend, computes, bare=bare)
+        self._measuring.case("get-model", frontend, (MODEL,))
+        self._measuring.case("action", frontend, self._asking.actions(paths))
+
+    def _lists(self) -> None:
+        frontend = self._frontends.http()
+        with self._frontends.bare_http(self._asking, (LIST, LIST_TEXT)) as bare:
+            for case, request in (("list-uri", LIST), ("list-text", LIST_TEXT)):
+                self._measuring.case(case, frontend, (request,), bare=bare, connections=1, times=LIST_TIMES)
+
+    def _amqp(self, paths: Sequence[str]) -> None:
+        computes = tuple(map(compute, paths))
+        with self._frontends.bare_amqp(self._asking, computes[0]) as bare:
+            self._measuring.case("get-compute-amqp", self._frontends.amqp(), computes, bare=bare)
+
+    def _more_frontends(self, paths: Sequence[str]) -> None:
+        """Reads of all sorts from one frontend, its client on the other core; on the same core; and two such pairs."""
+        requests = mixed(paths)
+        self._measuring.case("mixed-apart", self._frontends.http(), requests)
+        self._measuring.pairs("mixed", requests, 1)
+        self._frontends.start_second()
+        self._measuring.pairs("mixed", requests, 2)
+        self._frontends.keep_one()
