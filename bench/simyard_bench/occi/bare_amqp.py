@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import uvloop
 from aiormq import spec
 from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import PublishError
 from pydantic import BaseModel
 
 from simyard.frontend.amqp import PREFETCH
@@ -48,9 +50,10 @@ async def _serve(script: Script) -> None:
                 delivery_mode=1,
                 headers={"status_code": 200, "path_info": str((asked.headers or {})["path_info"]), "age": "0"},
             )
-            await publisher.channel.basic_publish(
-                body, routing_key=asked.reply_to or "", properties=properties, mandatory=True
-            )
+            with suppress(PublishError):  # of a client that has ended meanwhile
+                await publisher.channel.basic_publish(
+                    body, routing_key=asked.reply_to or "", properties=properties, mandatory=True
+                )
             assert message.delivery_tag is not None
             await link.channel.basic_ack(message.delivery_tag)
 

@@ -20,7 +20,7 @@ TOKEN_REVIEWS = Counter(
 )
 RENDERINGS = Counter(
     "simyard_occi_renderings_total",
-    "Entities, parts, collections and models that were rendered, rather than found among those that are kept.",
+    "Entities, collections and models that were rendered, rather than found among those that are kept.",
     ["of"],
 )
 RENDERING_BYTES = Gauge("simyard_occi_rendering_bytes", "Bytes of the renderings that are kept.", ["of"])

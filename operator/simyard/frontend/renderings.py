@@ -24,18 +24,17 @@ from simyard.occi.rendering import (
     Rendered,
     render_collection,
     render_entity,
-    render_entity_part,
     render_locations,
     render_model,
 )
 
-MOST_ENTITY_BYTES = 8 * 1024 * 1024
-MOST_PART_BYTES = 32 * 1024 * 1024
+MOST_ENTITY_BYTES = 32 * 1024 * 1024
+"""As much as 10,000 computes take: a client that reads them all in turn finds each of them."""
 MOST_COLLECTION_BYTES = 32 * 1024 * 1024
 MOST_MODEL_BYTES = 4 * 1024 * 1024
 SLICE = 100
 """So many entities are rendered before others get their turn: some milliseconds."""
-OVERHEAD_BYTES = 200
+OVERHEAD_BYTES = 600
 """What an entry takes beside its bytes, about."""
 
 T = TypeVar("T")
@@ -119,7 +118,6 @@ class Renderings:
         self._backend = backend
         self._clock = clock
         self._entities: Kept[Shown] = Kept("entity", MOST_ENTITY_BYTES, lambda shown: _size(shown.rendered))
-        self._parts: Kept[bytes] = Kept("part", MOST_PART_BYTES, len)
         self._collections: Kept[Rendered] = Kept("collection", MOST_COLLECTION_BYTES, _size)
         self._models: Kept[Rendered] = Kept("model", MOST_MODEL_BYTES, _size)
 
@@ -156,33 +154,33 @@ class Renderings:
         if not listing.full:
             rendered = render_locations(paths, listing.rendering, listing.base)
         else:
-            resources, links = await self._all_parts(paths, listing.rendering, model)
+            resources, links = await self._all_parts(paths, listing.rendering, listing.base, model)
             rendered = render_collection(resources, listing.rendering, listing.base, links)
         return self._collections.put(listing, token, rendered)
 
     async def _all_parts(
-        self, paths: Sequence[str], rendering: Rendering, model: Model
+        self, paths: Sequence[str], rendering: Rendering, base: str, model: Model
     ) -> tuple[list[bytes], list[bytes]]:
         resources: list[bytes] = []
         links: list[bytes] = []
         of_links = {kind.location for kind in model.kinds if LINK in model.lineage(kind.id)}
         for number, path in enumerate(paths, 1):
-            part = self._part(path, rendering, model)
+            part = self._part(path, rendering, base, model)
             if part is not None:
                 (links if location_of(path) in of_links else resources).append(part)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         return resources, links
 
-    def _part(self, path: str, rendering: Rendering, model: Model) -> bytes | None:
-        """An entity's part, or None if it is gone."""
-        key = self._backend.part_key(path)
-        place, token = (path, rendering), (key, model.version)
-        found = self._parts.find(place, token)
-        if found is not None:
-            return found
-        entity = self._backend.entity(path)
-        return None if entity is None else self._parts.put(place, token, render_entity_part(entity, rendering, model))
+    def _part(self, path: str, rendering: Rendering, base: str, model: Model) -> bytes | None:
+        """An entity as a part of a collection, which is its body when it is alone; None if it is gone."""
+        shown = self.kept_entity(path, rendering, base, model)
+        if shown is None:
+            entity = self._backend.entity(path)
+            if entity is None:
+                return None
+            shown = self.entity(entity, rendering, base, model)
+        return shown.rendered.body
 
 
 def _size(rendered: Rendered) -> int:

@@ -105,7 +105,8 @@ class View:
     @property
     def model(self) -> Model:
         """All categories."""
-        return self.catalogue.model
+        catalogue = self._catalogue  # every request asks
+        return self.catalogue.model if catalogue is None else catalogue.model
 
     async def until(self, check: Callable[[], bool], seconds: float) -> bool:
         """Wait until something is visible, for so long at most; whether it is."""
@@ -184,7 +185,7 @@ class View:
 
     def part_key(self, path: str) -> Hashable:
         """Another one whenever the entity at a path is another; None: there is none."""
-        members = self.mixins_of(path)
+        members = self._memberships.of(path)
         if (worker := self.worker(path)) is not None:
             stored = self.links.by("source", path) if len(self.links) else ()
             links = tuple([link.metadata.resource_version for link in stored])

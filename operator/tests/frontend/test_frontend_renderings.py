@@ -18,17 +18,17 @@ def rendered(of: str) -> float:
 
 async def test_an_unchanged_collection_is_rendered_once_for_all_who_may_see_the_same(call: Caller) -> None:
     first = await call.text("GET", "/compute/?full=true")
-    entities, collections = rendered("part"), rendered("collection")
+    entities, collections = rendered("entity"), rendered("collection")
     assert await Caller(call.backend, "ada", call.handlers).text("GET", "/compute/?full=true") == first
-    assert (rendered("part"), rendered("collection")) == (entities, collections)
+    assert (rendered("entity"), rendered("collection")) == (entities, collections)
 
 
 async def test_of_a_changed_collection_only_what_changed_is_rendered_again(call: Caller) -> None:
     await call.text("GET", "/compute/?full=true")
-    before = rendered("part")
+    before = rendered("entity")
     call.backend.put(compute(2, **{"occi.compute.cores": 64}))
     assert "occi.compute.cores=64" in await call.text("GET", "/compute/?full=true")
-    assert rendered("part") == before + 1
+    assert rendered("entity") == before + 1
 
 
 async def test_a_listing_of_locations_outlives_changes_of_values_but_not_of_members(call: Caller) -> None:
