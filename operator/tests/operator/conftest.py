@@ -1,5 +1,6 @@
 """One installation for the tests of this folder in each process of the test run."""
 
+import itertools
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -61,12 +62,12 @@ async def make_world(
     installed: ControlPlane, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[[], Awaitable[World]]]:
     """Makes worlds for operators that live in the test's process."""
-    provider = hurry(monkeypatch)
+    provider, numbers = hurry(monkeypatch), itertools.count()
     access = BrokerAccess.from_url(broker.url, broker.management_url or "")
     async with AsyncExitStack() as worlds:
 
         async def make() -> World:
-            cloud = MemoryCloud(tmp_path / f"cloud-{len(provider.sites)}")
+            cloud = MemoryCloud(tmp_path / f"cloud-{next(numbers)}")
             return await worlds.enter_async_context(World(installed.kubeconfig, access, provider, cloud))
 
         yield make

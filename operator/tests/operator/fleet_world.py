@@ -279,6 +279,7 @@ class World:
         try:
             async with asyncio.timeout(seconds or PATIENCE_SECONDS):
                 while not check():
+                    self.cloud.raise_defect()
                     for operator in self._operators:
                         operator.raise_defect()
                     if unless is not None and unless.is_set():
