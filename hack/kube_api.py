@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from simyard.api.base import Json
-from simyard.api.names import Resource
+from simyard_sites.kubernetes.resource import Resource
 
 REQUEST_SECONDS = 30
 PATIENCE_SECONDS = 60

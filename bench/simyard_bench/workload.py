@@ -7,8 +7,8 @@ from pathlib import Path
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.api.names import Resource
 from simyard_adapter.python_backend import load_class
+from simyard_sites.kubernetes.resource import Resource
 
 NAMESPACE = "bench"
 NAME = "bench"

@@ -25,6 +25,7 @@ from simyard_dev.errors import SetupError
 from simyard_dev.frontends import SIMYARD
 from simyard_dev.platform import Platform
 from simyard_dev.ports import LOOPBACK, Ports
+from simyard_sites.kubernetes.resource import Resource
 
 REQUEST_SECONDS = 30
 PREPARE_SECONDS = 60
@@ -111,7 +112,7 @@ class World:
         if not answer.accepted:
             raise SetupError(f"the pool cannot be scaled: {answer.message}")
 
-    def waiting(self, kind: names.Resource, condition: str, seconds: float) -> Waiting:
+    def waiting(self, kind: Resource, condition: str, seconds: float) -> Waiting:
         """A ``kubectl wait`` for the pool or the site."""
         namespace = workload.NAMESPACE if kind.namespaced else ""
         target = f"{kind.kind.lower()}/{workload.NAME}"

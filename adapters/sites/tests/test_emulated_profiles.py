@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from simyard.api.cloud_site import CloudSite, EmulatedProfile, EmulatedProvider
+from simyard.api.cloud_site import CloudSite
+from simyard.api.providers.emulated import EmulatedProfile, EmulatedProvider
 from simyard_sites.base import InvalidSpecError
 from simyard_sites.emulated.bound import bound
 from simyard_sites.emulated.profiles import PROFILES, Profile

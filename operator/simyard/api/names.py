@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from simyard_sites.kubernetes.resource import Resource
 
 GROUP = "simyard.dev"
 VERSION = "v1alpha1"
@@ -31,27 +32,6 @@ METRIC_OCCI_REFRESH_SECONDS = "simyard_occi_refresh_seconds"
 """For how long reads that ask for fresh values waited for adapters; part of the former."""
 METRIC_LOOP_LATE_SECONDS = "simyard_loop_late_seconds"
 """How late an event loop ran its timers, in sum; likewise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One resource of the Kubernetes API: what its path is made of.
-
-    ``name_max``: names are DNS labels of at most so many characters (None: as long as Kubernetes permits).
-    """
-
-    group: str
-    version: str
-    plural: str
-    kind: str
-    namespaced: bool = True
-    name_max: int | None = None
-
-    @property
-    def api_version(self) -> str:
-        """As in ``apiVersion`` of an object."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
 
 CLOUD_SITES = Resource(GROUP, VERSION, "cloudsites", "CloudSite", namespaced=False, name_max=63)
 SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "SimulationService", name_max=63)
@@ -181,4 +161,5 @@ class Reason(enum.StrEnum):
     START_FINISHED = "StartFinished"
     WORKER_REPLACED = "WorkerReplaced"
     WORKERS_MOVED = "WorkersMoved"
+    WORKERS_RETURNED = "WorkersReturned"
     ORPHAN_REMOVED = "OrphanRemoved"

@@ -49,6 +49,19 @@ class Placement(ApiModel):
             description="The External sites that may get this pool's data; no External site is used without.",
         ),
     ] = []
+    site_failure: Annotated[
+        Literal["Replace", "Wait"],
+        Field(
+            description="While a site is not Ready, its lost workers are replaced elsewhere (`Replace`) or waited for."
+        ),
+    ] = "Replace"
+    rebalance: Annotated[
+        Literal["Never", "WhenIdle"],
+        Field(
+            description="With `WhenIdle`, workers that rest go (back) to sites that the strategy prefers "
+            "when these have room, `rollout.maxUnavailable` at a time."
+        ),
+    ] = "Never"
 
 
 class StartPolicy(ApiModel):

@@ -25,11 +25,11 @@ from simyard.apiserver.inputs import flag, read_parameters
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target, timestamp
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import StatusError, StatusReason, from_api, invalid_values, undeclared
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import AlreadyExistsError, ApiError
 from simyard_adapter.declarations import Action, ActionMode, InvalidValuesError, check_values
 from simyard_adapter.declarations import Json as Value
 from simyard_adapter.wire import Request
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError
 
 SYNC_SECONDS = 30
 """How long a caller waits; kube-apiserver cuts a request after 60 s."""

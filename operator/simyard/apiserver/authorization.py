@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simyard.api.base import Json
-from simyard.api.names import VERSION, Resource
+from simyard.api.names import VERSION
 from simyard.apiserver.frontproxy import Identity
 from simyard.apiserver.metrics import REVIEWS
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import StatusError, StatusReason, Subject
-from simyard.kube.client import KubeClient, path_of
-from simyard.kube.errors import ApiError
+from simyard_sites.kubernetes.client import KubeClient, path_of
+from simyard_sites.kubernetes.errors import ApiError
+from simyard_sites.kubernetes.resource import Resource
 
 REVIEWS_RESOURCE = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
 TTL_SECONDS = 10.0

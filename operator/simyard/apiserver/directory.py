@@ -13,9 +13,9 @@ from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, T
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import Cause, StatusError, StatusReason, Subject, from_api, not_found, unavailable
 from simyard.kube.cache import Cache
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import ApiError, NotFoundError
 from simyard_adapter import wire
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 
 GET_SECONDS = 5.0
 T = TypeVar("T", CachedWorker, CachedPool, CachedService)

@@ -15,7 +15,7 @@ import orjson
 from multidict import CIMultiDictProxy
 
 from simyard.api.base import Json
-from simyard.api.names import Resource
+from simyard_sites.kubernetes.resource import Resource
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 CONFIG_NAMESPACE = "kube-system"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from simyard.api.base import Json
-from simyard.api.names import SUBRESOURCES_GROUP, VERSION, WORKERS, Resource
+from simyard.api.names import SUBRESOURCES_GROUP, VERSION, WORKERS
 from simyard.apiserver.discovery import ACTION_RESULT, ATTRIBUTE_VALUES
 from simyard.apiserver.routes import TARGETS, VERSION_PATH, Document
+from simyard_sites.kubernetes.resource import Resource
 
 _INFO = {"title": "Simyard", "version": VERSION}
 _PREFIX = ".".join([*reversed(SUBRESOURCES_GROUP.split(".")), VERSION])

@@ -12,8 +12,8 @@ from simyard.api.names import (
     SUBRESOURCES_GROUP,
     WORKER_POOLS,
     WORKERS,
-    Resource,
 )
+from simyard_sites.kubernetes.resource import Resource
 
 GROUP_PATH = f"/apis/{SUBRESOURCES_GROUP}"
 VERSION_PATH = f"/apis/{SUBRESOURCES_API_VERSION}"

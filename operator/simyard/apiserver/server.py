@@ -8,7 +8,7 @@ import logging
 from aiohttp import web
 
 from simyard.api.base import Json
-from simyard.api.names import APISERVER_BROKER_SECRET, Resource
+from simyard.api.names import APISERVER_BROKER_SECRET
 from simyard.apiserver.actions import SYNC_SECONDS, Actions
 from simyard.apiserver.api import Api, Services
 from simyard.apiserver.attributes import Attributes
@@ -22,8 +22,9 @@ from simyard.apiserver.health import Health
 from simyard.apiserver.settings import ApiServerSettings
 from simyard.apiserver.tls import ServingTls
 from simyard.apiserver.values import ValueStore
-from simyard.kube.client import KubeClient
 from simyard.messaging.access import BrokerAccess
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 

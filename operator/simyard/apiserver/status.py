@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simyard.api.base import Json
-from simyard.api.names import Resource
-from simyard.kube.errors import ApiError
 from simyard_adapter.declarations import InvalidValuesError
 from simyard_adapter.wire import Reason as WireReason
 from simyard_adapter.wire import WireError
+from simyard_sites.kubernetes.errors import ApiError
+from simyard_sites.kubernetes.resource import Resource
 
 
 class StatusReason(enum.StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.build.metadata import metadata
+from simyard_sites.kubernetes.resource import Resource
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
 ACTION_POLICY = f"{names.SERVICE_ACTIONS.plural}.{names.GROUP}"
@@ -12,7 +13,7 @@ OWNERSHIP_POLICY = f"{names.WORKERS.plural}.{names.GROUP}"
 PLACEMENT_POLICY = f"placement.{names.GROUP}"
 
 
-def _policy(name: str, resource: names.Resource, spec: Json) -> Json:
+def _policy(name: str, resource: Resource, spec: Json) -> Json:
     return {
         "apiVersion": _API_VERSION,
         "kind": "ValidatingAdmissionPolicy",

@@ -16,6 +16,7 @@ from simyard.api.usage import Usage
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.build.schema import structural_schema
+from simyard_sites.kubernetes.resource import Resource
 
 _DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
@@ -44,7 +45,7 @@ class Column:
 class Definition:
     """What a CustomResourceDefinition says beside the schema. ``fields`` can be used in field selectors."""
 
-    resource: names.Resource
+    resource: Resource
     model: type[BaseModel]
     short_name: str
     columns: tuple[Column, ...]

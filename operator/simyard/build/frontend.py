@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.build.metadata import PART_OF, metadata
+from simyard_sites.kubernetes.resource import Resource
 
-DEPLOYMENTS = names.Resource("apps", "v1", "deployments", "Deployment")
-SERVICES = names.Resource("", "v1", "services", "Service")
-BUDGETS = names.Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+SERVICES = Resource("", "v1", "services", "Service")
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 KINDS = (DEPLOYMENTS, SERVICES, BUDGETS)
 
 COMPONENT = {"app.kubernetes.io/component": "frontend"}
@@ -94,7 +95,7 @@ def frontend(namespace: str, service: str, replicas: int, template: FrontendTemp
     return [_manifest(kind, metadata(name, template.namespace, **marks), spec) for kind, spec in specs]
 
 
-def _manifest(kind: names.Resource, meta: Json, spec: Json) -> Json:
+def _manifest(kind: Resource, meta: Json, spec: Json) -> Json:
     """With a digest of it all, so that what another version of ours has applied differs from what is wanted."""
     text = json.dumps([meta, spec], sort_keys=True, separators=(",", ":"))
     annotations = {names.ANNOTATION_MANIFEST: hashlib.sha256(text.encode()).hexdigest()[:16]}

@@ -8,6 +8,7 @@ from simyard.api import names
 from simyard.api.base import Json
 from simyard.build.frontend import KINDS as FRONTEND_KINDS
 from simyard.build.metadata import metadata
+from simyard_sites.kubernetes.resource import Resource
 
 _API_GROUP = "rbac.authorization.k8s.io"
 _ALL = [
@@ -160,7 +161,7 @@ def user_roles() -> list[Json]:
     ]
 
 
-def action_role(namespace: str, target: names.Resource, action: str, only: Sequence[str] = ()) -> Json:
+def action_role(namespace: str, target: Resource, action: str, only: Sequence[str] = ()) -> Json:
     """A Role that permits one action and nothing else; ``only`` limits it to targets of these names.
 
     kube-apiserver checks the first segment of the subresource (``workerpools/actions``), the aggregated apiserver and

@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from simyard.api.base import Json
-from simyard.api.names import SUBRESOURCES_API_VERSION, Resource
+from simyard.api.names import SUBRESOURCES_API_VERSION
+from simyard_sites.kubernetes.resource import Resource
 
 REQUEST_SECONDS = 60
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import click
 from click.shell_completion import CompletionItem
 
-from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS, Resource
+from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS
 from simyard.api.simulation_service import SimulationService
 from simyard.cli.kubectl import Kubectl, KubectlError
+from simyard_sites.kubernetes.resource import Resource
 
 RESOURCES = {
     "worker": WORKERS,

@@ -13,7 +13,7 @@ from typing import Any
 import kopf
 
 from simyard.api import names
-from simyard.api.names import Resource
+from simyard_sites.kubernetes.resource import Resource
 
 WAIT_SECONDS = 20.0
 RETRY_SECONDS = 1.0

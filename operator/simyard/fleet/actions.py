@@ -16,7 +16,6 @@ from simyard.fleet.assignment import Assignment
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, gone, now, queue_of, target_key
 from simyard.fleet.statuses import write_status
-from simyard.kube.errors import ApiError, ConflictError, NotFoundError
 from simyard.messaging.events import ReceivedEvent
 from simyard.messaging.requests import Requester
 from simyard.plan.actions import (
@@ -36,6 +35,8 @@ from simyard.plan.service import PublishedService
 from simyard.plan.times import seconds_until
 from simyard_adapter import wire
 from simyard_adapter.declarations import ActionMode, Json
+from simyard_sites.kubernetes.errors import ApiError, ConflictError, NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 FINISHED = Counter("simyard_service_actions_finished_total", "ServiceActions that ended, by how.", ["reason"])
 PROGRESS_SPACING_SECONDS = 1.0
@@ -131,7 +132,7 @@ class Actions:
         if (left := gone(old, new)) is not None:
             self._target_gone(names.SIMULATION_SERVICES, left.metadata)
 
-    def _target_gone(self, resource: names.Resource, metadata: Metadata) -> None:
+    def _target_gone(self, resource: Resource, metadata: Metadata) -> None:
         for action in self._registry.actions.by("target", target_key(resource.kind, metadata.namespace, metadata.name)):
             self._queue.add(action.metadata.uid)
 

@@ -10,12 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from simyard.api.base import Json
-from simyard.api.names import APISERVER_BROKER_SECRET, FRONTEND_BROKER_SECRET, Resource
+from simyard.api.names import APISERVER_BROKER_SECRET, FRONTEND_BROKER_SECRET
 from simyard.api.worker import Worker
 from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.registry import Registry, broker_user_of, gone, pool_uid_of, queue_of
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import AlreadyExistsError, ApiError, NotFoundError
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.credentials import derive_password, new_master_key
@@ -31,6 +29,9 @@ from simyard.messaging.topology import (
 )
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.wire import pool_queue, pool_user, standalone_user
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 

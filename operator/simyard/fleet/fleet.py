@@ -27,12 +27,12 @@ from simyard.fleet.services import Services
 from simyard.fleet.sites import Sites
 from simyard.fleet.takers import Takers
 from simyard.fleet.workers import WorkerStatuses
-from simyard.kube.client import KubeClient
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.events import DeadLetter, DeadLetters, OperatorEvents, ReceivedEvent
 from simyard.messaging.liveness import STATISTICS_SECONDS, Liveness
 from simyard.messaging.requests import Requester
+from simyard_sites.kubernetes.client import KubeClient
 
 log = logging.getLogger(__name__)
 

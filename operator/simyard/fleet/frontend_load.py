@@ -24,17 +24,17 @@ from simyard.api.names import (
     METRIC_LOOP_LATE_SECONDS,
     METRIC_OCCI_REFRESH_SECONDS,
     METRIC_OCCI_REQUEST_SECONDS,
-    Resource,
 )
 from simyard.build.frontend import COMPONENT, METRICS_PORT, owner_of
 from simyard.build.metadata import PART_OF
 from simyard.fleet.occi_broker import OcciBroker
 from simyard.kube.cache import Key
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import ApiError
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.occi_topology import request_queue
 from simyard.plan.frontends import Figures, Load, ReplicaLoad, replica_load
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import ApiError
+from simyard_sites.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 

@@ -30,8 +30,6 @@ from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, gone
 from simyard.kube.cache import Cache, Key, key_of
-from simyard.kube.client import PatchType
-from simyard.kube.errors import ApiError, NotFoundError
 from simyard.messaging.errors import MessagingError
 from simyard.plan.contents import contains
 from simyard.plan.frontends import (
@@ -45,6 +43,8 @@ from simyard.plan.frontends import (
     scale,
 )
 from simyard.plan.service import PublishedService
+from simyard_sites.kubernetes.client import PatchType
+from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from simyard.fleet.machines import MachineTable
 from simyard.fleet.queue import KeyQueue, RateLimit
 from simyard.fleet.registry import Registry, gone, now
 from simyard.fleet.statuses import write_status
-from simyard.kube.errors import AlreadyExistsError, NotFoundError
 from simyard.plan.metering import MOST_CATCH_UP_MILLISECONDS, Account, MachineKey, Metered, Moment, RowKey
 from simyard_sites.base import Machine, MachineState, Stage
+from simyard_sites.kubernetes.errors import AlreadyExistsError, NotFoundError
 
 SPACING_SECONDS = 1.0
 STARTED_SECONDS = 10.0

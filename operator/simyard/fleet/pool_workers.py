@@ -15,11 +15,11 @@ from simyard.api.worker_pool import WorkerPool
 from simyard.build.worker import pool_worker
 from simyard.fleet.registry import Registry, pool_uid_of
 from simyard.fleet.room import Room
-from simyard.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from simyard.plan.licence import licence_key
 from simyard.plan.pool import NewWorker, PoolPlan
 from simyard.plan.pool_input import PoolInput
 from simyard.plan.workforce import Removal
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 
 WRITERS = 32
 

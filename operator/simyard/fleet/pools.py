@@ -28,7 +28,6 @@ from simyard.fleet.starts import tell_begin, tell_end
 from simyard.fleet.statuses import write_status
 from simyard.fleet.uses import Uses
 from simyard.kube.cache import Key, key_of
-from simyard.kube.errors import ApiError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.backoff import Backoff
 from simyard.plan.idleness import coarseness
@@ -39,6 +38,7 @@ from simyard.plan.service import PublishedService
 from simyard.plan.start import publish_start
 from simyard.plan.workforce import Clock
 from simyard_adapter.wire import Event
+from simyard_sites.kubernetes.errors import ApiError
 
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by what they do.", ["state"])
 

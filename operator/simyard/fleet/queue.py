@@ -12,9 +12,9 @@ from typing import Generic, NoReturn, TypeVar
 
 from prometheus_client import Gauge, Histogram
 
-from simyard.kube.errors import ApiError
 from simyard.messaging.errors import MessagingError
 from simyard_sites.base import SiteError
+from simyard_sites.kubernetes.errors import ApiError
 
 log = logging.getLogger(__name__)
 

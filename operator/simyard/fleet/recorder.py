@@ -12,12 +12,13 @@ from simyard.api import names
 from simyard.api.base import Json, Metadata
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import now
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import ApiError, NotFoundError
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import ApiError, NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 
-EVENTS = names.Resource("events.k8s.io", "v1", "events", "Event")
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 SERIES_SECONDS = 300.0
 SPACING_SECONDS = 5.0
 _MOST_SERIES = 2_000
@@ -30,7 +31,7 @@ Key = tuple[str, str]
 class _Series:
     """An event, and how often it happened since; ``written`` is its name once it is there (its note is immutable)."""
 
-    resource: names.Resource
+    resource: Resource
     regarding: Metadata
     note: str
     warning: bool
@@ -54,9 +55,7 @@ class Recorder:
         """Write until cancelled."""
         await self._queue.run()
 
-    def emit(
-        self, resource: names.Resource, regarding: Metadata, reason: str, note: str, *, warning: bool = False
-    ) -> None:
+    def emit(self, resource: Resource, regarding: Metadata, reason: str, note: str, *, warning: bool = False) -> None:
         """Record that something happened."""
         key = (regarding.uid, str(reason))
         time = asyncio.get_running_loop().time()

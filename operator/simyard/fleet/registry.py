@@ -17,12 +17,12 @@ from simyard.api.usage import Usage
 from simyard.api.worker import Worker, WorkerSpec
 from simyard.api.worker_pool import WorkerPool
 from simyard.kube.cache import Cache, HasMetadata
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import NotFoundError
 from simyard.plan.actions import is_finished
 from simyard.plan.licence import licence_key
 from simyard.plan.service import PublishedService, read_service
 from simyard_adapter.wire import pool_user, standalone_user, worker_queue
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import NotFoundError
 
 _MOST_GONE = 50_000
 _MOST_SHARED = 4096

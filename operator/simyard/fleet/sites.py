@@ -27,10 +27,10 @@ from simyard.fleet.site import SiteRunner
 from simyard.fleet.site_health import forget_breaker
 from simyard.fleet.statuses import write_status
 from simyard.fleet.workers import WorkerStatuses
-from simyard.kube.errors import NotFoundError
 from simyard.plan.placement import SiteState
 from simyard.plan.site import SiteObservation, plan_site
 from simyard_sites.base import Machine, MachineState, Site, SiteConfig, SiteError
+from simyard_sites.kubernetes.errors import NotFoundError
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from simyard.api.base import ApiModel, Metadata
 from simyard.kube.cache import Cache, HasMetadata
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import ConflictError, NotFoundError
 from simyard.plan.patch import merge_patch
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import ConflictError, NotFoundError
 
 T = TypeVar("T", bound=HasMetadata)
 

@@ -15,13 +15,13 @@ from simyard.api.worker import Worker, WorkerStatus
 from simyard.fleet.queue import KeyQueue, RateLimit
 from simyard.fleet.registry import Registry, gone, now, queue_of
 from simyard.fleet.statuses import write_status
-from simyard.kube.errors import ApiError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.start import stage_milliseconds
 from simyard.plan.worker import Change, Observation, Registration, Values, is_ready, plan_worker
 from simyard_adapter import wire
 from simyard_adapter.declarations import Json
 from simyard_sites.base import Machine, MachineState
+from simyard_sites.kubernetes.errors import ApiError
 
 log = logging.getLogger(__name__)
 

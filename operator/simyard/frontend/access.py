@@ -20,7 +20,6 @@ from simyard.api.names import (
     SUBRESOURCES_GROUP,
     WORKER_POOLS,
     WORKERS,
-    Resource,
 )
 from simyard.apiserver.authorization import Authorizer
 from simyard.apiserver.routes import Call
@@ -32,10 +31,11 @@ from simyard.frontend.links import OTHER_LINKS
 from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
 from simyard.frontend.targets import DISCOVERY, DISCOVERY_PATH
 from simyard.frontend.view import View, split
-from simyard.kube.client import KubeClient
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Mixin
 from simyard.occi.standard import COMPUTE_ACTION_SCHEME
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.resource import Resource
 
 _VERBS = {
     Verb.GET: "get",

@@ -17,12 +17,12 @@ from simyard.frontend.identifiers import digest
 from simyard.frontend.scaling import WAIT_SECONDS, Scaling
 from simyard.frontend.storing import Storing, answered, each, refused
 from simyard.frontend.view import View
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import ConflictError
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, Entity, Value
 from simyard.occi.standard import APPLICATION_ACTION_SCHEME, COMPONENT_ACTION_SCHEME, COMPUTE_ACTION_SCHEME
 from simyard_adapter.declarations import ActionMode
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import ConflictError
 
 SERVICE_ACTION = "org.simyard.serviceaction"
 """In the result of an Async action: the name of the ServiceAction that keeps it."""

@@ -34,10 +34,10 @@ from simyard.frontend.scaling import Scaling
 from simyard.frontend.services import COMPONENTS
 from simyard.frontend.storing import Storing, each, refused
 from simyard.frontend.view import View, split
-from simyard.kube.errors import ConflictError
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Entity, Value
 from simyard.occi.validation import Update
+from simyard_sites.kubernetes.errors import ConflictError
 
 _SIZE = (CORES, MEMORY)
 _ONCE = (SSH_PUBLIC_KEY, USER_DATA_VALUE, OPENSTACK_USER_DATA_VALUE, OPENSTACK_KEY_VALUE)

@@ -28,7 +28,6 @@ from simyard.frontend.mixins import Mixins
 from simyard.frontend.storing import Storing
 from simyard.frontend.view import View
 from simyard.kube.cache import Cache
-from simyard.kube.errors import AlreadyExistsError
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.model import Entity, Value
 from simyard.occi.standard import (
@@ -45,6 +44,7 @@ from simyard.occi.standard import (
 from simyard.occi.validation import Checked
 from simyard.plan.placement import SiteState, permitted_sites, place
 from simyard_adapter.declarations import InvalidValuesError, check_values
+from simyard_sites.kubernetes.errors import AlreadyExistsError
 
 USER_DATA_VALUE = "occi.compute.userdata"
 OPENSTACK_USER_DATA_VALUE = "org.openstack.compute.user_data"

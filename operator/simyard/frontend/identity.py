@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from simyard.api.base import Json
-from simyard.api.names import Resource
 from simyard.frontend.exchange import Identity
 from simyard.frontend.metrics import TOKEN_REVIEWS
-from simyard.kube.client import KubeClient, path_of
-from simyard.kube.errors import ApiError
 from simyard.occi.errors import OcciError
+from simyard_sites.kubernetes.client import KubeClient, path_of
+from simyard_sites.kubernetes.errors import ApiError
+from simyard_sites.kubernetes.resource import Resource
 
 REVIEWS_RESOURCE = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False)
 TTL_SECONDS = 10.0

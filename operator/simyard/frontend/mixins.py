@@ -15,9 +15,9 @@ from simyard.frontend.identifiers import digest
 from simyard.frontend.memberships import mixin_id
 from simyard.frontend.storing import Storing, refused
 from simyard.frontend.view import View
-from simyard.kube.errors import AlreadyExistsError, ConflictError
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.model import Action, AttributeSpec, Mixin
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError
 
 log = logging.getLogger(__name__)
 

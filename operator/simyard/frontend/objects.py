@@ -25,9 +25,9 @@ from simyard.frontend.scaling import Scaling
 from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
 from simyard.frontend.storing import Storing, answered
 from simyard.frontend.view import View, split
-from simyard.kube.client import KubeClient
 from simyard.occi.model import Action, Draft, Entity, Mixin, Model, Value
 from simyard.occi.validation import Checked, Update
+from simyard_sites.kubernetes.client import KubeClient
 
 
 class ForeignAdapters(Foreign, Protocol):

@@ -11,8 +11,8 @@ from simyard.frontend.access import Access, Question
 from simyard.frontend.exchange import Identity
 from simyard.frontend.storing import Storing, refused
 from simyard.frontend.view import View
-from simyard.kube.errors import AlreadyExistsError, ConflictError
 from simyard.occi.errors import OcciError
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError
 
 WAIT_SECONDS = 50.0
 """Below the deadline of a request."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from simyard.api.base import Json
-from simyard.api.names import FRONTEND_BROKER_SECRET, Resource
+from simyard.api.names import FRONTEND_BROKER_SECRET
 from simyard.apiserver.follow import follow
 from simyard.apiserver.health import Finding
 from simyard.apiserver.tls import ServingTls
@@ -23,8 +23,9 @@ from simyard.frontend.identity import Authenticator
 from simyard.frontend.objects import Objects
 from simyard.frontend.settings import FrontendSettings
 from simyard.kube.cache import MOST_AGE_SECONDS
-from simyard.kube.client import KubeClient
 from simyard.messaging.access import BrokerAccess
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,9 @@ from typing import TypeVar
 from simyard.api.base import Json
 from simyard.apiserver.status import StatusError
 from simyard.kube.cache import Cache, HasMetadata
-from simyard.kube.client import KubeClient, PatchType
-from simyard.kube.errors import (
+from simyard.occi.errors import OcciError
+from simyard_sites.kubernetes.client import KubeClient, PatchType
+from simyard_sites.kubernetes.errors import (
     AlreadyExistsError,
     ApiError,
     ConflictError,
@@ -19,7 +20,6 @@ from simyard.kube.errors import (
     InvalidError,
     NotFoundError,
 )
-from simyard.occi.errors import OcciError
 
 WRITE_SECONDS = 20.0
 WRITERS = 32

@@ -23,7 +23,6 @@ from simyard.frontend.listing import Entry, Listings, entry_of
 from simyard.frontend.memberships import Memberships
 from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS, application, component, componentlink
 from simyard.kube.cache import Cache
-from simyard.kube.client import KubeClient
 from simyard.occi.model import Entity, Kind, Link, Mixin, Model
 from simyard.occi.standard import (
     AMQPLINK,
@@ -36,6 +35,7 @@ from simyard.occi.standard import (
     SSH_KEY,
     USER_DATA,
 )
+from simyard_sites.kubernetes.client import KubeClient
 
 EVERYTHING = "/"
 T = TypeVar("T", CachedPool, CachedService, OcciLink)

@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 from prometheus_client import Counter, Gauge
 
 from simyard.api.base import Json, Metadata
-from simyard.api.names import Resource
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import ApiError, ExpiredError, ForbiddenError, NotFoundError
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import ApiError, ExpiredError, ForbiddenError, NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from simyard.api.base import Json
-from simyard.api.names import Resource
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 

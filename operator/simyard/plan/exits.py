@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from simyard.api.names import Reason
 from simyard.api.worker import Worker
+from simyard.api.worker_pool import Placement
 from simyard.plan.backoff import Backoff
 from simyard.plan.placement import Choice, stranded
 from simyard.plan.pool_input import PoolInput
+from simyard.plan.rebalance import misplaced
 from simyard.plan.rollout import Outdated, most_unavailable, replaceable
 from simyard.plan.scale_in import drain_ends, victims
 from simyard.plan.worker import is_ready
@@ -39,6 +41,7 @@ class Exits:
     late: list[Removal] = field(default_factory=list)
     moved: list[Removal] = field(default_factory=list)
     renewed: list[Worker] = field(default_factory=list)
+    returned: list[Worker] = field(default_factory=list)
     uids: frozenset[str] = frozenset()
     look_again: float | None = None
     more: bool = False
@@ -61,7 +64,9 @@ def plan_exits(
     backoff: Backoff,
     desired: int,
 ) -> Exits:
-    """Which workers must go: failed ones, too many, too late, waiting in vain, and outdated ones."""
+    """Which workers must go: failed ones, too many, too late, waiting in vain, outdated ones, and those elsewhere than
+    the pool prefers.
+    """
     spec = given.pool.spec
     serving = len(force.ready) + len(force.unready)
     failed = force.failed[:MOST_EXITS]
@@ -83,10 +88,13 @@ def plan_exits(
     going.update(removal.worker.metadata.uid for removal in late)
     moved: list[Removal] = []
     renewed: list[Worker] = []
+    returned: list[Worker] = []
     look_again: float | None = None
     if choice is not None:
         waiting = without(force.unready, going)
-        moved, look_again = stranded(waiting, choice, given.clock, most=few, missing=desired - serving + len(going))
+        stay = choice.away if spec.placement.site_failure == "Wait" else ()
+        missing = desired - serving + len(going)
+        moved, look_again = stranded(waiting, choice, given.clock, most=few, missing=missing, stay=stay)
         going.update(removal.worker.metadata.uid for removal in moved)
         serves, serves_not = replaceable(outdated, choice, going)
         gone_ready = sum(worker.metadata.uid in going for worker in force.ready) if surplus else 0
@@ -97,7 +105,15 @@ def plan_exits(
         more = len(renewed) > left
         renewed = renewed[:left]
         going.update(worker.metadata.uid for worker in renewed)
-    return Exits(failed, surplus, late, moved, renewed, frozenset(going), look_again, more)
+        settled = not going and not outdated.uids and not force.unready and serving == desired and not backoff.rounds
+        if _rebalances(spec.placement) and settled:
+            elsewhere = misplaced(force.ready, choice, spread=spec.placement.strategy == "Spread")
+            resting = [worker for worker in elsewhere if rests(worker, given)]
+            returned = victims(resting, budget, spec.scale_in, ())
+            going.update(worker.metadata.uid for worker in returned)
+            if elsewhere and not returned:
+                look_again = min(look_again or REST_SECONDS, REST_SECONDS)
+    return Exits(failed, surplus, late, moved, renewed, returned, frozenset(going), look_again, more)
 
 
 def send_home(given: PoolInput, force: Workforce, exits: Exits) -> WayHome:
@@ -106,7 +122,7 @@ def send_home(given: PoolInput, force: Workforce, exits: Exits) -> WayHome:
     drain: list[Worker] = []
     ended: list[Removal] = []
     look_again: float | None = None
-    for worker in (*exits.surplus, *exits.renewed):
+    for worker in (*exits.surplus, *exits.renewed, *exits.returned):
         if is_ready(worker) and policy.drain_seconds > 0 and not rests(worker, given):
             drain.append(worker)
         else:
@@ -130,6 +146,11 @@ def rests(worker: Worker, given: PoolInput) -> bool:
     uid, clock = worker.metadata.uid, given.clock
     quiet = min(given.heard_seconds, clock.seconds(worker), clock.now - given.active.get(uid, float("-inf")))
     return uid not in given.busy and quiet >= REST_SECONDS
+
+
+def _rebalances(placement: Placement) -> bool:
+    """Fastest does not: what is fastest changes with each start."""
+    return placement.rebalance == "WhenIdle" and placement.strategy != "Fastest"
 
 
 def _at_work(given: PoolInput) -> frozenset[str]:

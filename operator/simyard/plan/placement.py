@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite
@@ -12,7 +13,7 @@ from simyard.api.quantities import cores_of
 from simyard.api.simulation_service import Resources
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.plan.replacement import is_starting
+from simyard.plan.replacement import RECONNECT_SECONDS, is_starting
 from simyard.plan.workforce import Clock, Removal
 
 MOVE_SECONDS = 10.0
@@ -52,7 +53,8 @@ class Choice:
     """The sites that the pool may use now, in order of preference, and why others are out.
 
     ``crowded`` are those among the others that would be permitted if fewer workers were there: each that leaves makes
-    room for one. ``full`` are those that would be permitted if they were not exhausted.
+    room for one. ``full`` are those that would be permitted if they were not exhausted, ``away`` if they were Ready.
+    ``order`` are those that the pool would use if they had room, in order of preference.
     """
 
     permitted: tuple[SiteState, ...]
@@ -60,6 +62,8 @@ class Choice:
     missing: tuple[str, ...] = ()
     crowded: frozenset[str] = frozenset()
     full: frozenset[str] = frozenset()
+    away: frozenset[str] = frozenset()
+    order: tuple[str, ...] = ()
 
     @property
     def may_change(self) -> bool:
@@ -87,30 +91,55 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
     """
     placement = pool.spec.placement
     names = placement.sites or sorted(sites)
-    permitted: list[SiteState] = []
+    usable: list[SiteState] = []
     refused: dict[str, str] = {}
     missing: list[str] = []
     crowded: list[str] = []
     full: list[str] = []
+    away: list[str] = []
     for name in names:
         state = sites.get(name)
         if state is None:
             missing.append(name)
         elif why := _refusal(pool, state):
             refused[name] = why
+        elif why := _absence(state):
+            refused[name] = why
+            away.append(name)
         elif state.exhausted:
             refused[name] = "is full"
             full.append(name)
-        elif state.room == 0:
-            refused[name] = f"has its maximum of {state.site.spec.limits.max_workers} workers"
-            crowded.append(name)
         else:
-            permitted.append(state)
+            usable.append(state)
+            if state.room == 0:
+                refused[name] = f"has its maximum of {state.site.spec.limits.max_workers} workers"
+                crowded.append(name)
     if placement.strategy == "Cheapest":
-        permitted = _cheapest_first(permitted, resources)
+        usable = _cheapest_first(usable, resources)
     elif placement.strategy == "Fastest":
-        permitted.sort(key=_boot_seconds)
-    return Choice(tuple(permitted), refused, tuple(missing), frozenset(crowded), frozenset(full))
+        usable.sort(key=_boot_seconds)
+    return Choice(
+        permitted=tuple(state for state in usable if state.name not in crowded),
+        refused=refused,
+        missing=tuple(missing),
+        crowded=frozenset(crowded),
+        full=frozenset(full),
+        away=frozenset(away),
+        order=tuple(state.name for state in usable),
+    )
+
+
+def waited_for(choice: Choice, sites: Mapping[str, SiteState], now: datetime) -> dict[str, float | None]:
+    """Sites whose lost workers may come back by themselves: those that are away (None), and those that are back for
+    less than ``RECONNECT_SECONDS``, each with the seconds that are left.
+    """
+    waits: dict[str, float | None] = dict.fromkeys(choice.away)
+    for name in choice.order:
+        ready = find_condition(sites[name].site.status.conditions, ConditionType.READY)
+        back = (now - ready.last_transition_time).total_seconds() if ready is not None else RECONNECT_SECONDS
+        if 0 <= back < RECONNECT_SECONDS:
+            waits[name] = RECONNECT_SECONDS - back
+    return waits
 
 
 def place(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> list[str]:
@@ -142,7 +171,6 @@ def place(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> l
 
 def _refusal(pool: WorkerPool, state: SiteState) -> str:
     spec = state.site.spec
-    ready = find_condition(state.site.status.conditions, ConditionType.READY)
     if state.site.metadata.deletion_timestamp is not None:
         return "is being deleted"
     if spec.cordoned:
@@ -151,28 +179,34 @@ def _refusal(pool: WorkerPool, state: SiteState) -> str:
         return f"is not open to namespace {pool.metadata.namespace}"
     if spec.trust == "External" and state.name not in pool.spec.placement.consent:
         return "is External, and spec.placement.consent does not name it"
+    return ""
+
+
+def _absence(state: SiteState) -> str:
+    ready = find_condition(state.site.status.conditions, ConditionType.READY)
     if ready is None or ready.status != "True":
         return f"is not Ready ({ready.reason}: {ready.message})" if ready is not None else "is not Ready yet"
     return ""
 
 
 def stranded(
-    workers: Sequence[Worker], choice: Choice, clock: Clock, *, most: int, missing: int
+    workers: Sequence[Worker], choice: Choice, clock: Clock, *, most: int, missing: int, stay: Container[str] = ()
 ) -> tuple[list[Removal], float | None]:
     """Workers that wait for a machine at a site that gives none now, where another site has room: they go there.
 
-    At most ``most`` at once, and so many that room is left for the ``missing`` ones. One that was made a short time ago
-    waits first; the second value is after how many seconds the next one has waited enough, or to look for room.
+    At most ``most`` at once, and so many that room is left for the ``missing`` ones. Those at the sites ``stay`` wait.
+    One that was made a short time ago waits first; the second value is after how many seconds the next one has waited
+    enough, or to look for room.
     """
     count = min(most, sum(state.room for state in choice.permitted) - missing)
     found: list[Removal] = []
     look_again: float | None = None
     if count <= 0 and not choice.may_change:
         return found, look_again
-    usable = {state.name for state in choice.permitted} | choice.crowded
+    usable = set(choice.order)
     for worker in workers:
         site = worker.spec.site
-        if site in usable or not _waits(worker):
+        if site in usable or site in stay or not _waits(worker):
             continue
         if count <= 0:
             if (usable | choice.full) - {site}:

@@ -15,7 +15,7 @@ from simyard.plan.backoff import Backoff
 from simyard.plan.exits import MOST_EXITS, Exits, plan_exits, send_home, without
 from simyard.plan.idleness import Idleness, plan_idleness
 from simyard.plan.licence import licensed_replicas, with_licence
-from simyard.plan.placement import ROOM_SECONDS, Choice, permitted_sites, place
+from simyard.plan.placement import ROOM_SECONDS, Choice, permitted_sites, place, waited_for
 from simyard.plan.pool_conditions import Blocked, Counts, pool_conditions
 from simyard.plan.pool_input import PoolInput
 from simyard.plan.replacement import is_starting
@@ -84,11 +84,14 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     backoff = Backoff() if spec_changed else given.backoff
     if backoff.until is not None:
         backoff = backoff.recovered(max(_registered(filter(is_ready, given.workers)), default=None))
-    force = part(given.workers, _deadline(given, backoff), given.clock)
+    means = _means(given)
+    patience: Mapping[str, float | None] = {}
+    if means.choice is not None and pool.spec.placement.site_failure == "Wait":
+        patience = waited_for(means.choice, given.sites, now)
+    force = part(given.workers, _deadline(given, backoff), given.clock, patience)
     idleness = _idleness(given, force, spec_changed=spec_changed)
     desired = 0 if pool.spec.suspend or idleness.asleep else pool.spec.replicas
 
-    means = _means(given)
     outdated = compare([*force.ready, *force.unready], means.revisions)
     exits = plan_exits(given, force, outdated, means.choice, backoff, desired)
     failing = len(exits.failed) < len(force.failed)
@@ -140,7 +143,7 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     )
     adopt = tuple(outdated.unknown[:MOST_EXITS])
     waits_for_room = not backoff.waits(now) and len(create) < missing and _may_find_room(blocked, means.choice)
-    wakes = [force.look_again, exits.look_again, home.look_again, idleness.look_again]
+    wakes = [force.look_again, exits.look_again, home.look_again, idleness.look_again, *patience.values()]
     if waits_for_room:
         wakes.append(ROOM_SECONDS)
     if exits.more or len(adopt) < len(outdated.unknown):
@@ -306,5 +309,8 @@ def _activities(
     if exits.moved:
         message = f"{len(exits.moved)} workers go to another site, such as {exits.moved[0].worker.metadata.name}: "
         new.append((Reason.WORKERS_MOVED, message + exits.moved[0].message))
+    if exits.returned:
+        message = f"{len(exits.returned)} workers go to a site that the pool prefers, such as "
+        new.append((Reason.WORKERS_RETURNED, message + exits.returned[0].metadata.name))
     made = [PoolActivity(time=given.now, reason=reason, message=message[:1024]) for reason, message in new]
     return [*previous.activities, *made][-MOST_ACTIVITIES:]

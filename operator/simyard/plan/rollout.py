@@ -65,11 +65,10 @@ def replaceable(outdated: Outdated, choice: Choice, going: Container[str]) -> tu
     Where there is no room elsewhere, the place that a worker leaves at its own site is one, unless the site takes
     nobody. A worker that is disconnected for the moment belongs to neither: it comes back, or is replaced as failed.
     """
-    usable = {state.name for state in choice.permitted} | choice.crowded
     found = [
         worker
         for worker in outdated.workers
-        if worker.metadata.uid not in going and (choice.permitted or worker.spec.site in usable)
+        if worker.metadata.uid not in going and (choice.permitted or worker.spec.site in choice.order)
     ]
     ready = [worker for worker in found if is_ready(worker)]
     return ready, [worker for worker in found if not is_ready(worker) and not is_disconnected(worker)]

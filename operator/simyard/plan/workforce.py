@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simyard.api.base import find_condition
@@ -49,8 +49,8 @@ class Workforce:
     look_again: float | None
 
 
-def part(workers: Sequence[Worker], deadline_seconds: float, clock: Clock) -> Workforce:
-    """Part workers by what becomes of them."""
+def part(workers: Sequence[Worker], deadline_seconds: float, clock: Clock, patient: Container[str] = ()) -> Workforce:
+    """Part workers by what becomes of them. Those at the sites ``patient`` are neither late nor lost."""
     ready: list[Worker] = []
     unready: list[Worker] = []
     draining: list[Worker] = []
@@ -67,7 +67,7 @@ def part(workers: Sequence[Worker], deadline_seconds: float, clock: Clock) -> Wo
         if condition is not None and condition.status == "True":
             ready.append(worker)
             continue
-        limit = time_limit(worker, condition, deadline_seconds)
+        limit = time_limit(worker, condition, deadline_seconds) if worker.spec.site not in patient else None
         seconds = clock.seconds(worker) if limit else 0.0
         if limit is not None and limit <= seconds:
             reason, message = verdict(worker, condition, deadline_seconds)

@@ -23,11 +23,11 @@ from simyard.build.frontend import FrontendTemplate
 from simyard.controllers.embedded import run_kopf
 from simyard.fleet.fleet import Fleet, FleetSettings
 from simyard.kube.cache import MOST_AGE_SECONDS, Cache
-from simyard.kube.client import KubeClient
 from simyard.kube.lease import Lease, LeaseLostError
 from simyard.messaging.access import BrokerAccess
 from simyard.roles.health import Check, serving
 from simyard.roles.logs import configure_logs
+from simyard_sites.kubernetes.client import KubeClient
 
 log = logging.getLogger(__name__)
 

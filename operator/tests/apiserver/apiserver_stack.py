@@ -43,6 +43,7 @@ from simyard_dev.certificates import CertificateAuthority, KeyPair
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.ports import LOOPBACK, Ports
 from simyard_dev.processes import Process
+from simyard_sites.kubernetes.resource import Resource
 
 CONNECTOR = Path(__file__).parent / "apiserver_connector.py"
 SERVICE = "program"
@@ -169,14 +170,14 @@ class Stack:
         manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
 
-    def status(self, resource: names.Resource, namespace: str, name: str, status: Json) -> None:
+    def status(self, resource: Resource, namespace: str, name: str, status: Json) -> None:
         self.kubectl(
             "patch", f"{resource.plural}.{resource.group}", name, f"--namespace={namespace}", "--subresource=status",
             "--type=merge", "--patch", json.dumps({"status": status}),
         )  # fmt: skip
 
     def set_condition(
-        self, resource: names.Resource, namespace: str, name: str, kind: str, good: bool, reason: str, message: str = ""
+        self, resource: Resource, namespace: str, name: str, kind: str, good: bool, reason: str, message: str = ""
     ) -> None:
         condition = {
             "type": kind,
@@ -268,7 +269,7 @@ class Stack:
         self.set_condition(names.WORKERS, worker.namespace, worker.name, "Ready", ready, reason, message)
 
     def _create(
-        self, resource: names.Resource, namespace: str, name: str, spec: Json, owners: list[Json] | None = None
+        self, resource: Resource, namespace: str, name: str, spec: Json, owners: list[Json] | None = None
     ) -> str:
         manifest = {
             "apiVersion": resource.api_version,

@@ -13,7 +13,7 @@ from simyard.apiserver.api import MAX_BODY_BYTES
 from simyard.apiserver.directory import Directory
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import StatusError
-from simyard.kube.client import KubeClient
+from simyard_sites.kubernetes.client import KubeClient
 
 pytestmark = pytest.mark.xdist_group("apiserver")
 

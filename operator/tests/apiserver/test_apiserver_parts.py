@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from simyard.api.base import Json
-from simyard.api.names import WORKER_POOLS, WORKERS, Resource
+from simyard.api.names import WORKER_POOLS, WORKERS
 from simyard.apiserver.authorization import TTL_SECONDS, Authorizer, review
 from simyard.apiserver.directory import Directory
 from simyard.apiserver.feed import AttributeFeed
@@ -21,10 +21,11 @@ from simyard.apiserver.objects import CachedWorker
 from simyard.apiserver.routes import VERSION_PATH, Call, parse
 from simyard.apiserver.status import StatusError
 from simyard.apiserver.values import ValueStore
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import UnavailableError
 from simyard.messaging.events import ReceivedEvent
 from simyard_adapter.wire import Event
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import UnavailableError
+from simyard_sites.kubernetes.resource import Resource
 
 BASE = f"{VERSION_PATH}/namespaces/lab"
 CONFIG_MAP = {

@@ -10,19 +10,20 @@ import pytest
 from kube_api import Api, eventually
 from simyard.api import names
 from simyard.build import frontend, rbac
+from simyard_sites.kubernetes.resource import Resource
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete", "deletecollection")
 KINDS = (names.SIMULATION_SERVICES, names.WORKER_POOLS, names.WORKERS, names.SERVICE_ACTIONS)
 
 
-def called(resource: names.Resource) -> names.Resource:
+def called(resource: Resource) -> Resource:
     """The same resource in the aggregated group."""
-    return names.Resource(names.SUBRESOURCES_GROUP, names.VERSION, resource.plural, resource.kind)
+    return Resource(names.SUBRESOURCES_GROUP, names.VERSION, resource.plural, resource.kind)
 
 
-def core(plural: str, group: str = "") -> names.Resource:
-    return names.Resource(group, "v1", plural, "")
+def core(plural: str, group: str = "") -> Resource:
+    return Resource(group, "v1", plural, "")
 
 
 May = Callable[..., bool]
@@ -36,7 +37,7 @@ def bind(api: Api, namespace: str) -> Callable[[str], May]:
         user = f"{role}-{uuid.uuid4().hex[:8]}"
         api.bind(user, namespace, "ClusterRole", role)
 
-        def may(verb: str, resource: names.Resource, subresource: str = "", in_namespace: str = namespace) -> bool:
+        def may(verb: str, resource: Resource, subresource: str = "", in_namespace: str = namespace) -> bool:
             return api.may(user, verb, resource, subresource, namespace=in_namespace)
 
         eventually(lambda: may("get", names.WORKER_POOLS))
@@ -110,7 +111,7 @@ def test_a_role_can_permit_one_action(api: Api, namespace: str) -> None:
     api.install([role])
     api.bind(user, namespace, "Role", role["metadata"]["name"])
 
-    def may(subresource: str, kind: names.Resource = names.WORKER_POOLS, name: str = "beam") -> bool:
+    def may(subresource: str, kind: Resource = names.WORKER_POOLS, name: str = "beam") -> bool:
         return api.may(user, "create", called(kind), subresource, namespace=namespace, name=name)
 
     eventually(lambda: may("actions/solve"))
@@ -125,7 +126,7 @@ def account_of(name: str) -> str:
 
 
 def test_the_operator_may_do_its_work_and_read_no_foreign_secret(api: Api) -> None:
-    def may(verb: str, resource: names.Resource, subresource: str = "", namespace: str = "default") -> bool:
+    def may(verb: str, resource: Resource, subresource: str = "", namespace: str = "default") -> bool:
         return api.may(account_of(names.OPERATOR), verb, resource, subresource, namespace=namespace)
 
     eventually(lambda: may("get", core("secrets"), namespace=names.SYSTEM_NAMESPACE))
@@ -153,9 +154,7 @@ def test_the_operator_may_do_its_work_and_read_no_foreign_secret(api: Api) -> No
 
 
 def test_the_apiserver_may_do_its_work_and_nothing_else(api: Api) -> None:
-    def may(
-        verb: str, resource: names.Resource, subresource: str = "", namespace: str = "default", **where: str
-    ) -> bool:
+    def may(verb: str, resource: Resource, subresource: str = "", namespace: str = "default", **where: str) -> bool:
         return api.may(account_of(names.APISERVER), verb, resource, subresource, namespace=namespace, **where)
 
     eventually(lambda: may("create", names.SERVICE_ACTIONS))
@@ -173,9 +172,7 @@ def test_the_apiserver_may_do_its_work_and_nothing_else(api: Api) -> None:
 
 
 def test_frontends_may_do_their_work_and_nothing_else(api: Api) -> None:
-    def may(
-        verb: str, resource: names.Resource, subresource: str = "", namespace: str = "default", **where: str
-    ) -> bool:
+    def may(verb: str, resource: Resource, subresource: str = "", namespace: str = "default", **where: str) -> bool:
         return api.may(account_of(names.FRONTEND), verb, resource, subresource, namespace=namespace, **where)
 
     eventually(lambda: may("create", names.SERVICE_ACTIONS))

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from simyard.api.base import Json
-from simyard.api.names import USAGE, Resource
+from simyard.api.names import USAGE
 from simyard.fleet.machines import MachineTable
 from simyard.fleet.metering import Metering, SiteMeter
 from simyard.fleet.registry import Registry
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError
 from simyard.plan.metering import Moment
 from simyard_sites.base import Machine, MachineState, Owner, Stage
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError
+from simyard_sites.kubernetes.resource import Resource
 
 EPOCH = 1_700_000_000
 

@@ -22,9 +22,6 @@ from simyard.fleet.metering import Metering
 from simyard.fleet.registry import Registry
 from simyard.fleet.site import SiteRunner
 from simyard.fleet.workers import WorkerStatuses
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import NotFoundError
-from simyard.kube.errors import UnavailableError as ApiUnavailableError
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_sites.base import (
@@ -42,6 +39,9 @@ from simyard_sites.base import (
     SiteInfo,
     Snapshot,
 )
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import NotFoundError
+from simyard_sites.kubernetes.errors import UnavailableError as ApiUnavailableError
 
 SITE = {"metadata": {"name": "site", "uid": "site-uid"}, "spec": {"provider": {"emulated": {}}}}
 SERVICE = {

@@ -12,7 +12,6 @@ from aiohttp import web
 from prometheus_client import generate_latest
 
 from simyard.api.base import Json
-from simyard.api.names import Resource
 from simyard.build.frontend import FrontendTemplate, labels
 from simyard.fleet.frontend_load import FrontendLoads, read_figures
 from simyard.fleet.frontends import Frontends
@@ -20,14 +19,15 @@ from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
 from simyard.frontend.metrics import Transport, answered
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import UnavailableError
 from simyard.messaging.admin import QueueInfo
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard.messaging.occi_topology import request_queue
 from simyard.plan.frontends import Figures, Load, ReplicaLoad
 from simyard.plan.service import read_service
 from simyard.roles.health import LATE
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import UnavailableError
+from simyard_sites.kubernetes.resource import Resource
 
 BEAM, PLATE = ("plant", "beam"), ("plant", "plate")
 ENDPOINTS = {BEAM: "https://beam", PLATE: "https://plate"}

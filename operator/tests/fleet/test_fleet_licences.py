@@ -18,7 +18,7 @@ from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.licences import MESSAGE_SECONDS, Licences
 from simyard.fleet.registry import Registry, now
 from simyard.kube.cache import Key
-from simyard.kube.client import KubeClient
+from simyard_sites.kubernetes.client import KubeClient
 
 _versions = itertools.count(1)
 

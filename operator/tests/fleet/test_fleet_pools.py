@@ -19,8 +19,9 @@ from simyard.fleet.licences import Licences
 from simyard.fleet.pool_workers import WRITERS
 from simyard.fleet.pools import STATUS_SPACING_SECONDS, Pools
 from simyard.fleet.registry import Registry, pool_uid_of
-from simyard.kube.errors import AlreadyExistsError, ApiError, NotFoundError, UnavailableError
 from simyard.plan.placement import SiteState
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, NotFoundError, UnavailableError
+from simyard_sites.kubernetes.resource import Resource
 
 READY = {"type": "Ready", "status": "True", "reason": "ProbeSucceeded", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 SERVICE = {"interface": {}, "connector": {"python": {"class": "module:Class"}}}
@@ -44,12 +45,12 @@ class Server:
         self.permits: asyncio.Semaphore | None = None
         self._numbers = itertools.count(1)
 
-    def make(self, resource: names.Resource, name: str, **parts: Any) -> Json:
+    def make(self, resource: Resource, name: str, **parts: Any) -> Json:
         number = next(self._numbers)
         body = {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{number}", "generation": 1}, **parts}
         return self._store(resource, body)
 
-    async def create(self, resource: names.Resource, body: Json, namespace: str = "") -> Json:
+    async def create(self, resource: Resource, body: Json, namespace: str = "") -> Json:
         self.asked.append(body["spec"]["site"])
         await self.gate.wait()
         if self.refuses is not None:
@@ -64,13 +65,13 @@ class Server:
             raise UnavailableError(503, "Unavailable", "the answer was lost")
         return stored
 
-    async def get(self, resource: names.Resource, name: str, namespace: str = "") -> Json:
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
         if (resource.kind, name) not in self.objects:
             raise NotFoundError(404, "NotFound", "there is none")
         return self.objects[resource.kind, name]
 
     async def patch(
-        self, resource: names.Resource, name: str, body: Json, namespace: str = "", *, subresource: str = ""
+        self, resource: Resource, name: str, body: Json, namespace: str = "", *, subresource: str = ""
     ) -> Json:
         assert subresource == "status"
         self.written.setdefault(name, []).append(asyncio.get_running_loop().time())
@@ -80,14 +81,14 @@ class Server:
             raise UnavailableError(503, "Unavailable", "the answer was lost")
         return stored
 
-    async def delete(self, resource: names.Resource, name: str, namespace: str = "", *, uid: str = "") -> Json | None:
+    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str = "") -> Json | None:
         self.deletes += 1
         if self.permits is not None:
             await self.permits.acquire()
         self.objects.pop((resource.kind, name), None)
         return None
 
-    def _store(self, resource: names.Resource, body: Json) -> Json:
+    def _store(self, resource: Resource, body: Json) -> Json:
         stored = {**body, "metadata": {**body["metadata"], "resourceVersion": str(next(self._numbers))}}
         self.objects[resource.kind, stored["metadata"]["name"]] = stored
         return stored

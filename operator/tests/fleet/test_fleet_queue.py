@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from simyard.fleet.queue import KeyQueue, RateLimit
-from simyard.kube.errors import UnavailableError
+from simyard_sites.kubernetes.errors import UnavailableError
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import cast
 
 from simyard.api.worker import Worker
 from simyard.fleet.registry import Registry
-from simyard.kube.client import KubeClient
+from simyard_sites.kubernetes.client import KubeClient
 
 
 async def test_only_a_worker_s_own_broker_user_speaks_for_it_also_when_it_is_gone() -> None:

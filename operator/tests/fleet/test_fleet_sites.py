@@ -14,7 +14,6 @@ from prometheus_client import REGISTRY
 from scripted_site import ScriptedBroker, ScriptedClient, ScriptedSite, Statuses, owner, quick, until
 from test_fleet_site_trouble import LockedSite
 
-from simyard.api import names
 from simyard.api.base import Json, Metadata
 from simyard.api.cloud_site import CloudSite
 from simyard.fleet import sites as sites_module
@@ -24,9 +23,10 @@ from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.sites import Sites
 from simyard.fleet.workers import WorkerStatuses
-from simyard.kube.client import KubeClient
-from simyard.kube.errors import NotFoundError
 from simyard_sites.base import SiteEvent, UnauthenticatedError
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 __all__ = ["quick"]
 _versions = itertools.count(1)
@@ -46,7 +46,7 @@ class Recorded:
 
     events: list[tuple[str, str]] = field(default_factory=list)
 
-    def emit(self, resource: names.Resource, regarding: Metadata, reason: str, note: str, *, warning: bool) -> None:
+    def emit(self, resource: Resource, regarding: Metadata, reason: str, note: str, *, warning: bool) -> None:
         self.events.append((resource.kind, reason))
 
 

@@ -19,6 +19,7 @@ from simyard.messaging.errors import BrokerUnavailableError, NoConsumerError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.takers import STANDING_TAKERS
 from simyard_adapter.wire import Event, Request, pool_user
+from simyard_sites.kubernetes.resource import Resource
 
 TIME = "2026-01-01T12:00:00Z"
 DEADLINE_SECONDS = 30.0
@@ -52,7 +53,7 @@ class World:
         self._numbers = itertools.count(1)
         self.put(names.WORKER_POOLS, "pool", {"serviceRef": {"name": "service"}})
 
-    def put(self, resource: names.Resource, name: str, spec: Json, status: Json | None = None, **meta: Any) -> None:
+    def put(self, resource: Resource, name: str, spec: Json, status: Json | None = None, **meta: Any) -> None:
         metadata = {"namespace": "ns", "uid": name, "resourceVersion": str(next(self._numbers)), **meta}
         raw = {"metadata": {"name": name, **metadata}, "spec": spec, "status": status or {}}
         next(cache for cache in self.registry.caches if cache.resource is resource).learn(raw)

@@ -16,6 +16,7 @@ from simyard.fleet.uses import Uses
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.idleness import Use
 from simyard_adapter.wire import ACTIVE_SECONDS, Event, pool_user
+from simyard_sites.kubernetes.resource import Resource
 
 FINISHED = "2026-01-01T12:00:00Z"
 COMPLETE = {
@@ -33,7 +34,7 @@ class World:
         self.uses = Uses(self.registry, lambda pool: self.heard.append(pool.metadata.name))
         self._numbers = itertools.count(1)
 
-    def put(self, resource: names.Resource, name: str, spec: Json, status: Json | None = None, **meta: Any) -> Json:
+    def put(self, resource: Resource, name: str, spec: Json, status: Json | None = None, **meta: Any) -> Json:
         metadata = {"namespace": "ns", "uid": name, "resourceVersion": str(next(self._numbers)), **meta}
         raw = {"metadata": {"name": name, **metadata}, "spec": spec, "status": status or {}}
         next(cache for cache in self.registry.caches if cache.resource is resource).learn(raw)

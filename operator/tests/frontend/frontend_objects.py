@@ -9,14 +9,14 @@ from typing import Any, cast
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.api.names import Resource
 from simyard.frontend.exchange import Identity
 from simyard.frontend.objects import Objects
-from simyard.kube.client import KubeClient, PatchType
-from simyard.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from simyard.occi.model import Draft, Entity
 from simyard.occi.standard import COMPUTE
 from simyard.occi.validation import check_creation
+from simyard_sites.kubernetes.client import KubeClient, PatchType
+from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 NAMESPACE = "lab"
 ADA = Identity("ada", "", ("users",), ())

@@ -12,8 +12,8 @@ from simyard.api.base import Json
 from simyard.apiserver.frontproxy import Identity
 from simyard.frontend.access import PLAIN_SECONDS, Access
 from simyard.frontend.backend import Verb
-from simyard.kube.client import KubeClient
 from simyard.occi.errors import OcciError
+from simyard_sites.kubernetes.client import KubeClient
 
 
 class Clock:

@@ -21,6 +21,7 @@ from simyard.occi.standard import (
     SSH_KEY,
 )
 from simyard.occi.validation import check_invocation, check_update
+from simyard_sites.kubernetes.resource import Resource
 
 SCALE = "http://simyard.dev/occi/platform/action#scale"
 START_WORKERS = "http://cloud4e/beam/action#start_workers"
@@ -46,7 +47,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def spec(bench: Bench, resource: names.Resource, name: str) -> Json:
+def spec(bench: Bench, resource: Resource, name: str) -> Json:
     return dict(bench.stored(resource)[name]["spec"])
 
 

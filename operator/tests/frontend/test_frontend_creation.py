@@ -13,7 +13,6 @@ from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.worker import Worker
 from simyard.frontend.identifiers import object_name
-from simyard.kube.errors import UnavailableError
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Draft, DraftLink, Entity
 from simyard.occi.standard import (
@@ -30,6 +29,7 @@ from simyard.occi.standard import (
     USER_DATA,
 )
 from simyard.occi.validation import check_creation
+from simyard_sites.kubernetes.errors import UnavailableError
 
 OS_TPL = "http://simyard.dev/occi/os_tpl#"
 RESOURCE_TPL = "http://simyard.dev/occi/resource_tpl#"

@@ -10,8 +10,8 @@ import pytest
 
 from simyard.frontend import identity
 from simyard.frontend.identity import Authenticator, token_of
-from simyard.kube.errors import UnavailableError
 from simyard.occi.errors import OcciError
+from simyard_sites.kubernetes.errors import UnavailableError
 
 
 class Api:

@@ -20,8 +20,8 @@ from simyard.frontend.cloud4e import ServiceAdapters
 from simyard.frontend.exchange import Identity
 from simyard.frontend.handlers import Handlers
 from simyard.frontend.objects import Objects
-from simyard.kube.client import KubeClient
 from simyard_dev.controlplane import ControlPlane
+from simyard_sites.kubernetes.client import KubeClient
 
 AMQPLINK = "http://schemas.ogf.org/occi/infrastructure#amqplink"
 MIXIN = "http://cloud4e/service#beam"

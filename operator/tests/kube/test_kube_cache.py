@@ -12,12 +12,13 @@ import pytest
 from simyard.api import names
 from simyard.api.base import Json, Metadata
 from simyard.api.worker import Worker
-from simyard.kube import client as client_module
 from simyard.kube.cache import Cache
-from simyard.kube.client import KubeClient
 from simyard_dev.controlplane import ControlPlane
+from simyard_sites.kubernetes import client as client_module
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.resource import Resource
 
-CONFIG_MAPS = names.Resource("", "v1", "configmaps", "ConfigMap")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 WAIT_SECONDS = 60
 
 

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, TypeVar
 
 from simyard.api.base import Json
-from simyard.api.names import Resource
 from simyard.fleet.fleet import Fleet
-from simyard.kube.client import KubeClient, WatchEvent
-from simyard.kube.errors import UnavailableError
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard_sites.base import Outcome, UnknownOutcomeError
+from simyard_sites.kubernetes.client import KubeClient, WatchEvent
+from simyard_sites.kubernetes.errors import UnavailableError
+from simyard_sites.kubernetes.resource import Resource
 
 T = TypeVar("T")
 

@@ -31,7 +31,6 @@ from simyard.fleet import broker as broker_module
 from simyard.fleet import pools, site, site_health, sites, workers
 from simyard.fleet.fleet import Fleet, FleetSettings
 from simyard.fleet.registry import Registry, pool_uid_of
-from simyard.kube.errors import NotFoundError
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.liveness import Liveness
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
@@ -41,6 +40,8 @@ from simyard_adapter import wire
 from simyard_adapter.python_backend import load_class
 from simyard_adapter.transport import Connections, Session, encode
 from simyard_sites.base import SiteConfig
+from simyard_sites.kubernetes.errors import NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
 CONNECTOR = Path(__file__).parent / "operator_connector.py"
 SERVICE = "program"
@@ -48,7 +49,7 @@ PATIENCE_SECONDS = 60.0
 ORPHAN_GRACE_SECONDS = 1
 LOOK_SECONDS = 0.02
 LOOK_AT_BROKER_SECONDS = 0.1
-NAMESPACES = names.Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 _QUICK: tuple[tuple[Any, str, float], ...] = (
     (broker_module, "SWEEP_SETTLE_SECONDS", 0.2),
     (broker_module, "RETRY_SECONDS", 0.2),
@@ -187,7 +188,7 @@ class World:
 
     # Objects
 
-    async def make(self, kind: names.Resource, name: str, spec: Json, **metadata: Any) -> Json:
+    async def make(self, kind: Resource, name: str, spec: Json, **metadata: Any) -> Json:
         namespace = self.name if kind.namespaced else ""
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name, **metadata}, "spec": spec}
         return await self.client.create(kind, body, namespace)
@@ -345,7 +346,7 @@ class World:
         connector = {"python": {"class": "operator_connector:Program"}, "files": files}
         await self.make(names.SIMULATION_SERVICES, SERVICE, {"interface": interface, "connector": connector})
 
-    async def _delete(self, kind: names.Resource, name: str) -> None:
+    async def _delete(self, kind: Resource, name: str) -> None:
         with contextlib.suppress(NotFoundError):
             await self.client.delete(kind, name)
 

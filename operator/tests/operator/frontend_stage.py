@@ -28,10 +28,11 @@ from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.recorder import EVENTS, Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.services import Services
-from simyard.kube.client import KubeClient, PatchType, WatchEvent
-from simyard.kube.errors import NotFoundError
+from simyard_sites.kubernetes.client import KubeClient, PatchType, WatchEvent
+from simyard_sites.kubernetes.errors import NotFoundError
+from simyard_sites.kubernetes.resource import Resource
 
-ACCOUNTS = names.Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 PATIENCE_SECONDS = 60.0
 SERVICE = "beam"
 
@@ -54,10 +55,10 @@ class StageClient(KubeClient):
             self.writes.append(f"{method} {path}")
         return await super().request(method, path, **arguments)
 
-    async def list_all(self, resource: names.Resource, namespace: str = "", **more: Any) -> tuple[list[Json], str]:
+    async def list_all(self, resource: Resource, namespace: str = "", **more: Any) -> tuple[list[Json], str]:
         return await super().list_all(resource, namespace or self.namespace, **more)
 
-    def watch(self, resource: names.Resource, namespace: str = "", **more: Any) -> AsyncIterator[WatchEvent]:
+    def watch(self, resource: Resource, namespace: str = "", **more: Any) -> AsyncIterator[WatchEvent]:
         return super().watch(resource, namespace or self.namespace, **more)
 
 
@@ -181,7 +182,7 @@ class FrontendStage:
     async def withdraw(self) -> None:
         await self.client.delete(names.SIMULATION_SERVICES, SERVICE, self.namespace)
 
-    async def part(self, kind: names.Resource) -> Json | None:
+    async def part(self, kind: Resource) -> Json | None:
         try:
             return await self.client.get(kind, self.name, self.platform)
         except NotFoundError:

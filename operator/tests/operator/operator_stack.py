@@ -28,6 +28,7 @@ from simyard_dev.ports import LOOPBACK, Ports
 from simyard_dev.processes import Identity, Process
 from simyard_sites.base import SiteConfig
 from simyard_sites.emulated import EmulatedSite
+from simyard_sites.kubernetes.resource import Resource
 
 CONNECTOR = Path(__file__).parent / "operator_connector.py"
 SIMYARD = [sys.executable, "-c", "from simyard.roles import main; main()"]
@@ -82,29 +83,29 @@ class Stack:
 
     # The Kubernetes API
 
-    def make(self, kind: names.Resource, namespace: str, name: str, spec: Json) -> Json:
+    def make(self, kind: Resource, namespace: str, name: str, spec: Json) -> Json:
         answer = self.api.create(self.manifest(kind, namespace, name, spec))
         assert answer.accepted, answer.message
         return answer.body
 
     @staticmethod
-    def manifest(kind: names.Resource, namespace: str, name: str, spec: Json | None = None) -> Json:
+    def manifest(kind: Resource, namespace: str, name: str, spec: Json | None = None) -> Json:
         metadata = {"name": name, **({"namespace": namespace} if kind.namespaced else {})}
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec or {}}
 
-    def get(self, kind: names.Resource, namespace: str, name: str) -> Json | None:
+    def get(self, kind: Resource, namespace: str, name: str) -> Json | None:
         answer = self.api.get(self.manifest(kind, namespace, name))
         return answer.body if answer.accepted else None
 
-    def list(self, kind: names.Resource, namespace: str) -> list[Json]:
+    def list(self, kind: Resource, namespace: str) -> list[Json]:
         path = f"/apis/{kind.api_version}/namespaces/{namespace}/{kind.plural}"
         return list(self.api.request("GET", path).body["items"])
 
-    def patch(self, kind: names.Resource, namespace: str, name: str, change: Json) -> None:
+    def patch(self, kind: Resource, namespace: str, name: str, change: Json) -> None:
         answer = self.api.patch(self.manifest(kind, namespace, name), change)
         assert answer.accepted, answer.message
 
-    def delete(self, kind: names.Resource, namespace: str, name: str) -> None:
+    def delete(self, kind: Resource, namespace: str, name: str) -> None:
         path = f"/apis/{kind.api_version}{f'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.plural}/{name}"
         answer = self.api.request("DELETE", path)
         assert answer.accepted, answer.message

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from fleet_world import Operator, World, living
 
-from simyard.api import names
 from simyard.api.names import Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
@@ -17,8 +16,9 @@ from simyard.fleet.site import ORPHANS
 from simyard.plan.worker import is_ready
 from simyard_adapter.wire import Event
 from simyard_sites.base import SiteEvent, Snapshot
+from simyard_sites.kubernetes.resource import Resource
 
-EVENTS = names.Resource("events.k8s.io", "v1", "events", "Event")
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
 
 @pytest.fixture

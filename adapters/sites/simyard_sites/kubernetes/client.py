@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -23,9 +23,11 @@ from kubernetes_asyncio import client as kubernetes
 from kubernetes_asyncio import config as kubernetes_config
 from prometheus_client import Counter
 
-from simyard.api.base import Json
-from simyard.api.names import Resource
-from simyard.kube.errors import ApiError, UnavailableError, error_from
+from simyard_sites.kubernetes.errors import ApiError, UnavailableError, error_from
+from simyard_sites.kubernetes.resource import Resource
+
+Json = dict[str, Any]
+"""A raw Kubernetes object."""
 
 REQUESTS = Counter(
     "simyard_kube_requests_total",

@@ -1,0 +1,1 @@
+"""Kubernetes clusters as sites have them: the client, its errors, what a resource is."""
