@@ -1,4 +1,4 @@
-"""Write what is generated from the models: crds/*.yaml and docs/api.md.
+"""Write what is generated: crds/*.yaml, docs/api.md, and the chart's accounts and roles.
 
 .venv/bin/python hack/generate.py           # write the files
 .venv/bin/python hack/generate.py --check   # write nothing; show a diff and exit with 1 when files are stale
@@ -15,11 +15,12 @@ from pathlib import Path
 import yaml
 
 from simyard.api.base import Json
+from simyard.build import install
 from simyard.build.crds import DEFINITIONS, custom_resource_definition
 from simyard.build.reference import api_reference
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-HEADER = "# Generated from operator/simyard/api by hack/generate.py (make generate). Do not edit.\n"
+HEADER = "# Generated from operator/simyard by hack/generate.py (make generate). Do not edit.\n"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -31,7 +32,11 @@ class _Dumper(yaml.SafeDumper):
 
 def to_yaml(manifest: Json) -> str:
     """A generated manifest as text."""
-    return HEADER + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
+    return HEADER + _text(manifest)
+
+
+def _text(manifest: Json) -> str:
+    return yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
 
 
 def generated() -> dict[str, str]:
@@ -40,6 +45,8 @@ def generated() -> dict[str, str]:
         f"crds/{definition.resource.plural}.yaml": to_yaml(custom_resource_definition(definition))
         for definition in DEFINITIONS
     }
+    access = install.access("{{ .Release.Namespace }}")
+    files["charts/simyard/files/access.yaml"] = HEADER + "---\n".join(map(_text, access))
     files["docs/api.md"] = api_reference()
     return files
 
@@ -71,7 +78,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
 
 def main(arguments: list[str] | None = None, root: Path = REPOSITORY) -> int:
     """Run the program; gives its exit code."""
-    parser = argparse.ArgumentParser(description="Generate crds/ and docs/api.md from the models.")
+    parser = argparse.ArgumentParser(description="Generate crds/, docs/api.md and the chart's roles.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when files are stale")
     if not parser.parse_args(arguments).check:
         write(root, generated())

@@ -20,6 +20,14 @@ def objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoi
     return [
         *custom_resource_definitions(),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(namespace)},
+        *access(namespace),
+        *aggregation,
+    ]
+
+
+def access(namespace: str) -> list[Json]:
+    """Accounts, roles and admission policies."""
+    return [
         *rbac.operator(namespace),
         *rbac.apiserver(namespace),
         *rbac.frontend(namespace),
@@ -27,5 +35,4 @@ def objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoi
         *admission.actions(namespace),
         *admission.ownership(namespace),
         *admission.placement(),
-        *aggregation,
     ]

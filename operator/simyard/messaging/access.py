@@ -73,6 +73,23 @@ class BrokerAccess:
                 values[key] = base64.b64decode(encoded, validate=True).decode()
             except ValueError:
                 raise ValueError(f"the broker's secret: {key} is not base64 of UTF-8 text") from None
+        return cls._from_values(values)
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> Self:
+        """Read such a Secret where it is mounted: one file per key.
+
+        Raises:
+            ValueError: a key is missing or cannot be read; the message names the key, not its value.
+        """
+        try:
+            values = {path.name: path.read_text() for path in directory.iterdir() if path.is_file()}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"the broker's secret cannot be read from {directory}: {error}") from None
+        return cls._from_values(values)
+
+    @classmethod
+    def _from_values(cls, values: Mapping[str, str]) -> Self:
         missing = [key for key in ("host", "username", "password") if not values.get(key)]
         if missing:
             raise ValueError(f"the broker's secret has no {', '.join(missing)}")

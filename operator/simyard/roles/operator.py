@@ -66,8 +66,10 @@ class OperatorSettings:
               help="Where the platform lives.")  # fmt: skip
 @click.option("--installation", default="default", envvar="SIMYARD_INSTALLATION", show_default=True,
               help="Tells our machines from those of other installations at the same site.")  # fmt: skip
-@click.option("--amqp-url", envvar="AMQP_URL", required=True, help="The broker, as an administrator.")
-@click.option("--amqp-management-url", envvar="AMQP_MANAGEMENT_URL", required=True, help="Its management API.")
+@click.option("--amqp-secret", type=click.Path(exists=True, file_okay=False, path_type=Path), envvar="AMQP_SECRET",
+              help="The broker, as an administrator: a mounted Secret with host, username, password, ...")  # fmt: skip
+@click.option("--amqp-url", envvar="AMQP_URL", help="Or: its URL.")
+@click.option("--amqp-management-url", envvar="AMQP_MANAGEMENT_URL", default="", help="Its management API.")
 @click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
 @click.option("--amqp-statistics-seconds", envvar="AMQP_STATISTICS_SECONDS", type=click.IntRange(1, 300), default=5,
               show_default=True, help="The broker's collect_statistics_interval.")  # fmt: skip
@@ -100,7 +102,8 @@ def operator(
     kubeconfig: Path | None,
     namespace: str,
     installation: str,
-    amqp_url: str,
+    amqp_secret: Path | None,
+    amqp_url: str | None,
     amqp_management_url: str,
     amqp_ca_file: Path | None,
     amqp_statistics_seconds: int,
@@ -122,7 +125,7 @@ def operator(
     """Run the operator: keeps sites, services, pools and workers as they should be."""
     configure_logs(log_format, log_level)
     try:
-        broker = BrokerAccess.from_url(amqp_url, amqp_management_url, amqp_ca_file)
+        broker = _broker(amqp_secret, amqp_url, amqp_management_url, amqp_ca_file)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
@@ -151,6 +154,14 @@ def operator(
     if lost is not None:
         log.critical("%s", lost.exceptions[0])
         sys.exit(1)
+
+
+def _broker(secret: Path | None, url: str | None, management_url: str, ca_file: Path | None) -> BrokerAccess:
+    if secret is not None:
+        return BrokerAccess.from_directory(secret)
+    if not url or not management_url:
+        raise ValueError("--amqp-secret, or --amqp-url and --amqp-management-url, are needed")
+    return BrokerAccess.from_url(url, management_url, ca_file)
 
 
 async def run(settings: OperatorSettings) -> None:

@@ -1,0 +1,223 @@
+"""The chart, rendered by Helm and installed on a real API server; nothing runs there, for it has no nodes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+
+from simyard.build import install
+from simyard_dev import tools
+from simyard_dev.controlplane import ControlPlane
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "simyard"
+NAMESPACE = "simyard-system"
+OF_OTHERS = ("monitoring.coreos.com/", "cert-manager.io/", "rabbitmq.com/")
+EXISTING = ("broker.mode=existing", "broker.existing.secretName=mine")
+VARIANTS = {
+    "default": (),
+    "everything": (
+        "broker.mode=operator",
+        "certificates.mode=certManager",
+        "priorityClass.create=true",
+        "monitoring.podMonitors.enabled=true",
+        "monitoring.rules.enabled=true",
+        "frontends.domain=sim.example.org",
+        "frontends.cloud4e=true",
+        "broker.workers.host=broker.example.org",
+        "broker.workers.port=5671",
+        "image.pullSecrets={one,two}",
+        "operator.nodeSelector.pool=system",
+    ),
+    "least": (*EXISTING, "apiserver.enabled=false", "frontends.enabled=false", "operator.replicas=1"),
+    "broker of its own, without TLS": (*EXISTING, "broker.existing.tls=false"),
+    "CA of the broker elsewhere": (*EXISTING, "broker.existing.caSecretName=theirs"),
+}
+
+pytestmark = pytest.mark.xdist_group("chart")
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Helm:
+    """Helm, and kubectl, on a control plane."""
+
+    control_plane: ControlPlane
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        program = tools.ensure(["helm"])["helm"]
+        command = [program, f"--kubeconfig={self.control_plane.kubeconfig}", f"--namespace={NAMESPACE}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    def done(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def render(self, *values: str) -> list[Manifest]:
+        text = self.done("template", "simyard", str(CHART), *(f"--set={value}" for value in values))
+        return [item for item in yaml.safe_load_all(text) if item]
+
+    def dry_run(self, manifests: list[Manifest]) -> None:
+        """Have the API server check what is of Kubernetes' own kinds."""
+        own = [item for item in manifests if not item["apiVersion"].startswith(OF_OTHERS)]
+        listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": own})
+        options = ("--dry-run=server", "--warnings-as-errors", "--validate=strict")
+        self.control_plane.kubectl("apply", *options, "-f", "-", stdin=listed)
+
+    def get(self, *what: str) -> Manifest:
+        found: Manifest = json.loads(self.control_plane.kubectl("-n", NAMESPACE, "get", *what, "-o", "json"))
+        return found
+
+
+@pytest.fixture(scope="module")
+def helm(simyard_directory: Path) -> Iterator[Helm]:
+    # Not the run's shared control plane: the chart wants to own what is in the whole cluster.
+    control_plane = ControlPlane(simyard_directory / "chart")
+    control_plane.start()
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    control_plane.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/warn=restricted")
+    yield Helm(control_plane)
+    control_plane.stop(0)
+
+
+def secret(helm: Helm, name: str) -> dict[str, bytes]:
+    return {key: base64.b64decode(value) for key, value in helm.get("secret", name)["data"].items()}
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+    return {item["metadata"]["name"]: item for item in manifests if item["kind"] == kind}
+
+
+def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
+    said = helm.done("lint", str(CHART), "--strict")
+    assert "1 chart(s) linted, 0 chart(s) failed" in said
+
+
+@pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
+def test_the_api_server_takes_everything_without_a_warning(helm: Helm, values: tuple[str, ...]) -> None:
+    helm.dry_run([item for item in helm.render(*values) if item["kind"] != "Pod"])  # whose account is not there
+
+
+def test_it_installs_what_the_code_says(helm: Helm) -> None:
+    rendered = helm.render()
+
+    def said(manifests: list[Manifest]) -> set[str]:
+        ours = ("rules", "spec", "subjects", "roleRef")
+        return {
+            json.dumps([item["kind"], item["metadata"]["name"], *(item.get(field) for field in ours)], sort_keys=True)
+            for item in manifests
+        }
+
+    wanted = [item for item in install.objects(NAMESPACE) if item["kind"] != "Namespace"]
+    assert said(wanted) <= said(rendered)
+
+
+def test_roles_join_those_of_kubernetes_unless_told_not_to(helm: Helm) -> None:
+    joins = "rbac.authorization.k8s.io/aggregate-to-edit"
+    assert joins in of_kind(helm.render(), "ClusterRole")["simyard-edit"]["metadata"]["labels"]
+    alone = of_kind(helm.render("rbac.aggregate=false"), "ClusterRole")["simyard-edit"]
+    assert not any(label.startswith("rbac.authorization") for label in alone["metadata"]["labels"])
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("operator.replica=2", "'replica' not allowed"),
+        ("operator.replicas=0", "/operator/replicas"),
+        ("broker.mode=none", "/broker/mode"),
+        ("broker.replicas=2", "/broker/replicas"),
+        ("broker.mode=existing", "broker.existing.secretName"),
+        ("installation=My_Own", "/installation"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(helm: Helm, value: str, said: str) -> None:
+    done = helm.run("template", "simyard", str(CHART), f"--set={value}")
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_no_secret_is_an_argument_or_a_variable(helm: Helm) -> None:
+    for deployment in of_kind(helm.render(), "Deployment").values():
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        assert not re.search("password|amqps?://", json.dumps(container).lower())
+
+
+def test_alerts_and_dashboards_ask_for_metrics_that_exist(helm: Helm) -> None:
+    [rules] = of_kind(helm.render("monitoring.rules.enabled=true"), "PrometheusRule").values()
+    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
+    folders = (ROOT / "operator" / "simyard", ROOT / "adapters" / "sites" / "simyard_sites")
+    source = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
+    documented = (ROOT / "docs" / "monitoring.md").read_text()
+    for alert in alerts:
+        assert f"### {alert['alert']}" in documented
+    dashboards = of_kind(helm.render("monitoring.dashboards.enabled=true"), "ConfigMap")["simyard-dashboards"]["data"]
+    asked = [alert["expr"] for alert in alerts]
+    asked += [
+        target["expr"]
+        for text in dashboards.values()
+        for panel in json.loads(text)["panels"]
+        for target in panel["targets"]
+    ]
+    for metric in re.findall(r"simyard_\w+", "\n".join(asked)):
+        assert f'"{re.sub("_(bucket|count|sum)$", "", metric)}"' in source, f"no process has {metric}"
+
+
+class TestInstalled:
+    """One release, from installation to removal; the order of these tests matters."""
+
+    def test_it_is_installed_with_certificates_that_its_own_authority_signed(self, helm: Helm) -> None:
+        helm.done("install", "simyard", str(CHART))
+        authority = x509.load_pem_x509_certificate(secret(helm, "simyard-ca")["tls.crt"])
+        for component, host in (
+            ("apiserver", "simyard-apiserver.simyard-system.svc"),
+            ("frontend", "*.simyard-system.svc"),
+            ("broker", "simyard-broker.simyard-system.svc"),
+        ):
+            data = secret(helm, f"simyard-{component}-tls")
+            made = x509.load_pem_x509_certificate(data["tls.crt"])
+            made.verify_directly_issued_by(authority)
+            names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            assert names.get_values_for_type(x509.DNSName) == [host]
+            assert data["ca.crt"] == secret(helm, "simyard-ca")["tls.crt"]
+        bundle = helm.get("apiservice", "v1alpha1.subresources.simyard.dev")["spec"]["caBundle"]
+        assert base64.b64decode(bundle) == secret(helm, "simyard-ca")["tls.crt"]
+
+    def test_the_test_of_the_release_may_run(self, helm: Helm) -> None:
+        helm.dry_run(list(of_kind(helm.render(), "Pod").values()))
+
+    def test_an_upgrade_keeps_password_and_certificates(self, helm: Helm) -> None:
+        kept = ("simyard-ca", "simyard-broker", "simyard-broker-tls", "simyard-apiserver-tls")
+        before = [secret(helm, name) for name in kept]
+        helm.done("upgrade", "simyard", str(CHART), "--set=operator.replicas=3")
+        assert [secret(helm, name) for name in kept] == before
+        assert helm.get("deployment", "simyard-operator")["spec"]["replicas"] == 3
+
+    def test_a_certificate_that_was_deleted_is_made_anew_by_the_same_authority(self, helm: Helm) -> None:
+        before = secret(helm, "simyard-apiserver-tls")
+        helm.control_plane.kubectl("-n", NAMESPACE, "delete", "secret", "simyard-apiserver-tls")
+        helm.done("upgrade", "simyard", str(CHART))
+        after = secret(helm, "simyard-apiserver-tls")
+        assert after["tls.crt"] != before["tls.crt"]
+        assert after["ca.crt"] == before["ca.crt"]
+
+    def test_it_goes_and_keeps_the_kinds(self, helm: Helm) -> None:
+        helm.done("uninstall", "simyard")
+        left = helm.get("crd,apiservice,clusterrole,validatingadmissionpolicy")["items"]
+        ours = [item for item in left if "simyard" in item["metadata"]["name"]]
+        kinds = {item["metadata"]["name"].split(".")[0] for item in ours if item["kind"] == "CustomResourceDefinition"}
+        assert {"workers", "workerpools", "cloudsites"} <= kinds
+        # What kube-apiserver makes of the kinds by itself does not count.
+        others = [item for item in ours if item["kind"] not in ("CustomResourceDefinition", "APIService")]
+        assert not others
+        assert "v1alpha1.subresources.simyard.dev" not in {item["metadata"]["name"] for item in ours}
