@@ -1,0 +1,241 @@
+"""``one.template.instantiate``: from a template and what is merged into it to a VM, with every check on the way.
+
+Source: ``RequestManagerVMTemplate.cc`` of oned 6.10 for the order of the checks and their codes.
+"""
+
+from __future__ import annotations
+
+from simyard_sites.testing.oned.cloud import Cloud
+from simyard_sites.testing.oned.lifecycle import LifeCycle, running_request
+from simyard_sites.testing.oned.machine import Vm
+from simyard_sites.testing.oned.objects import Image, Network, Permissions, User
+from simyard_sites.testing.oned.states import Code, RefusedError, absent, not_authorized
+from simyard_sites.testing.oned.template import Template, TemplateError, Vector, parse
+from simyard_sites.testing.oned.variables import VariableError, substitute
+
+KIND = "virtual machine template"
+INVALID_NAME = "&|:\\\";/'#{}$<>"
+"""``PoolObjectSQL::INVALID_NAME_CHARS``."""
+MAX_NAME = 128
+
+RESTRICTED = ("CONTEXT/FILES", "NIC/MAC", "NIC/VLAN_ID", "NIC/BRIDGE", "DISK/SOURCE", "DISK/TOTAL_BYTES_SEC",
+              "CPU_COST", "MEMORY_COST", "DISK_COST", "PCI", "EMULATOR", "RAW")  # fmt: skip
+"""Some of VM_RESTRICTED_ATTR of the stock oned.conf: a user outside the group oneadmin may not set them."""
+
+_OF_VM = frozenset({
+    "CPU", "VCPU", "MEMORY", "DISK", "NIC", "NIC_ALIAS", "NIC_DEFAULT", "OS", "CONTEXT", "GRAPHICS", "VIDEO",
+    "FEATURES", "RAW", "INPUT", "CPU_MODEL", "TOPOLOGY", "PCI", "SNAPSHOT", "TEMPLATE_ID", "BACKUP_CONFIG",
+    "NUMA_NODE", "VMGROUP", "SUBMIT_ON_HOLD", "IMPORTED", "CLONING_TEMPLATE_ID", "TM_MAD_SYSTEM",
+})  # fmt: skip
+"""What goes to TEMPLATE of the VM; everything else stays in USER_TEMPLATE."""
+
+
+def instantiate(
+    cloud: Cloud, life: LifeCycle, user: User, template_id: int, name: str, hold: bool, extra: str, persistent: bool
+) -> Vm:
+    """Make a VM.
+
+    Raises:
+        RefusedError: as oned refuses it: 0x0400 no such template, 0x2000 a template that cannot be read, 0x0200 rights,
+            restricted attributes and quota, 0x4000 what cannot be allocated (name, capacity, image, network).
+    """
+    source = cloud.templates.get(template_id)
+    if source is None:
+        raise absent(KIND, template_id)
+    try:
+        added = parse(extra)
+    except TemplateError as error:
+        raise RefusedError(Code.INTERNAL, str(error)) from error
+    restricted = "" if user.is_admin else _restricted(added)
+    if restricted:
+        raise not_authorized(user.oid, f"User Template includes a restricted attribute {restricted}")
+    template = source.template.copy()
+    template.merge(added)
+    source.authorize(user, "USE", "TEMPLATE")
+    create = user.create if user.create is not None else frozenset().union(
+        *(cloud.groups[gid].create for gid in user.groups)
+    )  # fmt: skip
+    for kind in ("TEMPLATE",) if extra and not user.is_admin else ():
+        if kind not in create:
+            raise not_authorized(user.oid, f"Not authorized to perform CREATE {kind}")
+    for image in filter(None, (_image(cloud, user, disk) for disk in template.vectors("DISK"))):
+        image.authorize(user, "USE", "IMAGE")
+    for network in filter(None, (_network(cloud, user, nic) for nic in template.vectors("NIC"))):
+        network.authorize(user, "USE", "NET")
+    cores, memory = _positive(template, "CPU", float("nan")), _positive(template, "MEMORY", float("nan"))
+    request = {"VMS": 1, "MEMORY": memory, "CPU": cores, "RUNNING_VMS": 1, "RUNNING_MEMORY": memory,
+               "RUNNING_CPU": cores}  # fmt: skip
+    quotas = cloud.quotas(user.oid, user.gid)
+    for whose, quota, defaults in quotas:
+        reason = quota.check(request, defaults)
+        if reason:
+            raise not_authorized(user.oid, f"{whose} {reason}")
+    vm = _allocate(cloud, user, template, source.name, template_id, name)
+    vm.cores, vm.memory_mib = cores, memory
+    for _, quota, _ in quotas:
+        quota.add({"VMS": 1, "MEMORY": memory, "CPU": cores} | running_request(vm))
+    life.begin(vm, hold, persistent)
+    return vm
+
+
+def check_name(name: str) -> str:
+    """Why a name is not allowed, "" if it is."""
+    if not name:
+        return "Invalid NAME, it cannot be empty"
+    invalid = next((character for character in name if character in INVALID_NAME), None)
+    if invalid is not None:
+        return f"Invalid NAME, char '{invalid}' is not allowed"
+    return f"Invalid NAME, max length is {MAX_NAME} chars" if len(name.encode()) > MAX_NAME else ""
+
+
+def _allocate(cloud: Cloud, user: User, template: Template, template_name: str, template_id: int, name: str) -> Vm:
+    oid = cloud.next_vm_id()
+    name = name or f"{template_name}-{oid}"
+    reason = check_name(name)
+    if reason:
+        raise _allocation(reason)
+    template.remove("NAME")
+    template.set("TEMPLATE_ID", str(template_id))
+    vm_template = Template((key, value) for key, value in template.items() if key in _OF_VM)
+    user_template = Template((key, value) for key, value in template.items() if key not in _OF_VM)
+    for position, disk in enumerate(vm_template.vectors("DISK")):
+        _use_image(cloud, user, disk, position)
+    for position, nic in enumerate(vm_template.vectors("NIC")):
+        _lease(cloud, user, nic, position, oid)
+    vm_template.set("VMID", str(oid))
+    vm_template.set("AUTOMATIC_REQUIREMENTS", "(CLUSTER_ID = 0) & !(PUBLIC_CLOUD = YES)")
+    gname = cloud.groups[user.gid].name
+    vm = Vm(
+        oid,
+        name,
+        user.oid,
+        user.gid,
+        user.name,
+        gname,
+        Permissions(),
+        vm_template,
+        user_template,
+        int(cloud.now),
+        template_id,
+    )
+    _contextualise(vm)
+    return vm
+
+
+def _contextualise(vm: Vm) -> None:
+    """Put the variables into CONTEXT, and what oned adds: the disk's target, the VM's id, the network of each NIC."""
+    known = {"NAME": vm.name, "UID": str(vm.uid), "GID": str(vm.gid), "UNAME": vm.uname, "GNAME": vm.gname}
+
+    def single(name: str) -> str:
+        return known.get(name) or vm.template.get(name) or vm.user_template.get(name)
+
+    def inner(name: str, key: str, chosen_by: str, wanted: str) -> str:
+        """USER, NETWORK and IMAGE have attributes of their own, and none here."""
+        vectors = (vector for vector in vm.template.vectors(name) if not chosen_by or vector.get(chosen_by) == wanted)
+        return next(vectors, {}).get(key, "")
+
+    for context in vm.template.vectors("CONTEXT"):
+        try:
+            context |= {key: substitute(value, single, inner) for key, value in context.items()}
+        except VariableError as error:
+            raise _allocation(f"Error parsing: CONTEXT. {error}") from error
+        if context.get("NETWORK", "").upper() == "YES":
+            for position, nic in enumerate(vm.template.vectors("NIC")):
+                context |= {f"ETH{position}_IP": nic["IP"], f"ETH{position}_MAC": nic["MAC"]}
+        context |= {"DISK_ID": str(len(vm.template.vectors("DISK"))), "TARGET": "hda", "VMID": str(vm.oid)}
+
+
+def _restricted(template: Template) -> str:
+    for restricted in RESTRICTED:
+        name, _, key = restricted.partition("/")
+        if any(not key or key in vector for vector in template.vectors(name)) or (not key and template.get(name)):
+            return restricted
+    return ""
+
+
+def _positive(template: Template, name: str, default: float) -> float:
+    """A positive number; MEMORY must be whole."""
+    kind = "integer" if name == "MEMORY" else "float or integer"
+    try:
+        value = float(int(template.get(name))) if name == "MEMORY" else float(template.get(name))
+    except ValueError:
+        value = default
+    if not value > 0:
+        raise _allocation(f"{name} attribute must be a positive {kind} value.")
+    return value
+
+
+def _allocation(reason: str) -> RefusedError:
+    return RefusedError(Code.ALLOCATE, f"Error allocating a new {KIND}. {reason}")
+
+
+def _image(cloud: Cloud, user: User, disk: Vector) -> Image | None:
+    if "IMAGE_ID" in disk:
+        number = disk["IMAGE_ID"]
+        return cloud.images.get(int(number)) if number.isdecimal() else None
+    if "IMAGE" not in disk:
+        return None
+    owner = _owner(cloud, user, disk, "IMAGE")
+    return next((image for image in cloud.images.values() if (image.name, image.uid) == (disk["IMAGE"], owner)), None)
+
+
+def _network(cloud: Cloud, user: User, nic: Vector) -> Network | None:
+    if "NETWORK_ID" in nic:
+        number = nic["NETWORK_ID"]
+        return cloud.networks.get(int(number)) if number.isdecimal() else None
+    owner = _owner(cloud, user, nic, "NETWORK")
+    wanted = (nic.get("NETWORK"), owner)
+    return next((network for network in cloud.networks.values() if (network.name, network.uid) == wanted), None)
+
+
+def _owner(cloud: Cloud, user: User, vector: Vector, what: str) -> int:
+    """The owner that a name is looked up for: the caller, unless the vector names another."""
+    if f"{what}_UID" in vector:
+        number = vector[f"{what}_UID"]
+        return int(number) if number.isdecimal() else -1
+    if f"{what}_UNAME" in vector:
+        other = cloud.user(vector[f"{what}_UNAME"])
+        return other.oid if other else -1
+    return user.oid
+
+
+def _use_image(cloud: Cloud, user: User, disk: Vector, position: int) -> None:
+    image = _image(cloud, user, disk)
+    if image is None and "IMAGE_ID" in disk:
+        raise _allocation(f"Image with ID: {disk['IMAGE_ID']} does not exist")
+    if image is None and "IMAGE" in disk:
+        raise _allocation(
+            f"User {user.oid} does not own an image with name: {disk['IMAGE']} . "
+            "Set IMAGE_UNAME or IMAGE_UID of owner in DISK."
+        )
+    if image is None:
+        kind = disk.get("TYPE", "").upper()
+        if kind not in ("SWAP", "FS"):
+            raise _allocation(f"Unknown disk type {kind}")
+    else:
+        if image.state not in (1, 2):
+            raise _allocation(f"Cannot acquire image {image.oid}, it is in an error or locked state")
+        disk |= {"IMAGE": image.name, "IMAGE_ID": str(image.oid), "SIZE": disk.get("SIZE", str(image.size_mib)),
+                 "DATASTORE": "default", "DATASTORE_ID": "1", "TYPE": "FILE"}  # fmt: skip
+    disk |= {"DISK_ID": str(position), "TARGET": f"vd{chr(ord('a') + position % 26)}"}
+
+
+def _lease(cloud: Cloud, user: User, nic: Vector, position: int, oid: int) -> None:
+    network = _network(cloud, user, nic)
+    if network is None and "NETWORK_ID" in nic:
+        raise _allocation(f"Virtual network with ID: {nic['NETWORK_ID']} does not exist")
+    if network is None:
+        raise _allocation(
+            f"User {user.oid} does not own a network with name: {nic.get('NETWORK', '')} . "
+            "Set NETWORK_UNAME or NETWORK_UID of owner in NIC."
+        )
+    number = oid % network.leases + 1
+    nic |= {
+        "NETWORK": network.name,
+        "NETWORK_ID": str(network.oid),
+        "NIC_ID": str(position),
+        "NAME": f"NIC{position}",
+        "SECURITY_GROUPS": nic.get("SECURITY_GROUPS", "0"),
+        "IP": nic.get("IP", f"10.{network.oid}.{number >> 8}.{number & 255}"),
+        "MAC": f"02:00:0a:{network.oid:02x}:{number >> 8:02x}:{number & 255:02x}",
+    }
