@@ -15,6 +15,9 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /wheels ./adapter
  && /opt/simyard/bin/pip install --no-deps --no-index /wheels/*.whl \
  && /opt/simyard/bin/python -m compileall -q /opt/simyard/lib \
  && /opt/simyard/bin/pip uninstall -qy pip
+# The adapter as one directory of pure Python, for pods whose image has none (docs/sites/pod.md).
+COPY hack/adapter_tree.py ./
+RUN /opt/simyard/bin/python adapter_tree.py /opt/simyard-adapter
 
 FROM ${BASE}
 ARG VERSION=dev
@@ -23,6 +26,7 @@ LABEL org.opencontainers.image.title="simyard" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/simyard /opt/simyard
+COPY --from=build /opt/simyard-adapter /opt/simyard-adapter
 ENV PATH=/opt/simyard/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
 ENTRYPOINT ["simyard"]

@@ -17,7 +17,7 @@ PYTEST_WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 IMAGE ?= simyard:dev
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients fuzz-occi lint format generate verify lock image bench-start bench-occi bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock image bench-start bench-occi bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test: venv tools ## Set up and run all tests.
 
 test-occi-clients: venv tools ## Have jOCCI make, call and delete a compute (needs Java 17 and Maven, else skipped).
 	@$(PY) -m pytest -q -rs e2e/occi-clients
+
+test-guest: venv ## Build a guest image (or take GUEST_IMAGE), boot it as KubeVirt and OpenNebula do, have it register and act.
+	@$(PY) -m pytest -q -rs -s e2e/guest $(PYTEST_ARGS)
 
 fuzz-occi: venv ## Feed the OCCI parsers inputs that nobody would write for FUZZ_SECONDS; keep what reaches new code.
 	@nice -n 19 $(PY) operator/tests/occi/occi_fuzzing.py --seconds $(FUZZ_SECONDS)

@@ -52,19 +52,25 @@ def path_of(manifest: Json, *, named: bool = True) -> str:
     return "/".join(parts)
 
 
+def access_of(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
+    """The URL of the server, and how to verify it and be known to it by a client certificate."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    with tempfile.NamedTemporaryFile() as pem:
+        for part in ("client-certificate-data", "client-key-data"):
+            pem.write(base64.b64decode(user[part]) + b"\n")
+        pem.flush()
+        context.load_cert_chain(pem.name)
+    return cluster["server"], context
+
+
 class Api:
     """Requests over one connection. A dry run goes through defaults, validation and admission, and stores nothing."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        config = yaml.safe_load(kubeconfig.read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        with tempfile.NamedTemporaryFile() as pem:
-            for part in ("client-certificate-data", "client-key-data"):
-                pem.write(base64.b64decode(user[part]) + b"\n")
-            pem.flush()
-            context.load_cert_chain(pem.name)
-        server = urlsplit(cluster["server"])
+        url, context = access_of(kubeconfig)
+        server = urlsplit(url)
         self._connection = http.client.HTTPSConnection(
             str(server.hostname), server.port, timeout=REQUEST_SECONDS, context=context
         )

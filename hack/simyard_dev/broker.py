@@ -9,7 +9,7 @@ import secrets
 import shutil
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -153,11 +153,15 @@ class ExistingBroker(Broker):
 class LocalBroker(Broker):
     """A broker of our own, kept in a directory: its state, its configuration, its ports, its logs.
 
-    It has its own node name, Erlang cookie and epmd, and listens on loopback only.
+    It has its own node name, Erlang cookie and epmd, and listens on loopback only; `hosts` are further names and
+    addresses of its certificate, under which clients reach it that are not on this machine.
     """
 
-    def __init__(self, directory: Path, statistics_seconds: int = STATISTICS_SECONDS) -> None:
+    def __init__(
+        self, directory: Path, statistics_seconds: int = STATISTICS_SECONDS, hosts: Sequence[str] = ()
+    ) -> None:
         self.statistics_seconds = statistics_seconds
+        self._hosts = (LOOPBACK, "localhost", *hosts)
         self.directory = directory.absolute()
         self._authority_file = self.directory / "keys" / "ca.crt"
         self._password_file = self.directory / "password"
@@ -224,9 +228,7 @@ class LocalBroker(Broker):
     def _write_configuration(self) -> None:
         if not self._password_file.exists():
             write_whole(self._password_file, secrets.token_urlsafe(24), private=True)
-        serving = CertificateAuthority(self._authority_file.parent, "ca").issue_server(
-            "rabbitmq", (LOOPBACK, "localhost")
-        )
+        serving = CertificateAuthority(self._authority_file.parent, "ca").issue_server("rabbitmq", self._hosts)
         settings = {
             "listeners.tcp.loopback": f"{LOOPBACK}:{self._ports['amqp']}",
             "listeners.ssl.loopback": f"{LOOPBACK}:{self._ports['amqps']}",

@@ -141,7 +141,7 @@ def _build(module: GoModule, names: list[str]) -> None:
     """Build in one go, so that what the programs share is compiled once, then move each into its place."""
     if not names:
         return
-    _check_go(module)
+    check_go(module)
     target = module.cache_directory
     target.mkdir(parents=True, exist_ok=True)
     packages = [module.packages[name] for name in names]
@@ -163,7 +163,8 @@ def _built_name(package: str) -> str:
     return elements[-2] if re.fullmatch(r"v\d+", elements[-1]) else elements[-1]
 
 
-def _check_go(module: GoModule) -> None:
+def check_go(module: GoModule) -> None:
+    """Raise a SetupError when there is no Go that can build the module."""
     if not shutil.which("go"):
         raise SetupError(f"Go is needed to build {module.name} and is not on the PATH: {GO_REMEDY}")
     result = _go(module, "env", "GOVERSION")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Optional, Sequence
 
 from simyard_adapter import __version__
 from simyard_adapter.adapter import Adapter
-from simyard_adapter.bootstrap import Bootstrap
+from simyard_adapter.bootstrap import WORKER_UID_VARIABLE, WORKER_VARIABLE, Bootstrap
 from simyard_adapter.errors import MachineError, StartError
 from simyard_adapter.logs import LOGGER, configure
 from simyard_adapter.python_backend import load_class
@@ -32,6 +33,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the adapter of this worker")
     run.add_argument("--bootstrap", required=True, metavar="FILE", help="the bootstrap document; - reads stdin")
+    for option, variable in (("--worker", WORKER_VARIABLE), ("--worker-uid", WORKER_UID_VARIABLE)):
+        run.add_argument(
+            option,
+            default=os.environ.get(variable, ""),
+            help=f"which worker this is, where the document is shared by several (default: ${variable})",
+        )
     run.add_argument(
         "--directory", type=Path, default=Path(".simyard"), help="this worker's own directory (default: %(default)s)"
     )
@@ -46,7 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             found = load_class(given.reference, given.path or Path.cwd())
             print(json.dumps(found.interface.to_json(), indent=2))
         else:
-            asyncio.run(_run(_read(given.bootstrap), given.directory))
+            asyncio.run(_run(_read(given.bootstrap, given.worker, given.worker_uid), given.directory))
     except StartError as error:
         LOGGER.error("%s", error)
         return EXIT_START
@@ -56,9 +63,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     return 0
 
 
-def _read(source: str) -> Bootstrap:
+def _read(source: str, worker: str, worker_uid: str) -> Bootstrap:
     try:
-        return Bootstrap.from_bytes(sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes())
+        document = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        bootstrap = Bootstrap.from_bytes(document)
+        if worker or worker_uid or not (bootstrap.worker and bootstrap.worker_uid):
+            return bootstrap.identified(worker, worker_uid)
+        return bootstrap
     except (OSError, ValueError) as error:
         raise StartError(f"the bootstrap document: {error}") from None
 

@@ -2,15 +2,38 @@
 
 The control plane writes it, the site carries it into the machine (a file, a Secret volume, cloud-init), and
 ``simyard-adapter run --bootstrap FILE`` reads it. It holds a password: mode 0600, never an argument, never logged.
+
+The documents of a pool's workers differ in ``worker`` and ``workerUid`` alone. A site may so keep one document for all
+of them (:func:`shared`) and tell each machine who it is in another way; see :meth:`Bootstrap.identified`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import re
+import uuid
+from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional
 
 from simyard_adapter.declarations import Interface, Json
+
+WORKER_VARIABLE = "SIMYARD_WORKER"
+WORKER_UID_VARIABLE = "SIMYARD_WORKER_UID"
+"""The environment variables that say which worker a machine is, beside a shared document."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def shared(document: bytes) -> bytes:
+    """What the documents of a pool's workers have in common: a document that says of no worker who it is.
+
+    Raises:
+        ValueError: it is not a JSON object.
+    """
+    data = json.loads(document)
+    if not isinstance(data, dict):
+        raise ValueError("the bootstrap document is not a JSON object")
+    return json.dumps({**data, "worker": "", "workerUid": ""}, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True)
@@ -50,7 +73,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """See the module. ``pool`` is empty for a worker that stands alone.
+    """See the module. ``pool`` is empty for a worker that stands alone, ``worker`` in a shared document.
 
     ``connector`` is ``spec.connector`` of the SimulationService: ``{"python": {"class": "module:Class"}}`` or
     ``{"commands": {..}}``, and ``files`` (path to text) that are written beside it.
@@ -85,6 +108,20 @@ class Bootstrap:
             },
             separators=(",", ":"),
         ).encode()
+
+    def identified(self, worker: str, worker_uid: str) -> "Bootstrap":
+        """The same for this worker, whatever the document says.
+
+        Raises:
+            ValueError: ``worker`` is not the name of a Kubernetes object, or ``worker_uid`` is not a UUID.
+        """
+        if not _NAME.fullmatch(worker):
+            raise ValueError(f"{worker!r} is not the name of a worker (--worker or {WORKER_VARIABLE})")
+        try:
+            uid = uuid.UUID(worker_uid)
+        except ValueError:
+            raise ValueError(f"{worker_uid!r} is not a UUID (--worker-uid or {WORKER_UID_VARIABLE})") from None
+        return replace(self, worker=worker, worker_uid=str(uid))
 
     @classmethod
     def from_bytes(cls, document: bytes) -> "Bootstrap":

@@ -1,10 +1,12 @@
 """The command line: what it prints, its exit codes, and that no password is ever logged."""
 
 import ast
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from typing import Any
 import pytest
 
 import simyard_adapter
+from simyard_adapter.bootstrap import Bootstrap, shared
 from simyard_adapter.declarations import Interface
+from simyard_adapter.wire import Event
 from simyard_dev.certificates import CertificateAuthority
 
 Service = Any
@@ -54,6 +58,51 @@ def test_wrong_usage_and_bad_documents_have_exit_codes_and_clear_messages(tmp_pa
         assert message in done.stderr
         assert b"Traceback" not in done.stderr
     assert call("run", "--bootstrap", str(tmp_path / "absent")).returncode == 3
+
+
+@pytest.mark.parametrize("by", ["arguments", "environment"])
+async def test_a_shared_document_becomes_the_worker_that_the_machine_is_told_to_be(
+    service: Service, tmp_path: Path, by: str
+) -> None:
+    uid = str(uuid.uuid4())
+    await service.add_worker(uid)
+    document = tmp_path / "bootstrap.json"
+    document.write_bytes(shared(service.bootstrap().to_bytes()))
+    command = [PYTHON, "-m", "simyard_adapter", "run", "--bootstrap", str(document), "--directory", str(tmp_path / "w")]
+    told = {"SIMYARD_WORKER": "run-7", "SIMYARD_WORKER_UID": uid} if by == "environment" else {}
+    arguments = ["--worker", "run-7", "--worker-uid", uid.upper()] if by == "arguments" else []
+    process = await asyncio.create_subprocess_exec(*command, *arguments, env={**os.environ, **told})
+    try:
+        registered = await service.event(Event.REGISTER)
+        assert registered["worker"] == "run-7"
+        assert (await service.act("square", {"number": 3, "runs": str(tmp_path / "runs")}, worker=uid))[
+            "worker"
+        ] == "run-7"
+    finally:
+        process.terminate()
+        assert await process.wait() == 0
+
+
+def test_what_workers_share_says_of_none_who_it_is(service: Service) -> None:
+    first, second = (service.bootstrap(worker).to_bytes() for worker in ("w1", "w2"))
+    assert shared(first) == shared(second) == shared(shared(first))
+    uid = str(uuid.uuid4())
+    again = Bootstrap.from_bytes(shared(first)).identified("w1", uid)
+    assert again == replace(Bootstrap.from_bytes(first), worker_uid=uid)
+
+
+def test_a_machine_that_is_not_told_who_it_is_has_exit_code_3(service: Service) -> None:
+    document = service.bootstrap().to_bytes()
+    uid = str(uuid.uuid4())
+    for source, arguments, message in (
+        (shared(document), (), b"'' is not the name of a worker (--worker or SIMYARD_WORKER)"),
+        (document, ("--worker-uid", uid), b"'' is not the name of a worker"),
+        (document, ("--worker", "Not Specified", "--worker-uid", uid), b"'Not Specified' is not the name of a worker"),
+        (shared(document), ("--worker", "w1"), b"'' is not a UUID (--worker-uid or SIMYARD_WORKER_UID)"),
+        (document, ("--worker", "w1", "--worker-uid", "w1"), b"'w1' is not a UUID"),
+    ):
+        done = call("run", "--bootstrap", "-", *arguments, stdin=source)
+        assert (done.returncode, message in done.stderr) == (3, True), done.stderr
 
 
 def test_a_connector_that_is_wrong_has_exit_code_3(service: Service, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """The site interface: how the fleet starts, watches and stops machines at one place.
 
 A provider implements :class:`Site` and names a factory in the entry point group ``simyard.sites``; the entry point's
-name is the member of the union ``spec.provider`` of a CloudSite. Everything is asynchronous and in bulk; each call
-answers item by item, as soon as it knows, so that one bad item never holds up the rest.
+name is the member of the union ``spec.provider`` of a CloudSite, or what its member ``other`` names. Everything is
+asynchronous and in bulk; each call answers item by item, as soon as it knows, so that one bad item never holds up the
+rest. ``docs/sites/writing-a-site.md`` is for authors, and ``simyard_sites.conformance`` tests what is said here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -61,6 +63,9 @@ class ErrorScope(enum.StrEnum):
 
 class SiteError(Exception):
     """Something that a site refused or failed to do; the subclass says what to do about it.
+
+    A site raises the subclasses only. Users read the message in conditions and events: it says what was wrong, in which
+    field of the CloudSite or the SimulationService where it is one, and what to do; and nothing secret.
 
     Attributes:
         retryable: the same call may succeed later without anybody changing anything.
@@ -171,7 +176,8 @@ class MachineRequest:
     *is* the one, and ``create`` adopts it. ``bootstrap`` is the document the adapter starts from; it holds a password.
     ``image`` and ``options`` are the service's, for this provider. ``hostname`` is "" where the site is to choose.
     ``user_data`` is the user's own, for cloud-init or what takes its place, beside the adapter's; ``ssh_public_keys``
-    may log in.
+    may log in. ``cpu_millis`` says in thousandths of a core what ``cores`` rounds up, for sites that can give a part of
+    one; 0: ``cores``.
     """
 
     name: str
@@ -184,6 +190,7 @@ class MachineRequest:
     hostname: str = ""
     user_data: str = field(default="", repr=False)
     ssh_public_keys: tuple[str, ...] = ()
+    cpu_millis: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +198,8 @@ class Machine:
     """A machine as its site sees it.
 
     ``entered`` says when it first entered the stages ``pending`` to ``running`` (seconds since the epoch, by the site's
-    clock). ``reason`` (one CamelCase word) and ``message`` explain FAILED and a PENDING that lasts.
+    clock). ``reason`` (one CamelCase word) and ``message`` explain FAILED and a PENDING that lasts. ``evacuate`` says
+    why the machine must leave its host soon, "" if it need not: its worker is drained and replaced, then it is deleted.
     """
 
     id: str
@@ -202,6 +210,7 @@ class Machine:
     reason: str = ""
     message: str = ""
     address: str = ""
+    evacuate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,20 +261,30 @@ SiteEvent = Snapshot | Changed | Gone
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
     """What a provider is made from: the CloudSite's name, its member of ``spec.provider``, its secret's data,
-    and which installation of Simyard owns the machines (several may share one site)."""
+    and which installation of Simyard owns the machines (several may share one site). ``kubeconfig`` is that of the
+    cluster which the control plane uses; None: found as usual."""
 
     name: str
     provider: Mapping[str, Any]
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     installation: str = "default"
+    kubeconfig: Path | None = None
 
 
 class Site(Protocol):
     """One place that runs machines. All calls are safe to repeat.
 
     ``create`` adopts a machine of the same name; ``delete`` of an absent machine succeeds. No call waits for a machine
-    to boot or to be gone: ``events`` tells. A call that fails as a whole raises a :class:`SiteError`; one that fails
-    for an item yields it. Deadlines on the network are the provider's own.
+    to boot or to be gone: ``events`` tells. Each item that was asked for has one :class:`Outcome`, in any order, under
+    its own key. A call that fails as a whole raises a :class:`SiteError`, which counts for every item that had no
+    outcome yet; one that fails for an item yields it. Deadlines on the network are the provider's own.
+
+    Calls come beside each other, as many and as large as the site was found to bear: a provider has no queue, bounds
+    its connections, and does not try again by itself, so that refusals are seen. Any call may be cancelled, and any
+    iteration given up, at any moment: nothing is left of it but what the site may have done, and the next call works.
+
+    Where stopping or restarting a machine means its end, the class has an attribute ``stop_ends = True``: then ``act``
+    with STOP or RESTART begins to end it, and who wants it again calls ``create`` when it is :class:`Gone`.
     """
 
     async def probe(self) -> SiteInfo:
@@ -273,11 +292,19 @@ class Site(Protocol):
         ...
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """Create machines, or adopt those that exist under the same name."""
+        """Create machines, or adopt those that exist under the same name, whoever made them.
+
+        An outcome with a machine says that the site accepted it. :class:`UnknownOutcomeError` says that it may have:
+        the next ``create`` finds out. While a machine of that name still ends, either it is adopted as it is
+        (TERMINATING) or the item is refused with :class:`ConflictError`.
+        """
         ...
 
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """Begin to end machines, whatever their state."""
+        """Begin to end machines, whatever their state: while they boot, when they failed, and again while they end.
+
+        A state in which the site itself cannot yet do it is a :class:`ConflictError`.
+        """
         ...
 
     def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
@@ -285,23 +312,34 @@ class Site(Protocol):
         ...
 
     def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
-        """Start, stop, restart or suspend machines."""
+        """Start, stop, restart or suspend machines. One that is so already is a success.
+
+        An absent machine yields :class:`MachineNotFoundError`, one whose state forbids it :class:`ConflictError`, and
+        an action that the site does not have :class:`InvalidSpecError` with the scope of the item.
+        """
         ...
 
     async def list_owned(self) -> Sequence[Machine]:
-        """All machines of this installation."""
+        """All machines of this installation that have not ended, each with the owner that it was created with."""
         ...
 
     def events(self) -> AsyncGenerator[SiteEvent, None]:
         """A :class:`Snapshot`, then what changes, without end; raises a :class:`SiteError` when the stream breaks.
 
-        Close it (``contextlib.aclosing``) when it is not wanted any more.
+        A state that was passed quickly may be skipped, an end never: where changes may have been missed a Snapshot
+        follows, or the stream breaks. There may be several streams. What one costs does not grow with machines that
+        have ended. Close it (``contextlib.aclosing``) when it is not wanted any more.
         """
         ...
 
     async def aclose(self) -> None:
-        """Release connections and tasks; machines go on."""
+        """Release connections and tasks; machines go on. Repeating it does nothing."""
         ...
+
+
+def stop_ends(site: Site) -> bool:
+    """Whether STOP and RESTART end a machine there (see :class:`Site`)."""
+    return bool(getattr(site, "stop_ends", False))
 
 
 class SiteFactory(Protocol):

@@ -5,7 +5,7 @@ import os
 import select
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,13 @@ from typing import Any
 import pytest
 
 from simyard_sites.base import (
-    Changed,
-    Gone,
-    Machine,
     MachineRequest,
-    MachineState,
     Outcome,
     Owner,
     Site,
     SiteConfig,
-    Snapshot,
 )
+from simyard_sites.conformance.observer import Observer
 from simyard_sites.emulated import EmulatedSite, client
 from simyard_sites.emulated.child import MARK
 from simyard_sites.emulated.files import DIRECTORY_VARIABLE, CloudFiles
@@ -89,41 +85,6 @@ class Clouds:
         return self.guests()
 
 
-@dataclass
-class Observer:
-    """What a site's events have told so far."""
-
-    site: Site
-    machines: dict[str, Machine] = field(default_factory=dict)
-    told: list[Snapshot | Changed | Gone] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def watch(self) -> None:
-        async with aclosing(self.site.events()) as events:
-            async for event in events:
-                match event:
-                    case Snapshot(machines):
-                        self.machines = {machine.name: machine for machine in machines}
-                    case Changed(machine):
-                        self.machines[machine.name] = machine
-                    case Gone(_, name):
-                        self.machines.pop(name, None)
-                self.told.append(event)
-                self.news.set()
-
-    async def until(self, wanted: Callable[[dict[str, Machine]], bool]) -> dict[str, Machine]:
-        """Wait until the machines, by name, are as wanted."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not self.told or not wanted(self.machines):
-                self.news.clear()
-                await self.news.wait()
-        return dict(self.machines)
-
-    async def until_all(self, state: MachineState, count: int) -> dict[str, Machine]:
-        """Wait until there are that many machines, all in that state."""
-        return await self.until(lambda machines: [machine.state for machine in machines.values()] == [state] * count)
-
-
 @pytest.fixture
 async def clouds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Clouds]:
     """Emulated clouds of this test alone; at its end they are shut down, and nothing of them may be left."""
@@ -140,17 +101,15 @@ async def clouds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 @pytest.fixture
 async def observe() -> AsyncIterator[Callable[[Site], Observer]]:
     """Gives an Observer that watches a site until the test ends."""
-    tasks = []
+    observers = []
 
     def start(site: Site) -> Observer:
-        observer = Observer(site)
-        tasks.append(asyncio.create_task(observer.watch()))
-        return observer
+        observers.append(Observer(site, lambda seen: None, DEADLINE_SECONDS))
+        return observers[-1]
 
     yield start
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    for observer in observers:
+        await observer.aclose()
 
 
 @pytest.fixture

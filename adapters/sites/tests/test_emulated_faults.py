@@ -94,7 +94,7 @@ async def test_lost_events_are_made_up_for_by_a_snapshot(
     await observer.until_all(MachineState.RUNNING, 1)
     await outcomes(site.delete(["0"]))
     await observer.until(lambda machines: not machines)
-    assert all(isinstance(event, Snapshot) for event in observer.told)
+    assert all(isinstance(event, Snapshot) for event in observer.events)
 
 
 async def test_a_forgotten_machine_leaves_no_guest_and_a_resurrected_one_can_be_deleted(

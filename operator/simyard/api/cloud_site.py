@@ -23,9 +23,8 @@ from simyard.api.base import (
 from simyard.api.providers.emulated import EmulatedProvider
 from simyard.api.providers.kubevirt import KubevirtProvider
 from simyard.api.providers.open_nebula import OpenNebulaProvider
+from simyard.api.providers.other import OtherProvider
 from simyard.api.providers.pod import PodProvider
-
-PROVIDERS = ("emulated", "pod", "kubevirt", "openNebula")
 
 
 class Provider(ApiModel):
@@ -34,12 +33,13 @@ class Provider(ApiModel):
     model_config = rules(
         cel(
             "(has(self.emulated) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.kubevirt) ? 1 : 0)"
-            " + (has(self.openNebula) ? 1 : 0) == 1",
-            "exactly one provider must be set: emulated, pod, kubevirt or openNebula",
+            " + (has(self.openNebula) ? 1 : 0) + (has(self.other) ? 1 : 0) == 1",
+            "exactly one provider must be set: emulated, pod, kubevirt, openNebula or other",
         ),
         cel(
             "has(self.emulated) == has(oldSelf.emulated) && has(self.pod) == has(oldSelf.pod)"
-            " && has(self.kubevirt) == has(oldSelf.kubevirt) && has(self.openNebula) == has(oldSelf.openNebula)",
+            " && has(self.kubevirt) == has(oldSelf.kubevirt) && has(self.openNebula) == has(oldSelf.openNebula)"
+            " && has(self.other) == has(oldSelf.other) && (!has(self.other) || self.other.name == oldSelf.other.name)",
             "the kind of provider is immutable: create another CloudSite",
         ),
     )
@@ -48,6 +48,12 @@ class Provider(ApiModel):
     pod: PodProvider | None = None
     kubevirt: KubevirtProvider | None = None
     open_nebula: OpenNebulaProvider | None = None
+    other: OtherProvider | None = None
+
+    @property
+    def entry_point(self) -> str:
+        """The name under which the provider is installed."""
+        return self.other.name if self.other is not None else self.member()[0]
 
     def member(self) -> tuple[str, ApiModel]:
         """The name and the value of the member that is set."""
@@ -56,6 +62,7 @@ class Provider(ApiModel):
             ("pod", self.pod),
             ("kubevirt", self.kubevirt),
             ("openNebula", self.open_nebula),
+            ("other", self.other),
         ):
             if value is not None:
                 return name, value

@@ -34,6 +34,11 @@ def cores_of(quantity: str | int) -> int:
     return max(1, math.ceil(parse_quantity(quantity)))
 
 
+def millis_of(quantity: str | int) -> int:
+    """Thousandths, rounded up, at least one."""
+    return max(1, math.ceil(parse_quantity(quantity) * 1000))
+
+
 def mebibytes_of(quantity: str | int) -> int:
     """Whole MiB, rounded up."""
     return math.ceil(parse_quantity(quantity) / 2**20)

@@ -256,6 +256,7 @@ class Images(ApiModel):
     pod: Annotated[str | None, Field(max_length=512, description="Container image.")] = None
     kubevirt: Annotated[str | None, Field(max_length=512, description="Image of a containerDisk.")] = None
     open_nebula: Annotated[str | None, Field(max_length=128, description="Name of an image.")] = None
+    other: Annotated[str | None, Field(max_length=512, description="For sites whose provider is `other`.")] = None
 
 
 class Resources(ApiModel):

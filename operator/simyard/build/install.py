@@ -29,6 +29,7 @@ def access(namespace: str) -> list[Json]:
     """Accounts, roles and admission policies."""
     return [
         *rbac.operator(namespace),
+        *rbac.sites(),
         *rbac.apiserver(namespace),
         *rbac.frontend(namespace),
         *rbac.user_roles(),

@@ -9,6 +9,7 @@ from simyard.api.base import Json
 from simyard.build.frontend import KINDS as FRONTEND_KINDS
 from simyard.build.metadata import metadata
 from simyard_sites.kubernetes.resource import Resource
+from simyard_sites.kubernetes.rights import DISKS, INSTANCETYPES, MACHINES, PODS
 
 _API_GROUP = "rbac.authorization.k8s.io"
 _ALL = [
@@ -88,6 +89,19 @@ def operator(namespace: str) -> list[Json]:
             _rule("", ["pods"], ["list"]),
         ],
     )
+
+
+def sites() -> list[Json]:
+    """What a site in a Kubernetes cluster needs there, one ClusterRole for each provider; bound to nobody.
+
+    Who connects a CloudSite binds it to the operator's account, in all namespaces or in that of the machines: who makes
+    pods in a namespace can reach all that the Secrets and accounts there can. It reads no Secret.
+    """
+    rules = {names.SITE_PODS: PODS, names.SITE_KUBEVIRT: (*MACHINES, *DISKS, *INSTANCETYPES)}
+    return [
+        _role(name, [_rule(rule.group, [rule.resource], rule.verbs) for rule in needed])
+        for name, needed in rules.items()
+    ]
 
 
 def apiserver(namespace: str) -> list[Json]:

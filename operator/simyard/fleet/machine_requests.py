@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simyard.api.cloud_site import CloudSite
-from simyard.api.quantities import cores_of, mebibytes_of
+from simyard.api.quantities import cores_of, mebibytes_of, millis_of
 from simyard.api.worker import Worker
 from simyard.build.bootstrap import bootstrap_document
 from simyard.fleet.broker import Broker
@@ -56,4 +56,5 @@ class MachineRequests:
             hostname=worker.spec.hostname or "",
             user_data=worker.spec.user_data or "",
             ssh_public_keys=tuple(worker.spec.ssh_public_keys or ()),
+            cpu_millis=millis_of(resources.cpu),
         )

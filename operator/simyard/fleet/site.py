@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
-from prometheus_client import Counter
-
 from simyard.api.cloud_site import CloudSite, CloudSiteSpec
 from simyard.api.worker import Worker
 from simyard.fleet.broker import Broker
@@ -17,6 +15,7 @@ from simyard.fleet.bulk import Bulk, Told
 from simyard.fleet.machine_requests import MachineRequests
 from simyard.fleet.machines import MachineTable
 from simyard.fleet.metering import SiteMeter
+from simyard.fleet.orphans import Orphans
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, gone
 from simyard.fleet.restarts import Restarts
@@ -45,11 +44,10 @@ from simyard_sites.base import (
     Snapshot,
     ThrottledError,
     UnknownOutcomeError,
+    stop_ends,
 )
 
 log = logging.getLogger(__name__)
-
-ORPHANS = Counter("simyard_site_orphans_total", "Machines found without a Worker, and removed.", ["site"])
 
 SERVICE_WAIT_SECONDS = 30.0
 BROKER_WAIT_SECONDS = 1.0
@@ -61,7 +59,7 @@ class SiteRunner:
     """One CloudSite whose provider could be made.
 
     ``changed`` is called when what the site's status says may be different, ``orphan_removed`` with a machine whose
-    Worker nobody saw deleted.
+    Worker nobody saw deleted, ``evacuate`` with one that must leave its host.
     """
 
     def __init__(
@@ -75,6 +73,7 @@ class SiteRunner:
         *,
         changed: Callable[[], None],
         orphan_removed: Callable[[Machine], None],
+        evacuate: Callable[[Machine], None],
     ) -> None:
         self.name = site.metadata.name
         self.machines = MachineTable()
@@ -87,22 +86,21 @@ class SiteRunner:
         )
         self._look = Look(self.name, provider, self.health, self._take_machine)
         self._bulk = Bulk(self.name, self._send, site.spec.limits, lambda: self.health.permitted, changed)
-        self._orphan_grace_seconds = site.spec.orphan_grace_seconds
+        self._orphans = Orphans(self.name, registry, site.spec.orphan_grace_seconds, orphan_removed)
         self.complete = False
         self._provider = provider
         self._requests = MachineRequests(site, registry, broker)
-        self._restarts = Restarts(self.machines, registry, statuses)
+        self._restarts = Restarts(self.machines, registry, statuses, stop_ends(provider))
         self._registry = registry
         self._statuses = statuses
         self._meter = meter
         self._changed = changed
-        self._orphan_removed = orphan_removed
+        self._evacuate = evacuate
         self._attempts: dict[str, int] = {}
         self._lost: set[str] = set()
         self._suspects: set[str] = set()
         self._deleting: dict[str, float] = {}
         self._missing: dict[str, str] = {}
-        self._orphans: dict[str, float] = {}
         self._clock = asyncio.get_running_loop().time
         self._queue = KeyQueue(f"site-{self.name}", self._evaluate)
 
@@ -114,8 +112,8 @@ class SiteRunner:
     def adjust(self, spec: CloudSiteSpec) -> None:
         """Take over what may change while it runs."""
         self._bulk.set_limits(spec.limits)
-        self._orphan_grace_seconds = spec.orphan_grace_seconds
-        for uid in self._orphans:
+        self._orphans.grace_seconds = spec.orphan_grace_seconds
+        for uid in self._orphans.uids:
             self._queue.add(uid)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
@@ -126,10 +124,10 @@ class SiteRunner:
             self._attempts.pop(left.metadata.uid, None)
             self._compare(left.metadata.uid)
         if new is not None:
-            self._orphans.pop(new.metadata.uid, None)
+            self._orphans.forget(new.metadata.uid)
         if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
             for machine in self.machines.of_worker(new.metadata.uid)[:1]:
-                self._statuses.machine_changed(new.metadata.uid, machine)
+                self._tell_worker(machine)
             self._compare(new.metadata.uid)
 
     async def run(self) -> NoReturn:
@@ -185,11 +183,16 @@ class SiteRunner:
         uid = machine.owner.worker_uid
         worker = self._registry.worker(uid)
         if worker is not None:
-            self._statuses.machine_changed(uid, machine)
+            self._tell_worker(machine)
         elif old is None and self.complete and not self._bulk.under_way(Step.CREATE, uid):
-            self._orphans.setdefault(uid, self._clock())
+            self._orphans.note(uid)
         if old is None or self._restarts.plan(worker, machine) is not Step.NOTHING:
             self._compare(uid)
+
+    def _tell_worker(self, machine: Machine) -> None:
+        self._statuses.machine_changed(machine.owner.worker_uid, machine)
+        if machine.evacuate:
+            self._evacuate(machine)
 
     def _take_gone(self, machine_id: str) -> None:
         self._suspects.discard(machine_id)
@@ -203,13 +206,17 @@ class SiteRunner:
             return
         uid = machine.owner.worker_uid
         if not self.machines.of_worker(uid):
-            self._orphans.pop(uid, None)
+            self._orphans.forget(uid)
             self._note_lost(uid)
         self._changed()
 
     def _note_lost(self, uid: str) -> None:
         worker = self._registry.worker(uid)
-        if worker is not None and worker.metadata.deletion_timestamp is None:
+        if worker is None or worker.metadata.deletion_timestamp is not None:
+            return
+        if self._restarts.ended(worker):
+            self._compare(uid)
+        else:
             self._lost.add(uid)
             self._statuses.observe(uid, machine=None, lost=True)
 
@@ -218,30 +225,13 @@ class SiteRunner:
     async def _evaluate(self, uid: str) -> None:
         """Compare a Worker with its machine, after looking for it where no cache has it."""
         machines = self.machines.of_worker(uid)
-        if self.complete and machines and self._may_be_orphan(uid, machines[0]):
-            await self._look_for_owner(uid, machines[0])
+        waits = 0.0
+        if self.complete and machines and self._orphans.may_be(uid, machines[0]):
+            waits = await self._orphans.look_for_owner(uid, machines[0])
+        if waits > 0:
+            self._queue.add(uid, waits)
         else:
             self._compare(uid)
-
-    def _may_be_orphan(self, uid: str, machine: Machine) -> bool:
-        """A machine whose Worker was seen to go is none: it goes as well."""
-        if self._registry.worker(uid) is not None or machine.state is MachineState.TERMINATING:
-            return False
-        return uid in self._orphans or self._registry.worker_gone(uid) is None
-
-    async def _look_for_owner(self, uid: str, machine: Machine) -> None:
-        """A machine that has no Worker for the time of grace is removed."""
-        owner = machine.owner
-        await self._registry.look_for_worker(owner.namespace, owner.worker, uid)
-        if self._registry.worker(uid) is None:
-            waits = self._orphans.setdefault(uid, self._clock()) + self._orphan_grace_seconds - self._clock()
-            if waits > 0:
-                self._queue.add(uid, waits)
-                return
-            ORPHANS.labels(self.name).inc()
-            self._orphan_removed(machine)
-        self._orphans.pop(uid, None)
-        self._compare(uid)
 
     def _compare(self, uid: str) -> None:
         """Ask for what a Worker's machine needs. Nothing is done while the machines are not all known."""
@@ -252,7 +242,7 @@ class SiteRunner:
             for machine_id in suspects:
                 self._bulk.want(Step.LOOK, machine_id)
             return
-        if machines and self._may_be_orphan(uid, machines[0]):
+        if machines and self._orphans.may_be(uid, machines[0]):
             self._queue.add(uid)
             return
         for extra in machines[1:]:
@@ -263,6 +253,8 @@ class SiteRunner:
             self._want_delete(machine)
         elif step is Step.LOST and worker is not None and uid not in self._lost:
             self._want_look(uid, worker.status.machine_id)
+        elif step is Step.REST and worker is not None:
+            self._restarts.rest(worker)
         elif step is Step.CREATE and uid not in self._lost:
             self._bulk.want(step, uid)
         elif step in POWER and machine is not None:
@@ -382,6 +374,7 @@ class SiteRunner:
         self._bulk.done(Step.CREATE, uid)
         if error is None:
             self._attempts.pop(uid, None)
+            self._restarts.created(uid)
             self.health.created()
         elif error.retryable or error.scope is ErrorScope.SITE:
             self._again(Step.CREATE, uid, uid, error)
@@ -389,10 +382,16 @@ class SiteRunner:
             self._statuses.observe(uid, refusal=f"{error.reason}: {error}")
 
     def _again(self, step: Step, key: str, uid: str, error: SiteError) -> None:
-        """Ask once more: at the site's pace when it was too much, when there is room, or after a pause of its own."""
-        if isinstance(error, QuotaExhaustedError | CapacityExhaustedError):
+        """Ask once more: at the site's pace when it was too much, when there is room, or after a pause of its own.
+
+        A quota that is not the whole site's holds nobody else up. What is no matter of the site, the Worker tells.
+        """
+        if error.scope is ErrorScope.POOL or (error.scope is ErrorScope.ITEM and not error.retryable):
+            self._statuses.observe(uid, waits=f"{error.reason}: {error}")
+        full = isinstance(error, QuotaExhaustedError | CapacityExhaustedError) and error.scope is ErrorScope.SITE
+        if full:
             self._bulk.pause(step, self.health.full(error))
-        if isinstance(error, ThrottledError | QuotaExhaustedError | CapacityExhaustedError):
+        if full or isinstance(error, ThrottledError):
             self._bulk.want(step, key)
             return
         attempts = 1 if isinstance(error, ConflictError) else self._attempts.get(key, 0) + 1

@@ -19,6 +19,7 @@ from simyard.api.names import CLOUD_SITES, WORKER_POOLS, Reason
 from simyard.api.worker import Worker
 from simyard.fleet.broker import SECRETS, Broker
 from simyard.fleet.bulk import forget_limits
+from simyard.fleet.evacuations import Evacuations
 from simyard.fleet.metering import Metering
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
@@ -77,6 +78,7 @@ class Sites:
         self._broker = broker
         self._recorder = recorder
         self._metering = metering
+        self._evacuations = Evacuations(registry, recorder)
         self._namespace = namespace
         self._installation = installation
         self._running: dict[str, _Running] = {}
@@ -90,6 +92,7 @@ class Sites:
     async def run(self) -> NoReturn:
         """Run all sites until cancelled."""
         async with asyncio.TaskGroup() as self._group:
+            self._group.create_task(self._evacuations.run(), name="evacuations")
             await self._queue.run()
         raise AssertionError("the queue does not end")
 
@@ -190,13 +193,14 @@ class Sites:
         await self._stop(name)
         runner = SiteRunner(
             site,
-            _make(site, config),
+            make_provider(site, config),
             self._registry,
             self._statuses,
             self._broker,
             self._metering.site(name),
             changed=lambda: self._queue.add(name),
             orphan_removed=partial(self._orphan_removed, name),
+            evacuate=self._evacuations.note,
         )
         if self._group is None:
             raise AssertionError("sites are reconciled by run() only")
@@ -245,7 +249,8 @@ class Sites:
                 message = f"Secret {self._namespace}/{secret} does not exist"
                 raise SetupError(Reason.CREDENTIALS_NOT_FOUND, message) from None
             credentials = {key: base64.b64decode(value).decode() for key, value in (raw.get("data") or {}).items()}
-        return SiteConfig(site.metadata.name, member.to_json(), credentials, self._installation)
+        kubeconfig = self._registry.client.kubeconfig
+        return SiteConfig(site.metadata.name, member.to_json(), credentials, self._installation, kubeconfig)
 
     def _orphan_removed(self, name: str, machine: Machine) -> None:
         log.warning("machine %s (%s) has no Worker and is removed", machine.id, machine.name)
@@ -267,8 +272,13 @@ def _forget_gauges(name: str) -> None:
             MACHINES.remove(name, state.value)
 
 
-def _make(site: CloudSite, config: SiteConfig) -> Site:
-    kind, _ = site.spec.provider.member()
+def make_provider(site: CloudSite, config: SiteConfig) -> Site:
+    """Make what a CloudSite names.
+
+    Raises:
+        SetupError: it is not installed, or its settings cannot be used.
+    """
+    kind = site.spec.provider.entry_point
     found = [entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == kind]
     if not found:
         raise SetupError(Reason.PROVIDER_NOT_INSTALLED, f"no installed package offers the provider {kind}")

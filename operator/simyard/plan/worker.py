@@ -47,6 +47,7 @@ class Observation:
         machine: its machine as the site sees it, None when there is none (yet).
         lost: it had a machine that the site does not have any more, and nobody asked for that.
         refusal: why the site will never create its machine.
+        waits: why the site has not created its machine, or not brought it into the state that is wanted.
         consumer: whether its queue has a consumer; None when the broker does not say.
         consumer_gone: since when it has none, in seconds of a clock that does not jump.
         drained: its adapter said that it is drained.
@@ -56,6 +57,7 @@ class Observation:
     machine: Machine | None = None
     lost: bool = False
     refusal: str = ""
+    waits: str = ""
     registration: Registration | None = None
     values: Values | None = None
     consumer: bool | None = None
@@ -149,7 +151,9 @@ def _readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, 
     if machine is not None and machine.state in (MachineState.STOPPED, MachineState.SUSPENDED):
         return False, Reason.STOPPED, f"the machine is {machine.state.value.lower()}", None
     if seen.registration is None and worker.status.stages.registered is None:
-        waits = machine.message if machine is not None and machine.state is MachineState.PENDING else ""
+        waits = seen.waits
+        if machine is not None:
+            waits = machine.message if machine.state is MachineState.PENDING else ""
         return False, Reason.STARTING, waits, None
     return _connected(worker, seen, steady)
 
@@ -166,7 +170,7 @@ def _connected(worker: Worker, seen: Observation, steady: float) -> tuple[bool, 
         disconnected = False
     if disconnected:
         return False, Reason.ADAPTER_DISCONNECTED, "its adapter is not connected to the broker", None
-    return True, Reason.REGISTERED, "", look_again
+    return True, Reason.REGISTERED, seen.waits if worker.spec.power_state != "Running" else "", look_again
 
 
 def _stages(worker: Worker, seen: Observation) -> Stages:

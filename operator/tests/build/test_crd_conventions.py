@@ -71,7 +71,7 @@ def test_strings_lists_and_maps_are_bounded() -> None:
         if node.get("type") == "array":
             assert "maxItems" in node, path
         if node.get("type") == "object" and "properties" not in node:
-            assert node.get("x-kubernetes-preserve-unknown-fields") is True, path
+            assert "additionalProperties" in node or node.get("x-kubernetes-preserve-unknown-fields") is True, path
             assert "maxProperties" in node, path
 
 

@@ -66,6 +66,11 @@ REFUSED: dict[str, tuple[Json, str, str]] = {
         "spec.provider.emulated.guests",
         '"shared"',
     ),
+    "a label of ours on pods": (
+        site(provider={"pod": {"labels": {"simyard.dev/worker": "x"}}}),
+        "spec.provider.pod.labels",
+        "the platform's own prefix",
+    ),
     "selected without names": (
         site(allowedNamespaces={"from": "Selected"}),
         "spec.allowedNamespaces.names",

@@ -150,6 +150,7 @@ class ScriptedBroker:
 class ScriptedClient:
     """The API server has no Workers but those of the cache; it may not answer at all."""
 
+    kubeconfig: None = None
     down: bool = False
     asked: int = 0
 
@@ -183,6 +184,7 @@ class Bench:
     client: ScriptedClient = field(default_factory=ScriptedClient)
     statuses: Statuses = field(default_factory=Statuses)
     orphans: list[str] = field(default_factory=list)
+    evacuated: list[str] = field(default_factory=list)
     registry: Registry = field(init=False)
     metering: Metering = field(init=False)
     runner: SiteRunner = field(init=False)
@@ -200,6 +202,7 @@ class Bench:
             self.metering.site("site"),
             changed=lambda: None,
             orphan_removed=lambda machine: self.orphans.append(machine.name),
+            evacuate=lambda machine: self.evacuated.append(machine.name),
         )
         self.registry.workers.subscribe(self.runner.worker_changed)
 

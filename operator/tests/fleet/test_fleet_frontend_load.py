@@ -131,6 +131,25 @@ async def test_who_does_not_answer_makes_the_load_unknown_and_not_small() -> Non
         assert await made.look({BEAM: "https://beam"}) == {BEAM: Load(None, (ReplicaLoad(50, pytest.approx(0.2)),))}
 
 
+async def test_a_frontend_that_is_too_busy_to_answer_is_silent_only_if_it_ever_answered() -> None:
+    pods, looks = Pods([pod("answers", "127.0.8.1"), pod("never", "127.0.8.1")]), {BEAM: "https://beam"}
+    async with loads(pods, Queues(ready={"https://beam": 7})) as made:
+        read = made._read
+
+        async def times_out(one: Any) -> tuple[Figures | None, bool]:
+            return (None, True) if one.uid == "never" or is_busy else await read(one)
+
+        made._read = times_out  # type: ignore[method-assign]
+        is_busy = False
+        await made.look(looks)
+        is_busy = True
+        for _ in range(2):
+            assert await made.look(looks) == {BEAM: Load(7, (None, None), silent=1)}
+        is_busy = False
+        found = (await made.look(looks))[BEAM]
+    assert found.silent == 0 and found.replicas[0] == ReplicaLoad(50, pytest.approx(0.2)) and not found.known
+
+
 async def test_without_amqp_clients_no_request_waits() -> None:
     async with loads(Pods(), Queues(vhost="", away=True)) as made:
         assert await made.look({BEAM: "https://beam"}) == {BEAM: Load(0, ())}

@@ -119,7 +119,7 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> MakeWorld:
 
     def make(*providers: ScriptedSite, name: str) -> World:
         world = World(list(providers), name)
-        monkeypatch.setattr(sites_module, "_make", lambda *_: world.providers.pop(0))
+        monkeypatch.setattr(sites_module, "make_provider", lambda *_: world.providers.pop(0))
         return world
 
     return make

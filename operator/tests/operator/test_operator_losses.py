@@ -12,7 +12,7 @@ from fleet_world import Operator, World, living
 from simyard.api.names import Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.fleet.site import ORPHANS
+from simyard.fleet.orphans import ORPHANS
 from simyard.plan.worker import is_ready
 from simyard_adapter.wire import Event
 from simyard_sites.base import SiteEvent, Snapshot

@@ -54,6 +54,32 @@ def test_a_restart_that_the_site_has_accepted_is_not_asked_for_again() -> None:
     assert plan_machine(worker, make_machine(), 2) is Step.NOTHING
 
 
+STOPPED = make_worker(spec={"powerState": "Stopped"}, machine_id="m")
+
+
+@pytest.mark.parametrize(
+    ("worker", "machine", "ended", "step"),
+    [
+        (STOPPED, make_machine(), False, Step.STOP),
+        (STOPPED, make_machine(MachineState.TERMINATING), True, Step.NOTHING),
+        (STOPPED, None, False, Step.REST),
+        (make_worker(spec={"powerState": "Stopped"}), None, False, Step.REST),
+        (make_worker(machine_id="m", machine_state="Stopped"), None, False, Step.CREATE),
+        (make_worker(machine_id="m", machine_state="Running"), None, True, Step.CREATE),
+        (make_worker(machine_id="m", machine_state="Running"), None, False, Step.LOST),
+        (make_worker(machine_id="m", machine_state="Terminating"), make_machine(), True, Step.NOTHING),
+    ],
+)
+def test_where_stopping_a_machine_ends_it_it_is_made_anew_unless_it_was_lost(
+    worker: Worker, machine: Machine | None, ended: bool, step: Step
+) -> None:
+    assert plan_machine(worker, machine, stop_ends=True, ended=ended) is step
+
+
+def test_where_a_stopped_machine_stays_one_that_is_gone_is_lost() -> None:
+    assert plan_machine(make_worker(machine_id="m", machine_state="Stopped"), None, ended=True) is Step.LOST
+
+
 def test_a_machine_is_named_after_its_worker_and_its_uid() -> None:
     assert machine_name("pool-0", "0123456789abcdef") == "pool-0-01234567"
     assert len(machine_name("w" * 54, "0123456789abcdef")) == 63

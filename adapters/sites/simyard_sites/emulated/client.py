@@ -15,7 +15,17 @@ from simyard_sites.base import UnavailableError
 from simyard_sites.emulated import protocol
 from simyard_sites.emulated.child import inherited_environment
 from simyard_sites.emulated.files import CloudFiles
-from simyard_sites.emulated.protocol import Call, Configure, Forget, Outcomes, Reply, Resurrect, ShutDown, Welcome
+from simyard_sites.emulated.protocol import (
+    Call,
+    Configure,
+    Disturb,
+    Forget,
+    Outcomes,
+    Reply,
+    Resurrect,
+    ShutDown,
+    Welcome,
+)
 from simyard_sites.emulated.settings import Settings
 
 START_SECONDS = 30.0
@@ -74,8 +84,8 @@ async def connect(files: CloudFiles, settings: Settings, guest_command: Sequence
         raise UnavailableError(f"the emulated cloud in {files.directory} cannot be reached: {error}") from error
 
 
-async def inject(files: CloudFiles, fault: Forget | Resurrect) -> None:
-    """Have a running cloud forget or resurrect machines, for tests.
+async def inject(files: CloudFiles, fault: Forget | Resurrect | Disturb) -> None:
+    """Have a running cloud forget or resurrect machines, or disturb its clients, for tests.
 
     Raises:
         OSError: it does not run, or ends meanwhile.
@@ -154,7 +164,11 @@ def _somebody_listens(files: CloudFiles) -> bool:
 
 async def _start(files: CloudFiles, lock: int, guest_command: Sequence[str]) -> None:
     ours, theirs = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=ours)
+    try:
+        reader, writer = await asyncio.open_connection(sock=ours)
+    except BaseException:
+        theirs.close()
+        raise
     arguments = ("--directory", str(files.directory), "--ready", str(theirs.fileno()), "--lock", str(lock))
     try:
         with theirs, files.start_log.open("wb") as log:

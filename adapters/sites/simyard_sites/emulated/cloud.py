@@ -99,10 +99,14 @@ class _Record:
 
 
 class Cloud:
-    """The machines of one emulated cloud. Ids count up from ``first_id``."""
+    """The machines of one emulated cloud. Ids count up from ``first_id``.
+
+    ``loses_events`` injects a fault: as long as it is set, no watcher hears of any change.
+    """
 
     def __init__(self, settings: Settings, first_id: int = 0) -> None:
         self.settings = settings
+        self.loses_events = False
         self.next_id = first_id
         self._by_id: dict[str, _Record] = {}
         self._by_name: dict[str, _Record] = {}
@@ -191,7 +195,7 @@ class Cloud:
         if record is None:
             return
         if record.state is MachineState.TERMINATING:
-            self._remove(record, now, _is_drawn(self.settings.lost_events_percent, record.name, "gone"))
+            self._remove(record, now, self._loses_event(record.name, "gone"))
         elif record.then:
             target, record.then = record.then, None
             self._enter(record, target, now)
@@ -336,8 +340,11 @@ class Cloud:
         record.reason, record.message = reason, message
         self._changed(record, None)
 
+    def _loses_event(self, name: str, what: str) -> bool:
+        return self.loses_events or _is_drawn(self.settings.lost_events_percent, name, what)
+
     def _changed(self, record: _Record, guest: GuestOrder | None) -> None:
-        is_lost = _is_drawn(self.settings.lost_events_percent, record.name, record.state)
+        is_lost = self._loses_event(record.name, record.state)
         self._changes.append(Change(record.id, record.name, guest=guest, lost=is_lost))
 
 

@@ -92,6 +92,19 @@ class Resurrect:
 
 
 @dataclass(frozen=True, slots=True)
+class Disturb:
+    """Inject a fault, in place of the one before; answered by :class:`Outcomes` of nothing.
+
+    The next ``calls`` that would create machines refuse those with ``error``; without one, the next ``calls`` that
+    create or delete are carried out and their answers are lost. With ``loses_events`` no change is told one by one.
+    """
+
+    calls: int = 0
+    error: SiteError | None = None
+    loses_events: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Watch:
     """Tell all machines and all changes; answered by :class:`Batch` lines until the connection ends."""
 
@@ -101,7 +114,7 @@ class ShutDown:
     """End all machines and the cloud itself; answered by the end of the connection."""
 
 
-Call = Configure | Create | Delete | Get | Act | Forget | Resurrect | Watch | ShutDown
+Call = Configure | Create | Delete | Get | Act | Forget | Resurrect | Disturb | Watch | ShutDown
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +179,8 @@ def _to_json(message: Call | Reply) -> dict[str, Any]:
             return {"forget": list(ids)}
         case Resurrect(ids):
             return {"resurrect": list(ids)}
+        case Disturb(calls, error, loses_events):
+            return {"disturb": [calls, _error_to_json(error) if error else None, loses_events]}
         case Watch():
             return {"watch": True}
         case ShutDown():
@@ -204,6 +219,8 @@ def decode_call(line: bytes) -> Call:
                 return Forget(ids)
             case {"resurrect": ids}:
                 return Resurrect(ids)
+            case {"disturb": [calls, error, loses_events]}:
+                return Disturb(calls, _error_from_json(error) if error else None, loses_events)
             case {"watch": True}:
                 return Watch()
             case {"shutDown": True}:
@@ -315,5 +332,12 @@ def _error_from_json(data: list[Any]) -> SiteError:
 
 _ERRORS: dict[str, type[SiteError]] = {
     error.__name__: error
-    for error in (base.ConflictError, base.MachineNotFoundError, base.InternalError, base.ThrottledError)
+    for error in (
+        base.ConflictError,
+        base.MachineNotFoundError,
+        base.InternalError,
+        base.ThrottledError,
+        base.QuotaExhaustedError,
+        base.PermissionDeniedError,
+    )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import logging
 import time
@@ -25,7 +26,7 @@ from simyard_sites.emulated.cloud import Change, Cloud, GuestOrder
 from simyard_sites.emulated.files import CloudFiles
 from simyard_sites.emulated.guests import Disks, GuestListener, Guests
 from simyard_sites.emulated.portions import portions
-from simyard_sites.emulated.protocol import Act, Create, Delete, Outcomes, Refused, Reply, Welcome
+from simyard_sites.emulated.protocol import Act, Create, Delete, Disturb, Outcomes, Refused, Reply, Welcome
 from simyard_sites.emulated.queueing import Front, throttled
 from simyard_sites.emulated.settings import GuestKind, Settings
 from simyard_sites.emulated.watching import Watchers
@@ -64,6 +65,7 @@ class CloudServer:
         self._reserved_ids = int(self._next_id.read_text()) if self._next_id.exists() else 0
         self._cloud = Cloud(Settings(), self._reserved_ids)
         self._front = Front()
+        self._disturbance = Disturb()
         self._closing = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -138,7 +140,14 @@ class CloudServer:
 
     async def _answer(
         self,
-        call: Create | Delete | Act | protocol.Configure | protocol.Get | protocol.Forget | protocol.Resurrect,
+        call: Create
+        | Delete
+        | Act
+        | protocol.Configure
+        | protocol.Get
+        | protocol.Forget
+        | protocol.Resurrect
+        | Disturb,
         send: _Send,
     ) -> bool:
         """Do what was asked and say so; False says that the answer is lost, and the connection with it."""
@@ -155,6 +164,10 @@ class CloudServer:
                 reply = Outcomes([self._forget(machine_id) for machine_id in ids])
             case protocol.Resurrect(ids):
                 reply = Outcomes([self._resurrect(machine_id) for machine_id in ids])
+            case Disturb():
+                self._disturbance = call
+                self._cloud.loses_events = call.loses_events
+                reply = Outcomes([])
             case _:
                 assert_never(call)
         self._advance()
@@ -208,22 +221,36 @@ class CloudServer:
         """Only what does something new can lose its answer, so that repeating it leads somewhere."""
         match call:
             case Create(requests):
+                what = "create"
                 new = [request.name for request in requests if self._cloud.named(request.name) is None]
-                return bool(new) and self._cloud.loses_answer(new[0], "create")
             case Delete(ids):
+                what = "delete"
                 found = (machine for machine in map(self._cloud.machine, ids) if machine)
                 new = [machine.name for machine in found if machine.state is not MachineState.TERMINATING]
-                return bool(new) and self._cloud.loses_answer(new[0], "delete")
             case Act():
                 return False
+        if not new:
+            return False
+        return self._cloud.loses_answer(new[0], what) or (self._disturbance.error is None and self._disturbs())
+
+    def _disturbs(self) -> bool:
+        """Whether this call is one of those that the injected fault is for."""
+        calls = self._disturbance.calls
+        self._disturbance = dataclasses.replace(self._disturbance, calls=max(0, calls - 1))
+        return calls > 0
 
     def _admit(self, requests: Sequence[MachineRequest]) -> tuple[list[MachineRequest], list[Outcome]]:
         """Those that the front end accepts at this moment, and the refusals of the others."""
         settings = self._cloud.settings
-        admitted = [request for request in requests if self._front.admit(settings, time.time())]
-        names = {request.name for request in admitted}
-        error = throttled(f"more than {settings.creates_per_second} creates per second", settings)
-        return admitted, [Outcome(request.name, error=error) for request in requests if request.name not in names]
+        error = self._disturbance.error
+        if error:
+            new = {request.name for request in requests if self._cloud.named(request.name) is None}
+            refused = new if new and self._disturbs() else set()
+        else:
+            error = throttled(f"more than {settings.creates_per_second} creates per second", settings)
+            refused = {request.name for request in requests if not self._front.admit(settings, time.time())}
+        admitted = [request for request in requests if request.name not in refused]
+        return admitted, [Outcome(request.name, error=error) for request in requests if request.name in refused]
 
     async def _create(self, requests: Sequence[MachineRequest]) -> list[Outcome]:
         async with self._creating:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,9 +60,22 @@ class WatchEvent:
 
 
 class KubeClient:
-    """Requests to one API server; every one has a deadline, and a 429 is waited out."""
+    """Requests to one API server; every one has a deadline, and a 429 is waited out ``attempts`` - 1 times.
 
-    def __init__(self, configuration: kubernetes.Configuration, *, request_seconds: float = 30.0) -> None:
+    Attributes:
+        kubeconfig: the file that it was connected by; None: that of the environment, or none.
+    """
+
+    def __init__(
+        self,
+        configuration: kubernetes.Configuration,
+        *,
+        request_seconds: float = 30.0,
+        attempts: int = MAX_ATTEMPTS,
+        kubeconfig: Path | None = None,
+    ) -> None:
+        self.kubeconfig = kubeconfig
+        self._attempts = attempts
         self._api = kubernetes.ApiClient(configuration)
         # The library's own session reads .netrc and the proxies of the environment anew for each request.
         self._session = aiohttp.ClientSession(
@@ -75,7 +88,9 @@ class KubeClient:
         self._configuration = configuration
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None = None, *, max_connections: int = 32) -> Self:
+    async def connect(
+        cls, kubeconfig: Path | None = None, *, max_connections: int = 32, attempts: int = MAX_ATTEMPTS
+    ) -> Self:
         """A client for ``kubeconfig``, else for ``$KUBECONFIG`` or the cluster that this process runs in."""
         configuration = kubernetes.Configuration()
         if kubeconfig is None:
@@ -83,7 +98,7 @@ class KubeClient:
         else:
             await kubernetes_config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
         configuration.connection_pool_maxsize = max_connections
-        return cls(configuration)
+        return cls(configuration, attempts=attempts, kubeconfig=kubeconfig)
 
     @property
     def configuration(self) -> kubernetes.Configuration:
@@ -172,7 +187,7 @@ class KubeClient:
 
     async def watch(
         self, resource: Resource, namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """What changes after a resource version, until the server ends the watch (after some minutes).
 
         With an empty version, first every object as it is now, as ``ADDED``.
@@ -231,11 +246,11 @@ class KubeClient:
             UnavailableError: there was no answer; the request may have been carried out.
         """
         label = resource.plural if resource else "other"
-        for attempt in range(1, MAX_ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             try:
                 return await self._send(method, path, body, query, content_type, (verb or method.lower(), label))
             except ApiError as error:
-                if error.status != 429 or attempt == MAX_ATTEMPTS:
+                if error.status != 429 or attempt == self._attempts:
                     raise
                 await asyncio.sleep(error.retry_after_seconds or attempt)
         raise AssertionError("the last attempt returns or raises")

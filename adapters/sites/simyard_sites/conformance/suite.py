@@ -1,0 +1,33 @@
+"""All that a site must do; a test class of a provider's own is a subclass with a fixture ``world``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from simyard_sites.conformance.acting import Acting
+from simyard_sites.conformance.bursting import Bursting
+from simyard_sites.conformance.creating import Creating
+from simyard_sites.conformance.ending import Ending
+from simyard_sites.conformance.interrupting import Interrupting
+from simyard_sites.conformance.looking import Looking
+from simyard_sites.conformance.refusing import Refusing
+from simyard_sites.conformance.trial import Trial
+from simyard_sites.conformance.watching import Watching
+from simyard_sites.conformance.world import World
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
+class Conformance(Bursting, Interrupting, Refusing, Ending, Acting, Watching, Looking, Creating):
+    """The suite. A subclass has an asynchronous fixture ``world`` that gives a world of the test."""
+
+    @pytest_asyncio.fixture(loop_scope="function")
+    async def trial(self, world: World, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Trial]:
+        """Closes all sites at the end, and looks for what is left of them and for secrets in the log."""
+        caplog.set_level(logging.DEBUG)
+        trial = Trial(world)
+        yield trial
+        await trial.finish([record for phase in ("call", "teardown") for record in caplog.get_records(phase)])

@@ -1,0 +1,287 @@
+"""One test's dealings with a cloud: what is asked, what is seen, and what must be true of all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import re
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
+from simyard_adapter.declarations import Interface
+from simyard_sites import base
+from simyard_sites.base import (
+    ErrorScope,
+    Machine,
+    MachineRequest,
+    MachineState,
+    Outcome,
+    Owner,
+    PowerAction,
+    Site,
+    SiteError,
+    Stage,
+)
+from simyard_sites.conformance.observer import Observer
+from simyard_sites.conformance.world import World
+
+SETTLING_SECONDS = 10.0
+"""How long a closed site may take until nothing is left of it."""
+_POLL_SECONDS = 0.01
+_STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
+_REASON = re.compile(r"([A-Z][A-Za-z0-9]*)?")
+_SCOPES = {
+    base.UnauthenticatedError: {ErrorScope.SITE},
+    base.MachineNotFoundError: {ErrorScope.ITEM},
+    base.ConflictError: {ErrorScope.ITEM},
+    base.ThrottledError: {ErrorScope.SITE},
+    base.UnavailableError: {ErrorScope.SITE},
+}
+_ERRORS = {kind for kind in vars(base).values() if isinstance(kind, type) and issubclass(kind, SiteError)} - {SiteError}
+
+
+class Trial:
+    """Sites of one world, and everything that a test asks of them.
+
+    The names that tests use are short; those of the machines are unique. Every machine, outcome and error that passes
+    is checked: it has the right form, and nothing of the bootstrap document.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.secret = uuid.uuid4().hex
+        self._secret_forms = [self.secret, *_base64_forms(self.secret)]
+        self._requests: dict[str, MachineRequest] = {}
+        self._owners: dict[str, Owner] = {}
+        self._sites: list[Site] = []
+        self._observers: list[Observer] = []
+        self._tasks = asyncio.all_tasks()
+        self._connections = world.connections()
+
+    # What is asked
+
+    def site(self, installation: str = "default") -> Site:
+        """A new site object; it is closed when the test ends."""
+        site = self.world.site(installation)
+        self._sites.append(site)
+        return site
+
+    def request(self, name: str) -> MachineRequest:
+        """The request for a machine; the same each time."""
+        if name not in self._requests:
+            uid = str(uuid.uuid4())
+            self.put_request(name, Owner("conformance", name, uid, "pool"))
+        return self._requests[name]
+
+    def put_request(self, name: str, owner: Owner, **asked: Any) -> MachineRequest:
+        """From now on the machine of that name is to be another one."""
+        document = self._document(owner)
+        request = MachineRequest(f"{owner.worker}-{owner.worker_uid[:8]}", owner, document, **asked)
+        self._requests[name] = self.world.request(request)
+        self._owners[request.name] = owner
+        return self._requests[name]
+
+    def spoil(self, name: str) -> None:
+        """From now on the machine of that name is one that cannot be."""
+        self._requests[name] = self.world.spoil(self.request(name))
+
+    def name(self, name: str) -> str:
+        """What the machine is called at the site."""
+        return self.request(name).name
+
+    async def create(self, site: Site, *names: str) -> list[Outcome]:
+        """The outcomes in the order of the names; an error of the whole call is each one's that had none."""
+        requests = [self.request(name) for name in names]
+        outcomes = await self._collect(site.create(requests), [request.name for request in requests])
+        for request, outcome in zip(requests, outcomes, strict=True):
+            assert (outcome.machine is None) != (outcome.error is None), f"neither or both: {outcome}"
+            assert outcome.machine is None or outcome.machine.name == request.name
+        return outcomes
+
+    async def created(self, site: Site, *names: str) -> list[Machine]:
+        """Create machines, which must succeed."""
+        outcomes = await self.create(site, *names)
+        return [outcome.machine for outcome in outcomes if succeeded(outcome) and outcome.machine]
+
+    async def delete(self, site: Site, *ids: str) -> list[Outcome]:
+        """The outcomes in the order of the ids."""
+        return await self._collect(site.delete(ids), ids)
+
+    async def get(self, site: Site, *ids: str) -> list[Outcome]:
+        """The outcomes in the order of the ids."""
+        outcomes = await self._collect(site.get(ids), ids)
+        for outcome in outcomes:
+            assert (outcome.machine is None) != (outcome.error is None), f"neither or both: {outcome}"
+            assert outcome.machine is None or outcome.machine.id == outcome.key
+        return outcomes
+
+    async def act(self, site: Site, action: PowerAction, *ids: str) -> list[Outcome]:
+        """The outcomes in the order of the ids."""
+        return await self._collect(site.act(ids, action), ids)
+
+    async def owned(self, site: Site) -> dict[str, Machine]:
+        """All machines of the site's installation by their names; those that are on their way out left out."""
+        async with asyncio.timeout(self.world.deadline_seconds):
+            machines = await site.list_owned()
+        for machine in machines:
+            self.check(machine)
+        names = [machine.name for machine in machines if machine.state is not MachineState.TERMINATING]
+        assert len(names) == len(set(names)), f"a name is there twice: {sorted(names)}"
+        return {machine.name: machine for machine in machines if machine.state is not MachineState.TERMINATING}
+
+    def observe(self, site: Site) -> Observer:
+        """Follow a site's events until the test ends."""
+        observer = Observer(site, self.check, self.world.deadline_seconds)
+        self._observers.append(observer)
+        return observer
+
+    async def running(self, site: Site, *names: str) -> list[Machine]:
+        """Create machines and wait until they run."""
+        await self.created(site, *names)
+        observer = self.observe(site)
+        wanted = [self.name(name) for name in names]
+
+        def run(machines: dict[str, Machine]) -> bool:
+            return all(name in machines and machines[name].state is MachineState.RUNNING for name in wanted)
+
+        machines = await observer.until(run, f"{', '.join(names)} run")
+        return [machines[name] for name in wanted]
+
+    async def until(self, wanted: Callable[[], bool], what: str) -> None:
+        """Wait until it is so; at most as long as a closed site may take."""
+        seconds = min(SETTLING_SECONDS, self.world.deadline_seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                while not wanted():  # noqa: ASYNC110 - tasks and connections of others send no events
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"waited {seconds} s until {what}") from None
+
+    # What must be true
+
+    def check(self, seen: Machine | SiteError) -> None:
+        """What is true of every machine and of every error."""
+        self.check_text(f"{seen!r} {seen}")
+        if isinstance(seen, SiteError):
+            _check_error(seen)
+            return
+        owner = self._owners.get(seen.name, seen.owner)
+        assert seen.owner == owner, f"{seen.owner} is not {owner}"
+        assert isinstance(seen.id, str) and seen.id, f"no id: {seen}"
+        assert isinstance(seen.state, MachineState)
+        assert _REASON.fullmatch(seen.reason), f"not a CamelCase word: {seen.reason!r}"
+        assert seen.reason or seen.state is not MachineState.FAILED, "a machine that failed says no reason"
+        times = [seen.entered[stage] for stage in _STAGES if stage in seen.entered]
+        assert set(seen.entered) <= set(_STAGES), f"not the site's to say: {set(seen.entered) - set(_STAGES)}"
+        assert times == sorted(times), f"stages are not entered in their order: {seen.entered}"
+
+    def check_text(self, text: str) -> None:
+        """Nothing of the bootstrap document's secret is in it, not even encoded."""
+        assert not any(form in text for form in self._secret_forms), "the bootstrap document's password is shown"
+
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """The tasks that run and did not when the trial began, but for the world's and the observers'."""
+        found = asyncio.all_tasks() - self._tasks
+        own = {task for task in found if task.get_name() == "observer" or self.world.is_own_task(task)}
+        current = asyncio.current_task()
+        return found - own - ({current} if current else set())
+
+    def connections(self) -> int:
+        """How many connections are open beyond those that were when the trial began."""
+        return self.world.connections() - self._connections
+
+    async def finish(self, log: Iterable[logging.LogRecord]) -> None:
+        """Delete what is there, in case that the cloud outlives the test; then nothing may be left, nor logged."""
+        observers, self._observers = self._observers, []
+        sites, self._sites = self._sites, []
+        try:
+            for observer in observers:
+                await observer.aclose()
+            for site in sites:
+                await self._tidy(site)
+        finally:
+            async with asyncio.timeout(self.world.deadline_seconds):
+                for site in sites:
+                    self.check_text(repr(site))
+                    await site.aclose()
+                    await site.aclose()
+        with suppress(AssertionError):
+            await self.until(lambda: not self.tasks() and self.connections() <= 0, "nothing is left")
+        assert not self.tasks(), f"tasks are left of a closed site: {self.tasks()}"
+        assert self.connections() <= 0, f"{self.connections()} connections are left of a closed site"
+        for record in log:
+            self.check_text(logging.Formatter().format(record))
+
+    async def _tidy(self, site: Site) -> None:
+        with suppress(SiteError, TimeoutError):
+            async with asyncio.timeout(self.world.deadline_seconds):
+                machines = await site.list_owned()
+                ids = [machine.id for machine in machines if machine.state is not MachineState.TERMINATING]
+                async for _ in site.delete(ids):
+                    pass
+
+    async def _collect(self, call: AsyncIterator[Outcome], keys: Sequence[str]) -> list[Outcome]:
+        found: dict[str, Outcome] = {}
+        failure: SiteError | None = None
+        try:
+            async with asyncio.timeout(self.world.deadline_seconds):
+                async for outcome in call:
+                    assert outcome.key in keys, f"{outcome.key!r} was not asked for"
+                    assert outcome.key not in found, f"{outcome.key!r} has two outcomes"
+                    found[outcome.key] = outcome
+        except SiteError as error:
+            failure = error
+            self.check(error)
+        for outcome in found.values():
+            self.check_text(repr(outcome))
+            for seen in (outcome.machine, outcome.error):
+                if seen is not None:
+                    self.check(seen)
+        missing = [key for key in keys if key not in found]
+        assert failure or not missing, f"no outcome for {missing}"
+        return [found.get(key) or Outcome(key, error=failure) for key in keys]
+
+    def _document(self, owner: Owner) -> bytes:
+        broker = BrokerAddress("broker.example", 5672, "simyard", "pool", self.secret)
+        document = Bootstrap(
+            namespace=owner.namespace,
+            worker=owner.worker,
+            worker_uid=owner.worker_uid,
+            service="service",
+            pool=owner.pool,
+            broker=broker,
+            interface=Interface(),
+            connector={"commands": {}},
+        )
+        return document.to_bytes()
+
+
+def _base64_forms(text: str) -> list[str]:
+    """What is the same in the Base64 of everything that holds the text: it depends on where the text begins."""
+    return [base64.b64encode(b"?" * before + text.encode()).decode()[4:-4] for before in range(3)]
+
+
+def succeeded(outcome: Outcome) -> bool:
+    """Assert that it has."""
+    assert outcome.error is None, f"{outcome.key}: {outcome.error!r}"
+    return True
+
+
+def failed_with(outcome: Outcome, *kinds: type[SiteError]) -> SiteError:
+    """Assert that it has failed with one of these errors; gives the error."""
+    assert isinstance(outcome.error, kinds), f"{outcome.key}: {outcome.error!r} is none of {kinds}"
+    return outcome.error
+
+
+def _check_error(error: SiteError) -> None:
+    kind = type(error)
+    assert any(issubclass(kind, known) for known in _ERRORS), f"{kind.__name__} is not an error of the interface"
+    assert str(error), f"a {kind.__name__} says nothing"
+    for known, scopes in _SCOPES.items():
+        assert not isinstance(error, known) or error.scope in scopes, f"{error!r} has scope {error.scope}"
+    if error.retry_after_seconds is not None:
+        assert error.retryable and error.retry_after_seconds >= 0, f"{error!r} cannot be retried"

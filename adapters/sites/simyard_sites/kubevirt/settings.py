@@ -1,0 +1,94 @@
+"""What a CloudSite says of its KubeVirt: ``spec.provider.kubevirt``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simyard_sites.kubernetes.client import Json
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDisk:
+    """The root disk is in the service's container image."""
+
+    image_pull_policy: str = ""
+    image_pull_secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DataVolume:
+    """The root disk is a volume of the machine's own, made by CDI.
+
+    ``source`` is ``DataSource`` or ``PersistentVolumeClaim``, whose clone it is, or "" where it is imported from the
+    service's container image; ``source_name`` is "" where the image says which.
+    """
+
+    size: str
+    storage_class: str = ""
+    source: str = ""
+    source_namespace: str = ""
+    source_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An instance type or a preference."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a site; ``namespace`` is "" where each machine is in its worker's own namespace."""
+
+    namespace: str = ""
+    root_disk: ContainerDisk | DataVolume = ContainerDisk()
+    instancetype: Reference | None = None
+    preference: Reference | None = None
+    pod_network: bool = True
+    multus: tuple[str, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Json, ...] = ()
+    priority_class: str = ""
+    grace_seconds: int = 30
+
+    @classmethod
+    def from_provider(cls, provider: Mapping[str, Any]) -> Settings:
+        """From the member of a CloudSite; what is not given has the default of the CloudSite's definition."""
+        network: Mapping[str, Any] = provider.get("network") or {}
+        return cls(
+            namespace=provider.get("namespace") or "",
+            root_disk=_root_disk(provider.get("rootDisk") or {}),
+            instancetype=_reference(provider.get("instancetype"), "VirtualMachineClusterInstancetype"),
+            preference=_reference(provider.get("preference"), "VirtualMachineClusterPreference"),
+            pod_network=network.get("pod", True),
+            multus=tuple(network.get("multus") or ()),
+            node_selector=provider.get("nodeSelector") or {},
+            tolerations=tuple(provider.get("tolerations") or ()),
+            priority_class=provider.get("priorityClassName") or "",
+            grace_seconds=provider.get("terminationGracePeriodSeconds", 30),
+        )
+
+
+def _root_disk(given: Mapping[str, Any]) -> ContainerDisk | DataVolume:
+    volume = given.get("dataVolume")
+    if volume is None:
+        disk = given.get("containerDisk") or {}
+        return ContainerDisk(disk.get("imagePullPolicy") or "", disk.get("imagePullSecret") or "")
+    kinds = (("dataSource", "DataSource"), ("persistentVolumeClaim", "PersistentVolumeClaim"))
+    member, source = next(((key, kind) for key, kind in kinds if volume.get(key)), ("", ""))
+    of = volume.get(member) or {}
+    return DataVolume(
+        size=str(volume["size"]),
+        storage_class=volume.get("storageClassName") or "",
+        source=source,
+        source_namespace=of.get("namespace") or "",
+        source_name=of.get("name") or "",
+    )
+
+
+def _reference(given: Mapping[str, Any] | None, kind: str) -> Reference | None:
+    return Reference(given.get("kind") or kind, given["name"]) if given else None

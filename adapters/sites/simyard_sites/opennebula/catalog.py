@@ -1,0 +1,161 @@
+"""What the account may use at the cloud, by name: its template, its networks, its group, its quota."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lxml import etree
+from pyone import bindings
+
+from simyard_sites.base import ErrorScope, InternalError, InvalidSpecError
+from simyard_sites.opennebula.client import Oned
+from simyard_sites.opennebula.records import parser
+from simyard_sites.opennebula.settings import PATH, Network, Settings
+from simyard_sites.opennebula.wire import Call
+
+_ALL = (-2, -1, -1)
+_ME = -1
+_DEFAULT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class VmTemplate:
+    """The template that machines are made from; its vectors are replaced as a whole by those given with a request."""
+
+    id: int
+    context: Mapping[str, str]
+    disks: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who we are there. ``machines`` is the quota of virtual machines, None where there is none."""
+
+    id: int
+    name: str
+    machines: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    id: int
+    name: str
+    owner_id: int
+    owner: str
+
+
+class Catalog:
+    """Looks things up; keeps the template until told that it has changed."""
+
+    def __init__(self, oned: Oned, settings: Settings) -> None:
+        self._oned = oned
+        self._settings = settings
+        self._template: VmTemplate | None = None
+        self._group: int | None = None
+
+    async def refresh(self) -> None:
+        """Look up the template and the group again: both may have been changed, or made anew."""
+        self._template = await self._read_template()
+        if self._settings.user_group:
+            self._group = await self._read_group()
+
+    def forget(self) -> None:
+        """What was kept is not true any more."""
+        self._template = self._group = None
+
+    async def template(self) -> VmTemplate:
+        """The template.
+
+        Raises:
+            InvalidSpecError: there is none that the account may use.
+        """
+        if self._template is None:
+            self._template = await self._read_template()
+        return self._template
+
+    async def account(self) -> Account:
+        """The account, with what its quota says."""
+        body = await self._oned.read(Call("one.user.info", (_ME,)), "see itself (one.user.info)")
+        user = _read(body)
+        return Account(int(user.findtext("ID", "")), user.findtext("NAME", ""), _quota(user))
+
+    async def group(self) -> int:
+        """The id of the group whose members may use the machines."""
+        if self._group is None:
+            self._group = await self._read_group()
+        return self._group
+
+    async def check_networks(self, account: Account) -> None:
+        """See that the networks are there."""
+        if self._settings.networks:
+            entries = list(_entries(await self._oned.read(Call("one.vnpool.info", _ALL), "USE its networks")))
+            for network in self._settings.networks:
+                _pick(entries, network, "networks", "network", account)
+
+    async def _read_group(self) -> int:
+        body = await self._oned.read(Call("one.grouppool.info"), "see groups")
+        return _pick(list(_entries(body)), Network(self._settings.user_group), "userGroup", "group").id
+
+    async def _read_template(self) -> VmTemplate:
+        wanted = self._settings.template
+        if wanted.isdecimal():
+            template_id = int(wanted)
+        else:
+            body = await self._oned.read(Call("one.templatepool.info", _ALL), "USE its template")
+            name = Network(wanted, self._settings.template_owner)
+            template_id = _pick(list(_entries(body)), name, "template", "template").id
+        [answer] = await self._oned.ask([Call("one.template.info", (template_id, False))], changes=False)
+        if isinstance(answer, Exception):
+            raise _invalid("template", f"{answer} The account must be permitted to USE it") from answer
+        found = bindings.parseString(str(answer).encode()).TEMPLATE
+        context, disks = found.get("CONTEXT") or {}, found.get("DISK") or []
+        return VmTemplate(
+            template_id,
+            {key: value for key, value in context.items() if isinstance(value, str)},
+            [dict(disk) for disk in (disks if isinstance(disks, list) else [disks])],
+        )
+
+
+def _invalid(field: str, problem: str) -> InvalidSpecError:
+    return InvalidSpecError(f"{PATH}.{field}: {problem}", scope=ErrorScope.SITE)
+
+
+def _read(body: object) -> etree._Element:
+    try:
+        return etree.fromstring(str(body), parser())
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise InternalError(f"OpenNebula's answer cannot be read: {error}") from error
+
+
+def _entries(body: object) -> Iterator[_Entry]:
+    for element in _read(body):
+        text = element.findtext
+        yield _Entry(int(text("ID", "-1")), text("NAME", ""), int(text("UID", "-1")), text("UNAME", ""))
+
+
+def _pick(entries: Sequence[_Entry], wanted: Network, field: str, kind: str, me: Account | None = None) -> _Entry:
+    """The one of that name or id: of the owner named, or else our own, or else the only one."""
+    if wanted.name.isdecimal():
+        found = [each for each in entries if each.id == int(wanted.name)]
+    else:
+        found = [each for each in entries if each.name == wanted.name and wanted.owner in ("", each.owner)]
+    own = [each for each in found if me is not None and each.owner_id == me.id]
+    if len(found) > 1 and len(own) == 1:
+        return own[0]
+    if len(found) == 1:
+        return found[0]
+    owned = f" of {wanted.owner}" if wanted.owner else ""
+    if not found:
+        raise _invalid(field, f"there is no {kind} {wanted.name!r}{owned} that the account may USE; names count case")
+    owners = ", ".join(sorted({each.owner for each in found}))
+    raise _invalid(field, f"there are {len(found)} {kind}s {wanted.name!r}, of {owners}: say whose it is")
+
+
+def _quota(user: etree._Element) -> int | None:
+    """How many machines the account may have: its own quota, or the default one."""
+    for path in ("VM_QUOTA/VM/VMS", "DEFAULT_USER_QUOTAS/VM_QUOTA/VM/VMS"):
+        limit = user.findtext(path)
+        if limit is not None and limit.strip() and int(limit) != _DEFAULT:
+            return int(limit) if int(limit) > 0 else None
+    return None

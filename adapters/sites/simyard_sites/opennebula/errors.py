@@ -1,0 +1,105 @@
+"""What OpenNebula's refusals mean: its codes and texts as errors of the interface.
+
+One code is both a quota and a missing right (0x0200), and one text says what the other code is about; so the texts
+decide where the codes do not. They are OpenNebula's own from 5.12 on.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyone import (
+    OneActionException,
+    OneAuthenticationException,
+    OneAuthorizationException,
+    OneInternalException,
+    OneNoExistsException,
+)
+
+from simyard_sites.base import (
+    CapacityExhaustedError,
+    ConflictError,
+    ErrorScope,
+    InternalError,
+    InvalidSpecError,
+    MachineNotFoundError,
+    PermissionDeniedError,
+    QuotaExhaustedError,
+    SiteError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from simyard_sites.opennebula.settings import PATH
+from simyard_sites.opennebula.wire import OneAllocateException, OneLockedException
+
+_QUOTA = re.compile(r"limit of|quota", re.IGNORECASE)
+_RESTRICTED = re.compile(r"restricted attribute", re.IGNORECASE)
+_LEASES = re.compile(r"(cannot|could not) get .*lease|no free (address|lease)", re.IGNORECASE)
+_IMAGE = re.compile(r"image|disk", re.IGNORECASE)
+_NETWORK = re.compile(r"network|\bnic\b", re.IGNORECASE)
+_METHOD = re.compile(r"^\[[\w.]+\]\s*")
+_NO_LEADER = re.compile(r"not (the )?leader|replicat|no leader", re.IGNORECASE)
+
+
+def refusal_of_create(error: Exception) -> SiteError:
+    """Why a machine was not made."""
+    said = _said(error)
+    if isinstance(error, OneAllocateException | OneInternalException | OneActionException):
+        if _LEASES.search(said):
+            return CapacityExhaustedError(f"{said} Give the network a larger address range, or name another one")
+        if isinstance(error, OneInternalException) and "parse error" not in said.lower():
+            return InternalError(said)
+        return _invalid(said)
+    if isinstance(error, OneNoExistsException):
+        return _invalid(said)
+    return refusal(error, "create VMs, and USE its template, images and networks")
+
+
+def refusal_of_change(error: Exception, right: str) -> SiteError:
+    """Why a machine was not ended, stopped, started ..."""
+    if isinstance(error, OneNoExistsException):
+        return MachineNotFoundError(str(error))
+    if isinstance(error, OneActionException | OneLockedException):
+        return ConflictError(str(error))
+    return refusal(error, right)
+
+
+def refusal(error: Exception, right: str) -> SiteError:
+    """Why anything was refused; ``right`` is what the account must be permitted to do."""
+    said = _said(error)
+    if isinstance(error, OneAuthenticationException):
+        return UnauthenticatedError(
+            f"{PATH}.credentialsSecretRef: {said} Put the `username` and the `password` (or a `token` that has not "
+            "expired) of OpenNebula into the Secret"
+        )
+    if isinstance(error, OneAuthorizationException):
+        return _denied(said, right)
+    if _NO_LEADER.search(said):
+        return UnavailableError(f"{PATH}.endpoint: {said}: name the address of the cluster's leader")
+    if isinstance(error, OneLockedException):
+        return ConflictError(said)
+    return InternalError(said)
+
+
+def _denied(said: str, right: str) -> SiteError:
+    if _RESTRICTED.search(said):
+        return PermissionDeniedError(
+            f"{PATH}.template: {said} Only oneadmin's group may set it (VM_RESTRICTED_ATTR in oned.conf): take it out "
+            "of the template, or permit it"
+        )
+    if _QUOTA.search(said):
+        return QuotaExhaustedError(f"{said} Raise the quota of the account or of its group")
+    return PermissionDeniedError(f"{PATH}.credentialsSecretRef: {said} The account must be permitted to {right}")
+
+
+def _said(error: Exception) -> str:
+    """The text without the method that it begins with."""
+    return _METHOD.sub("", str(error))
+
+
+def _invalid(said: str) -> InvalidSpecError:
+    """What cannot be made, with the field that the text is about."""
+    if _IMAGE.search(said) and not _NETWORK.search(said):
+        return InvalidSpecError(f"spec.images.openNebula of the SimulationService, or {PATH}.imageOwner: {said}")
+    field = "networks" if _NETWORK.search(said) else "template"
+    return InvalidSpecError(f"{PATH}.{field}: {said}", scope=ErrorScope.SITE)

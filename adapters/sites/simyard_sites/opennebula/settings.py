@@ -1,0 +1,119 @@
+"""What a CloudSite says about its OpenNebula cloud: the member ``openNebula`` of ``spec.provider``, and its Secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from yarl import URL
+
+from simyard_sites.base import ErrorScope, InvalidSpecError, SiteConfig, UnauthenticatedError
+
+PATH = "spec.provider.openNebula"
+SHORTEST_TOKEN_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A virtual network by name; ``owner`` is "" where it is our own or its name is unique to us."""
+
+    name: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """See ``simyard.api.providers.open_nebula`` for what each member does.
+
+    ``secret`` is a password, or a login token where ``is_token``. ``token_seconds`` is 0 where none are to be used.
+    """
+
+    endpoint: str
+    template: str
+    username: str
+    secret: str = field(repr=False)
+    is_token: bool = False
+    ca_certificate: str = ""
+    template_owner: str = ""
+    image_owner: str = ""
+    networks: tuple[Network, ...] = ()
+    host_requirements: str = ""
+    datastore_requirements: str = ""
+    proxy: str = ""
+    proxy_username: str = ""
+    proxy_password: str = field(default="", repr=False)
+    connections: int = 6
+    poll_seconds: float = 0.5
+    quiet_poll_seconds: float = 30.0
+    token_seconds: int = 0
+    user_group: str = ""
+
+    @classmethod
+    def from_config(cls, config: SiteConfig) -> Settings:
+        """Read the member and the Secret.
+
+        Raises:
+            InvalidSpecError: names the field that cannot be used.
+            UnauthenticatedError: names the key that the Secret lacks.
+        """
+        provider, secret = config.provider, {key: value.strip() for key, value in config.credentials.items()}
+        endpoint = _text(provider, "endpoint")
+        if URL(endpoint).scheme not in ("http", "https") or not URL(endpoint).host:
+            raise _invalid("endpoint", f"{endpoint!r} is no http or https URL")
+        token_seconds = _number(provider, "loginTokenSeconds", 0)
+        if 0 < token_seconds < SHORTEST_TOKEN_SECONDS:
+            raise _invalid("loginTokenSeconds", f"{token_seconds} is less than {SHORTEST_TOKEN_SECONDS}")
+        username, given = secret.get("username", ""), secret.get("password") or secret.get("token") or ""
+        if not username or ":" in username or not given:
+            raise UnauthenticatedError(
+                f"{PATH}.credentialsSecretRef: the Secret needs the key `username` (without a colon), and `password` "
+                "or `token`"
+            )
+        is_token = not secret.get("password")
+        return cls(
+            endpoint=endpoint,
+            template=_text(provider, "template"),
+            username=username,
+            secret=given,
+            is_token=is_token,
+            ca_certificate=secret.get("ca.crt", ""),
+            template_owner=_text(provider, "templateOwner", ""),
+            image_owner=_text(provider, "imageOwner", ""),
+            networks=tuple(_networks(provider)),
+            host_requirements=_text(provider, "hostRequirements", ""),
+            datastore_requirements=_text(provider, "datastoreRequirements", ""),
+            proxy=_text(provider, "proxy", ""),
+            proxy_username=secret.get("proxyUsername", ""),
+            proxy_password=secret.get("proxyPassword", ""),
+            connections=_number(provider, "connections", 6),
+            poll_seconds=_number(provider, "pollMilliseconds", 500) / 1000,
+            quiet_poll_seconds=float(_number(provider, "quietPollSeconds", 30)),
+            token_seconds=0 if is_token else token_seconds,
+            user_group=_text(provider, "userGroup", ""),
+        )
+
+
+def _invalid(name: str, problem: str) -> InvalidSpecError:
+    return InvalidSpecError(f"{PATH}.{name}: {problem}", scope=ErrorScope.SITE)
+
+
+def _text(provider: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = provider.get(name, default)
+    if not isinstance(value, str) or (default is None and not value):
+        raise _invalid(name, "must be given, as text" if value in (None, "") else f"{value!r} is no text")
+    return value
+
+
+def _number(provider: Mapping[str, Any], name: str, default: int) -> int:
+    value = provider.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < min(default, 1):
+        raise _invalid(name, f"{value!r} is no number from {min(default, 1)}")
+    return value
+
+
+def _networks(provider: Mapping[str, Any]) -> list[Network]:
+    value = provider.get("networks", [])
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+        raise _invalid("networks", "is no list of objects with `name`")
+    return [Network(_text(each, "name"), _text(each, "owner", "")) for each in value]

@@ -1,0 +1,51 @@
+"""The text of templates: attributes as OpenNebula reads them, whatever is in their values.
+
+OpenNebula takes a template in its own syntax or in XML (``Template::parse_str_or_xml``). Its own syntax has no way to
+write every value; XML has, as long as each value is one text node: a second node, such as a CDATA section that was
+split, makes it drop the attribute (``Template::single_xml_att``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from xml.sax.saxutils import escape
+
+from simyard_sites.base import InvalidSpecError
+
+Vector = Mapping[str, str]
+Value = str | Vector
+Attributes = Iterable[tuple[str, Value]]
+"""Names and values in order; a name may come several times (``DISK``, ``NIC``)."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_KEPT = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
+
+
+def render(attributes: Attributes) -> str:
+    """The attributes as an XML template. Empty values are left out: OpenNebula has none.
+
+    Raises:
+        InvalidSpecError: a name or a value that no template can have.
+    """
+    return f"<TEMPLATE>{''.join(_attribute(name, value) for name, value in attributes)}</TEMPLATE>"
+
+
+def _attribute(name: str, value: Value) -> str:
+    if isinstance(value, str):
+        return _element(name, _text(name, value)) if value else ""
+    members = "".join(_element(key, _text(f"{name}/{key}", each)) for key, each in value.items() if each)
+    return _element(name, members) if members else ""
+
+
+def _element(name: str, content: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidSpecError(f"the template attribute {name!r}: a name has letters, digits, '_', '-' and '.' only")
+    return f"<{name}>{content}</{name}>"
+
+
+def _text(path: str, value: str) -> str:
+    if unfit := _UNFIT.search(value):
+        raise InvalidSpecError(f"the template attribute {path}: the character {unfit.group()!r} cannot be sent in XML")
+    return escape(value, _KEPT)

@@ -1,0 +1,175 @@
+"""A pod as a machine: which state its status means, and why it failed, in the words of Kubernetes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from simyard_sites.base import Machine, MachineState, Stage
+from simyard_sites.kubernetes.client import Json
+from simyard_sites.kubernetes.ownership import owner_of
+from simyard_sites.pod.manifest import CONTAINER
+
+DISRUPTIONS = {
+    "PreemptionByScheduler": "Preempted",
+    "DeletionByTaintManager": "NodeTainted",
+    "EvictionByEvictionAPI": "Evicted",
+    "DeletionByPodGC": "NodeLost",
+    "TerminationByKubelet": "EndedByNode",
+}
+"""Why Kubernetes takes a pod away (reasons of its condition DisruptionTarget), as the reasons of a failed machine."""
+
+CANNOT_START = frozenset(
+    {
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+        "SignatureValidationFailed",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+"""A container that waits for these reasons does not start by itself, or not soon: a pod elsewhere may."""
+
+HOPELESS_EXITS = frozenset({2, 3, 4, 126, 127, 128})
+"""Exit codes of an adapter that ends the same way each time: wrong usage, bootstrap document or directory; no such
+program, or one that cannot be run."""
+MOST_CRASHES = 3
+"""A container that ended so often, and whose next start Kubernetes puts off, is given up."""
+_MOST_MESSAGE = 1000
+
+
+def machine_id(namespace: str, name: str) -> str:
+    """The id of a pod as a machine: the same after a restart."""
+    return f"{namespace}/{name}"
+
+
+def read(item: Json) -> Machine | None:
+    """The machine that a pod is; None where its labels name no worker."""
+    owner = owner_of(item)
+    if owner is None:
+        return None
+    metadata, status = item["metadata"], item.get("status") or {}
+    state, reason, message = _state(metadata, status)
+    return Machine(
+        id=machine_id(metadata["namespace"], metadata["name"]),
+        name=metadata["name"],
+        owner=owner,
+        state=state,
+        entered=_entered(metadata, status),
+        reason=reason,
+        message=message[:_MOST_MESSAGE],
+        address=status.get("podIP") or "",
+    )
+
+
+def _state(metadata: Json, status: Json) -> tuple[MachineState, str, str]:
+    """The state, and the reason and message that explain it."""
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    phase = status.get("phase")
+    taken = conditions.get("DisruptionTarget")
+    if taken is not None and taken["status"] == "True" and (metadata.get("deletionTimestamp") or phase == "Failed"):
+        return MachineState.FAILED, *_disruption(taken, status)
+    if metadata.get("deletionTimestamp"):
+        return MachineState.TERMINATING, "", ""
+    if phase == "Failed":
+        return MachineState.FAILED, *_failure(status)
+    if phase == "Succeeded":
+        return MachineState.FAILED, "Completed", "its container ended by itself"
+    if (stuck := _stuck(status)) is not None:
+        return MachineState.FAILED, *stuck
+    if phase == "Running":
+        return MachineState.RUNNING, "", ""
+    scheduled = conditions.get("PodScheduled")
+    if scheduled is None or scheduled["status"] != "True":
+        return MachineState.PENDING, *_texts(scheduled or {})
+    return (MachineState.BOOT if _is_sandboxed(conditions) else MachineState.PROLOG), *_waiting(status)
+
+
+def _disruption(condition: Json, status: Json) -> tuple[str, str]:
+    reason = condition.get("reason") or ""
+    said = condition.get("message") or status.get("message") or ""
+    if reason == "TerminationByKubelet" and status.get("reason"):
+        return str(status["reason"]), str(status.get("message") or said)
+    return DISRUPTIONS.get(reason, reason or "Disrupted"), said
+
+
+def _failure(status: Json) -> tuple[str, str]:
+    """Why a pod failed as a whole, or its container."""
+    if status.get("reason"):
+        return str(status["reason"]), str(status.get("message") or "")
+    for container in _containers(status):
+        ended = (container.get("state") or {}).get("terminated")
+        if ended is not None and ended.get("exitCode"):
+            return _exit(container, ended)
+    return "Failed", str(status.get("message") or "")
+
+
+def _stuck(status: Json) -> tuple[str, str] | None:
+    """Why a container will not start, though its pod waits on."""
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason") or ""
+        ended = (container.get("lastState") or {}).get("terminated")
+        if reason in CANNOT_START:
+            return reason, f"container {container['name']}: {waiting.get('message') or ''}"
+        if reason == "CrashLoopBackOff" and ended is not None:
+            hopeless = ended.get("exitCode") in HOPELESS_EXITS
+            if hopeless or container.get("restartCount", 0) >= MOST_CRASHES:
+                return _exit(container, ended)
+    return None
+
+
+def _exit(container: Json, ended: Json) -> tuple[str, str]:
+    """OOMKilled, Error, StartError, ... of a container that ended."""
+    said = str(ended.get("message") or "").strip()
+    message = f"container {container['name']} ended with exit code {ended.get('exitCode')}"
+    return str(ended.get("reason") or "Error"), f"{message}: {said}" if said else message
+
+
+def _waiting(status: Json) -> tuple[str, str]:
+    """What a container waits for that goes on trying."""
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("message"):
+            return _texts(waiting)
+    return "", ""
+
+
+def _texts(said: Json) -> tuple[str, str]:
+    reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
+    return reason, f"{reason}: {message}" if reason and message else message
+
+
+def _containers(status: Json) -> list[Json]:
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _is_sandboxed(conditions: dict[str, Json]) -> bool:
+    """Its volumes and its network are there, so that what remains is pulling images and starting containers."""
+    condition = conditions.get("PodReadyToStartContainers")
+    return condition is not None and condition["status"] == "True"
+
+
+def _entered(metadata: Json, status: Json) -> dict[Stage, float]:
+    """When it entered each stage, as far as its status says; the API has whole seconds only."""
+    entered = {Stage.PENDING: _seconds(metadata["creationTimestamp"])}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    for kind, stage in (("PodScheduled", Stage.PROLOG), ("PodReadyToStartContainers", Stage.BOOT)):
+        condition = conditions.get(kind)
+        if condition is not None and condition["status"] == "True" and condition.get("lastTransitionTime"):
+            entered[stage] = _seconds(condition["lastTransitionTime"])
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state") or {}
+        begun = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+        if container["name"] == CONTAINER and begun:
+            entered[Stage.RUNNING] = _seconds(begun)
+    if Stage.RUNNING in entered:
+        entered.setdefault(Stage.BOOT, entered[Stage.RUNNING])
+    return entered
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

@@ -1,0 +1,117 @@
+"""A cloud in memory: it stands for the interface that a vendor has."""
+
+import asyncio
+import time
+from collections import deque
+from typing import Any
+
+
+class RefusedError(Exception):
+    """The cloud says no, with a status as HTTP has it."""
+
+    def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class Cloud:
+    """Machines start and end within milliseconds; those that have ended are kept."""
+
+    def __init__(self) -> None:
+        self.machines: dict[str, dict[str, Any]] = {}
+        self.ended: list[dict[str, Any]] = []
+        self.log: list[dict[str, Any]] = []
+        self.forgotten = 0  # so many entries of the log are not there any more
+        self.news = asyncio.Event()
+        self.tokens = {"good"}
+        self.looked_at = 0
+        # What goes wrong, if anything does.
+        self.answers_to_lose = 0
+        self.refusals: deque[RefusedError] = deque()
+        self.creates_refused: RefusedError | None = None
+        self.is_down = False
+        self.is_silent = False
+
+    async def request(self, token: str, verb: str, *arguments: Any) -> Any:
+        """One request over the network: it may be refused, and its answer may be lost."""
+        await asyncio.sleep(0)
+        if self.is_down:
+            raise ConnectionRefusedError("nobody listens")
+        if token not in self.tokens:
+            raise RefusedError(401, "this token is not valid")
+        answer = await getattr(self, verb)(*arguments)
+        if verb in ("create", "delete") and self.answers_to_lose:
+            self.answers_to_lose -= 1
+            raise ConnectionResetError("the connection was lost")
+        await asyncio.sleep(0)
+        return answer
+
+    async def version(self) -> str:
+        return "1.0"
+
+    async def create(self, name: str, labels: dict[str, str], document: bytes, memory_mib: int) -> dict[str, Any]:
+        if any(machine["name"] == name for machine in self.machines.values()):
+            raise RefusedError(409, f"there is a machine {name}")
+        if refusal := self.refusals.popleft() if self.refusals else self.creates_refused:
+            raise refusal
+        if memory_mib <= 0:
+            raise RefusedError(422, "a machine needs memory")
+        machine_id = str(len(self.machines) + len(self.ended))
+        machine = {"id": machine_id, "name": name, "labels": labels, "times": {}}
+        self.machines[machine_id] = machine
+        self.enter(machine, "pending", then="running")
+        return dict(machine)
+
+    async def delete(self, machine_id: str) -> None:
+        machine = await self.get(machine_id)
+        if machine["state"] != "ending":
+            self.enter(self.machines[machine_id], "ending", then="gone")
+
+    async def get(self, machine_id: str) -> dict[str, Any]:
+        if machine_id not in self.machines:
+            raise RefusedError(404, f"there is no machine {machine_id}")
+        self.looked_at += 1
+        return dict(self.machines[machine_id])
+
+    async def power(self, machine_id: str, state: str) -> dict[str, Any]:
+        machine = await self.get(machine_id)
+        if machine["state"] not in ("running", "stopped"):
+            raise RefusedError(409, f"the machine is {machine['state']}")
+        self.enter(self.machines[machine_id], state)
+        return await self.get(machine_id)
+
+    async def machines_of(self, owner: str) -> tuple[int, list[dict[str, Any]]]:
+        """The length of the log, and the machines that have not ended."""
+        found = [dict(machine) for machine in self.machines.values() if machine["labels"]["installation"] == owner]
+        self.looked_at += len(found)
+        return self.forgotten + len(self.log), found
+
+    async def changes(self, owner: str, since: int, seconds: float) -> tuple[int, list[dict[str, Any]]]:
+        """The length of the log, and what is in it from there on; waits for something, but not longer than that."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self.is_silent or self.forgotten + len(self.log) <= since:
+                    await self.news.wait()
+        except TimeoutError:
+            return since, []
+        if since < self.forgotten:
+            raise RefusedError(410, "that is too long ago")
+        news = self.log[since - self.forgotten :]
+        return self.forgotten + len(self.log), [item for item in news if item["labels"]["installation"] == owner]
+
+    def enter(self, machine: dict[str, Any], state: str, then: str = "") -> None:
+        """Bring a machine into a state, and a moment later into the next."""
+        machine["state"] = state
+        machine["times"] = {state: time.time()} | machine["times"]
+        if state == "gone":
+            self.ended.append(self.machines.pop(machine["id"]))
+        self.log.append(dict(machine))
+        self.news.set()
+        self.news = asyncio.Event()
+        if then:
+            asyncio.get_running_loop().call_later(0.002, self._go_on, machine, state, then)
+
+    def _go_on(self, machine: dict[str, Any], state: str, then: str) -> None:
+        if machine["state"] == state:
+            self.enter(machine, then)

@@ -1,0 +1,163 @@
+"""KubeVirt as it installs itself, read from its Go module: the definitions of its kinds and its instance types.
+
+No program of KubeVirt runs here. The schemas are those that its operator installs, out of its source; the few lines
+around each (names, scope, versions) follow ``components/crds.go`` of the same release.
+"""
+
+import functools
+import json
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from simyard_dev import tools
+from simyard_dev.controlplane import ControlPlane
+from simyard_dev.errors import SetupError
+from simyard_dev.files import locked, write_whole
+from simyard_dev.progress import step
+
+MODULE = tools.GoModule(name="kubevirt", source="kubevirt.io/kubevirt", packages={})
+COMPONENTS = Path("pkg/virt-operator/resource/generate/components")
+DOWNLOAD_SECONDS = 300
+READY_SECONDS = 60
+_SCHEMA = re.compile(r'^\t"(?P<kind>\w+)": `(?P<yaml>.*?)`,$', re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What ``components/crds.go`` says of a kind beside its schema."""
+
+    kind: str
+    group: str = "kubevirt.io"
+    versions: tuple[str, ...] = ("v1", "v1alpha3")
+    scope: str = "Namespaced"
+    short_names: tuple[str, ...] = ()
+    status: bool = False
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    def definition(self, schema: Any) -> dict[str, Any]:
+        """The CustomResourceDefinition; the first version is the one that is stored."""
+        versions = [
+            {"name": name, "served": True, "storage": name == self.versions[0], "schema": schema}
+            | ({"subresources": {"status": {}}} if self.status else {})
+            for name in self.versions
+        ]
+        names = {"kind": self.kind, "plural": f"{self.singular}s", "singular": self.singular}
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.singular}s.{self.group}"},
+            "spec": {
+                "group": self.group,
+                "scope": self.scope,
+                "names": names | {"shortNames": list(self.short_names)},
+                "versions": versions,
+            },
+        }
+
+
+_INSTANCETYPE = "instancetype.kubevirt.io"
+_KINDS = (
+    _Kind("KubeVirt", short_names=("kv", "kvs"), status=True),
+    _Kind("VirtualMachineInstance", short_names=("vmi", "vmis")),
+    _Kind("VirtualMachineInstancetype", _INSTANCETYPE, ("v1beta1",)),
+    _Kind("VirtualMachineClusterInstancetype", _INSTANCETYPE, ("v1beta1",), "Cluster"),
+    _Kind("VirtualMachinePreference", _INSTANCETYPE, ("v1beta1",)),
+    _Kind("VirtualMachineClusterPreference", _INSTANCETYPE, ("v1beta1",), "Cluster"),
+)
+
+
+@dataclass(frozen=True)
+class KubeVirtRelease:
+    """What a release of KubeVirt installs, as far as it matters here."""
+
+    version: str
+    definitions: list[dict[str, Any]]
+    instancetypes: list[dict[str, Any]]
+    preferences: list[dict[str, Any]]
+
+
+@functools.cache
+def release() -> KubeVirtRelease:
+    """The release that hack/tools/kubevirt pins; read once per machine, then kept in the cache of the tools.
+
+    Raises:
+        SetupError: Go is missing, the module cannot be had, or it is not what go.sum says.
+    """
+    name = MODULE.cache_directory.name
+    kept = MODULE.cache_directory.with_name(f"{name}.json")
+    with locked(kept.with_name(f"{name}.lock")):
+        if not kept.exists():
+            with step(f"reading the definitions of {MODULE.source} {MODULE.version}"):
+                write_whole(kept, json.dumps(_read(_download() / COMPONENTS)))
+    return KubeVirtRelease(MODULE.version, **json.loads(kept.read_bytes()))
+
+
+def install(control_plane: ControlPlane) -> KubeVirtRelease:
+    """Give a control plane the definitions, and wait until it serves them; nothing acts on their objects.
+
+    Raises:
+        SetupError: it did not take them.
+    """
+    found = release()
+    items = {"apiVersion": "v1", "kind": "List", "items": found.definitions}
+    control_plane.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(items))
+    names = [definition["metadata"]["name"] for definition in found.definitions]
+    control_plane.kubectl("wait", "--for=condition=Established", f"--timeout={READY_SECONDS}s", "crd", *names)
+    deadline = time.monotonic() + READY_SECONDS
+    for name in names:  # what is established is served a moment later
+        while True:
+            try:
+                control_plane.kubectl("get", name, "--all-namespaces")
+                break
+            except SetupError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+    return found
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    source = (folder / "validations_generated.go").read_text()
+    schemas = {found["kind"]: found["yaml"].replace('` + "`" + `', "`") for found in _SCHEMA.finditer(source)}
+    bundles = folder / "data" / "common-instancetypes"
+    return {
+        "definitions": [kind.definition(_load(schemas[kind.singular])[0]) for kind in _KINDS],
+        "instancetypes": _load((bundles / "common-clusterinstancetypes-bundle.yaml").read_text()),
+        "preferences": _load((bundles / "common-clusterpreferences-bundle.yaml").read_text()),
+    }
+
+
+def _load(text: str) -> list[dict[str, Any]]:
+    """All documents; with the C loader where there is one, because the schemas are a megabyte."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [document for document in yaml.load_all(text, loader) if document]
+
+
+def _download() -> Path:
+    """The folder of the module's source: from Go's cache, else from its proxy, checked against go.sum."""
+    tools.check_go(MODULE)
+    wanted = f"{MODULE.source}@{MODULE.version}"
+    result = subprocess.run(
+        ["go", "mod", "download", "-json", wanted],
+        cwd=MODULE.directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DOWNLOAD_SECONDS,
+        check=False,
+    )
+    told = json.loads(result.stdout or "{}")
+    if result.returncode or "Dir" not in told:
+        raise SetupError(f"go mod download {wanted}: {told.get('Error') or result.stderr.strip()}")
+    if f"{MODULE.source} {MODULE.version} {told['Sum']}" not in (MODULE.directory / "go.sum").read_text().splitlines():
+        raise SetupError(f"{MODULE.directory / 'go.sum'} does not have {wanted} {told['Sum']}")
+    return Path(told["Dir"])
