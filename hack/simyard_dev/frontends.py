@@ -76,6 +76,7 @@ class Frontends:
                 f"--namespace={self._namespace}",
                 f"--endpoint={url}/",
                 f"--amqp-endpoint={self.endpoint}",
+                *(f"--other-endpoint={other}/" for other in self.urls if other != url),
                 "--cloud4e",
                 f"--bind={LOOPBACK}",
                 f"--port={self._ports[process.name]}",

@@ -75,6 +75,8 @@ ANNOTATION_OCCI_DONE = "simyard.dev/occi-done"
 was scaled in for; each may be delivered twice."""
 ANNOTATION_OCCI_ATTRIBUTES = "simyard.dev/occi-attributes"
 """On Workers: a JSON object of the OCCI attributes that clients gave and the platform has no use for."""
+ANNOTATION_OCCI_MIXINS = "simyard.dev/occi-mixins"
+"""On Workers: the ids of the provider's mixins that clients asked for and its fields do not say."""
 FINALIZER = "simyard.dev/machines"
 """On WorkerPools and CloudSites: they stay until no machine of theirs is left."""
 

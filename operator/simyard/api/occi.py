@@ -8,20 +8,29 @@ from pydantic import Field
 
 from simyard.api.base import ATOMIC, FREE_FORM, IMMUTABLE, SET, ApiModel, Metadata, Values, map_by
 
-CategoryId = Annotated[str, Field(min_length=1, max_length=1024)]
+URI_PATTERN = r"^[!#-;=?-\[\]_a-z~]+$"
+"""Printable ASCII that needs no quoting in any rendering: a line feed in it would add lines to everybody's listings."""
+PATH_PATTERN = r"^/[!#-;=?-\[\]_a-z~]*$"
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+
+CategoryId = Annotated[str, Field(min_length=1, max_length=1024, pattern=URI_PATTERN)]
 """Scheme and term of a category."""
 
-CategoryScheme = Annotated[str, Field(min_length=1, max_length=768, description="A URI that ends in `#`.")]
-CategoryTerm = Annotated[str, Field(min_length=1, max_length=255, description="Its name within the scheme.")]
+CategoryScheme = Annotated[
+    str, Field(min_length=1, max_length=768, pattern=URI_PATTERN, description="A URI that ends in `#`.")
+]
+CategoryTerm = Annotated[
+    str, Field(min_length=1, max_length=255, pattern=NAME_PATTERN, description="Its name within the scheme.")
+]
 Title = Annotated[str, Field(max_length=1024, description="Its name for people.")]
-EntityPath = Annotated[str, Field(min_length=2, max_length=512, pattern=r"^/")]
+EntityPath = Annotated[str, Field(min_length=2, max_length=512, pattern=PATH_PATTERN)]
 MOST_MEMBERS = 10_000
 
 
 class OcciAttribute(ApiModel):
     """An attribute of a mixin, or a parameter of an action."""
 
-    name: Annotated[str, Field(min_length=1, max_length=255, description="Its name.")]
+    name: Annotated[str, Field(min_length=1, max_length=255, pattern=NAME_PATTERN, description="Its name.")]
     type: Annotated[
         Literal["string", "number", "boolean", "array", "object"], Field(description="Its type in JSON.")
     ] = "string"
@@ -50,7 +59,13 @@ class OcciMixinSpec(ApiModel):
     term: Annotated[CategoryTerm, Field(json_schema_extra=IMMUTABLE)]
     title: Title = ""
     location: Annotated[
-        str, Field(min_length=3, max_length=512, pattern=r"^/.+/$", description="The path of its members' listing.")
+        str,
+        Field(
+            min_length=3,
+            max_length=512,
+            pattern=PATH_PATTERN.replace("*$", "+/$"),
+            description="The path of its members' listing.",
+        ),
     ]
     depends: Annotated[
         list[CategoryId],
@@ -86,7 +101,7 @@ class OcciLinkSpec(ApiModel):
 
     kind: Annotated[CategoryId, Field(description="The id of its kind.", json_schema_extra=IMMUTABLE)]
     source: Annotated[EntityPath, Field(description="The path of the entity where it starts.")]
-    target: Annotated[str, Field(min_length=1, max_length=2048, description="A path or any URI.")]
+    target: Annotated[str, Field(min_length=1, max_length=2048, pattern=URI_PATTERN, description="A path or any URI.")]
     target_kind: Annotated[
         list[CategoryId],
         Field(max_length=32, json_schema_extra=ATOMIC, description="The ids of the target's kind and mixins."),

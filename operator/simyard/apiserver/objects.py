@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from simyard.api.base import Json, Metadata
 from simyard.api.names import (
     ANNOTATION_OCCI_ATTRIBUTES,
+    ANNOTATION_OCCI_DONE,
     ANNOTATION_OCCI_ID,
     ANNOTATION_OCCI_KEY,
+    ANNOTATION_OCCI_MIXINS,
     SIMULATION_SERVICES,
     WORKER_POOLS,
     WORKERS,
@@ -72,7 +74,7 @@ class CachedWorker:
     """A Worker. ``pool`` is empty when it stands alone; ``user`` is its user at the broker.
 
     ``attributes`` are those of its status, observed at ``attributes_time`` (seconds since the epoch). ``restarts`` are
-    those that were asked for.
+    those that were asked for, ``restarted`` those that its site has accepted.
     """
 
     metadata: Metadata
@@ -85,6 +87,7 @@ class CachedWorker:
     site: str
     power_state: str
     restarts: int
+    restarted: int
     machine_state: str
     address: str
     own: OwnDetails
@@ -123,6 +126,7 @@ class CachedWorker:
             site=sys.intern(spec["site"]),
             power_state=sys.intern(spec.get("powerState") or "Running"),
             restarts=spec.get("restarts") or 0,
+            restarted=status.get("restarts") or 0,
             machine_state=sys.intern(status.get("machineState") or ""),
             address=status.get("address") or "",
             own=OwnDetails.parse(spec),
@@ -216,7 +220,13 @@ class CachedService:
 
 
 _METADATA = ("name", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-_ANNOTATIONS = (ANNOTATION_OCCI_ID, ANNOTATION_OCCI_KEY, ANNOTATION_OCCI_ATTRIBUTES)
+_ANNOTATIONS = (
+    ANNOTATION_OCCI_ID,
+    ANNOTATION_OCCI_KEY,
+    ANNOTATION_OCCI_DONE,
+    ANNOTATION_OCCI_ATTRIBUTES,
+    ANNOTATION_OCCI_MIXINS,
+)
 
 Target = CachedWorker | CachedPool | CachedService
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -82,10 +83,16 @@ class FrontendLoads:
             depths = group.create_task(self._depths(endpoints))
             figures = group.create_task(self._figures(endpoints))
         replicas: dict[Key, list[ReplicaLoad | None]] = {key: [] for key in endpoints}
-        for pod, found in figures.result().items():
-            replicas[pod.service].append(replica_load(self._before.get(pod.uid), found))
-        self._before = {pod.uid: found for pod, found in figures.result().items() if found is not None}
-        return {key: Load(depths.result()[key], tuple(replicas[key])) for key in endpoints}
+        before, self._before = self._before, {}
+        silent: Counter[Key] = Counter()
+        for pod, (found, timed_out) in figures.result().items():
+            last = before.get(pod.uid)
+            replicas[pod.service].append(replica_load(last, found))
+            if timed_out and last is not None:  # one that never answered is perhaps not to be reached from here
+                silent[pod.service] += 1
+            if (known := found or (last if timed_out else None)) is not None:
+                self._before[pod.uid] = known
+        return {key: Load(depths.result()[key], tuple(replicas[key]), silent[key]) for key in endpoints}
 
     async def _depths(self, endpoints: Mapping[Key, str]) -> dict[Key, int | None]:
         if not self._broker.vhost:  # they take no requests from queues
@@ -98,7 +105,8 @@ class FrontendLoads:
         found = {key: queues.get(request_queue(endpoint)) for key, endpoint in endpoints.items()}
         return {key: info.ready if info is not None else None for key, info in found.items()}
 
-    async def _figures(self, services: Iterable[Key]) -> dict[_Pod, Figures | None]:
+    async def _figures(self, services: Iterable[Key]) -> dict[_Pod, tuple[Figures | None, bool]]:
+        """The figures of each ready frontend, and whether it took too long to tell them."""
         wanted = frozenset(services)
         selector = ",".join(f"{name}={value}" for name, value in (PART_OF | COMPONENT).items())
         try:
@@ -111,15 +119,15 @@ class FrontendLoads:
             tasks = {pod: group.create_task(self._read(pod)) for pod in pods}
         return {pod: task.result() for pod, task in tasks.items()}
 
-    async def _read(self, pod: _Pod) -> Figures | None:
+    async def _read(self, pod: _Pod) -> tuple[Figures | None, bool]:
         assert self._session is not None, "used outside of its context"
         url = URL.build(scheme="http", host=pod.address, port=self._port, path="/metrics")
         try:
             async with self._free, self._session.get(url, raise_for_status=True) as response:
-                return read_figures(await response.text())
+                return read_figures(await response.text()), False
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, OverflowError) as error:
             log.info("figures of the frontend at %s: %s", pod.address, str(error) or type(error).__name__)
-            return None
+            return None, isinstance(error, TimeoutError)
 
 
 def read_figures(text: str) -> Figures:

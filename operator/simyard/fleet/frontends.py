@@ -31,6 +31,7 @@ from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, gone
 from simyard.kube.cache import Cache, Key, key_of
 from simyard.messaging.errors import MessagingError
+from simyard.messaging.occi_topology import request_queue
 from simyard.plan.contents import contains
 from simyard.plan.frontends import (
     FrontendsView,
@@ -276,10 +277,11 @@ class Frontends:
         self._tell(key)
 
     async def _scale(self) -> NoReturn:
-        """Look at the load of the services that scale by it, for ever; without such, nothing is asked."""
+        """Look at the load of the services that scale by it, and whether all queues are there, for ever."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             assert self._template is not None, "nothing scales without a template"
+            await self._look_for_queues(self._template)
             asked = {
                 key_of(item): endpoint(*key_of(item), self._template)
                 for item in self._registry.services
@@ -287,6 +289,21 @@ class Frontends:
             }
             for key, load in (await self._loads.look(asked) if asked else {}).items():
                 self._scale_one(key, load)
+
+    async def _look_for_queues(self, template: FrontendTemplate) -> None:
+        """Have those made again that somebody has deleted."""
+        if not self._queues or not self._broker.vhost:
+            return
+        try:
+            there = await self._broker.queues()
+        except MessagingError as error:
+            log.warning("the OCCI queues: %s", error)
+            return
+        for service in self._registry.services:
+            url = endpoint(*key_of(service), template)
+            if url in self._queues and request_queue(url) not in there:
+                self._queues.discard(url)
+                self._queue.add(key_of(service))
 
     def _scale_one(self, key: Key, load: Load) -> None:
         published = self._registry.services.get(*key)

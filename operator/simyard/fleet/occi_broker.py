@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Iterable, Mapping
 
 from simyard.messaging.access import BrokerAccess
@@ -18,6 +20,8 @@ from simyard.messaging.occi_topology import (
     request_queue_spec,
 )
 from simyard.messaging.topology import FRONTEND_USER, QueueKind, frontend_user_spec
+
+log = logging.getLogger(__name__)
 
 
 class OcciBroker:
@@ -59,6 +63,8 @@ class OcciBroker:
     async def ensure_queue(self, endpoint: str) -> None:
         """The queue that the frontends of an endpoint share exists when this returns; nothing without clients.
 
+        One that an earlier version made stays as it is: its requests are not to be lost.
+
         Raises:
             MessagingError: the broker did not do it.
         """
@@ -67,11 +73,16 @@ class OcciBroker:
         kinds = [QueueKind.CLASSIC, QueueKind.QUORUM]
         if await self._admin.nodes() > 1:
             kinds.reverse()
-        try:
-            await self._clients.ensure_queues([request_queue_spec(endpoint, kinds[0])])
-        except BrokerRefusedError:
-            # It is of the time when the broker had one node, or more than one: a queue's type cannot be changed.
-            await self._clients.ensure_queues([request_queue_spec(endpoint, kinds[1])])
+        for kind in kinds:
+            # One of the other kind is of the time when the broker had one node, or more than one: a queue's type cannot
+            # be changed.
+            with contextlib.suppress(BrokerRefusedError):
+                return await self._clients.ensure_queues([request_queue_spec(endpoint, kind)])
+        name = request_queue(endpoint)
+        if name not in await self.queues():
+            raise BrokerRefusedError(f"the queue {name} cannot be made")
+        log.warning("the queue %s is not as this version makes it: delete it to have it made anew", name)
+        return None
 
     async def remove_queue(self, endpoint: str) -> None:
         """Delete the queue of an endpoint that is no more, with what is in it; an absent one is no error.
@@ -88,7 +99,7 @@ class OcciBroker:
         Raises:
             MessagingError: the broker did not answer.
         """
-        return {} if self._clients is None else await self._clients.queues(REQUEST_QUEUES_PREFIX)
+        return {} if self._clients is None else await self._clients.few_queues(REQUEST_QUEUES_PREFIX)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -29,7 +29,7 @@ from simyard.fleet.site_health import forget_breaker
 from simyard.fleet.statuses import write_status
 from simyard.fleet.workers import WorkerStatuses
 from simyard.plan.placement import SiteState
-from simyard.plan.site import SiteObservation, plan_site
+from simyard.plan.site import SiteObservation, is_ready, plan_site
 from simyard_sites.base import Machine, MachineState, Site, SiteConfig, SiteError
 from simyard_sites.kubernetes.errors import NotFoundError
 
@@ -101,9 +101,10 @@ class Sites:
         return {site.metadata.name: self._state(site, reserved) for site in self._registry.sites}
 
     def machines_of_pool(self, namespace: str, pool: str) -> dict[str, int | None]:
-        """Machines of a pool by site, where there are any or (None) where that cannot be said now.
+        """Machines of a pool by site, where there are any or (None) where that cannot be said yet.
 
-        A site that was never reached holds none of ours.
+        A site that is not Ready says nothing, and nobody waits for it: what is left there without a Worker is removed
+        when it is back, as any orphan.
         """
         counts: dict[str, int | None] = {}
         for site in self._registry.sites:
@@ -112,7 +113,7 @@ class Sites:
             if running is not None and running.runner.complete:
                 if count := running.runner.machines.count_of_pool(namespace, pool):
                     counts[name] = count
-            elif site.status.version:
+            elif is_ready(site):
                 counts[name] = None
         return counts
 

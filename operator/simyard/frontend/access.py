@@ -31,6 +31,7 @@ from simyard.frontend.links import OTHER_LINKS
 from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
 from simyard.frontend.targets import DISCOVERY, DISCOVERY_PATH
 from simyard.frontend.view import View, split
+from simyard.occi.definitions import is_users_action
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Mixin
 from simyard.occi.standard import COMPUTE_ACTION_SCHEME
@@ -48,6 +49,7 @@ _VERBS = {
 PLAIN_SECONDS = 1.0
 """How long the answer to a plain question is used without asking the authorizer, which keeps it for ten seconds."""
 MOST_PLAIN = 10_000
+_MADE = (COMPUTES, AMQPLINKS)
 _RESOURCES = {APPLICATIONS: SIMULATION_SERVICES, COMPONENTS: WORKER_POOLS, COMPONENTLINKS: WORKER_POOLS}
 
 
@@ -81,8 +83,12 @@ class Access:
     async def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> None:
         """See :class:`simyard.frontend.backend.Backend`."""
         location = path[: path.rfind("/") + 1]
+        if verb is Verb.CREATE and location not in _MADE and path not in DISCOVERY:
+            return  # nobody can make one: that is what is to be said, whoever asks
         if self._plain.get((identity, verb, location), 0.0) > self._clock():
             return
+        if verb is Verb.LIST and path == AMQPLINKS and len(self._view.links):  # beside the Workers' own, clients' links
+            await self.check(identity, Question("list", OCCI_LINKS))
         plain = _PLAIN.get((verb, location))
         if plain is None or not await self._allowed(identity, plain, ""):
             await self.check(identity, self.question(verb, path, action))
@@ -131,7 +137,7 @@ class Access:
         if (worker := self._view.worker(path)) is not None:
             # What a change takes depends on what it changes: it is asked when that is known.
             return Question("get" if verb is Verb.UPDATE else _VERBS[verb], WORKERS, worker.metadata.name)
-        if location in (AMQPLINKS, OTHER_LINKS) and (entity_id or verb not in (Verb.GET, Verb.LIST)):
+        if location == OTHER_LINKS or (location == AMQPLINKS and (entity_id or verb not in (Verb.GET, Verb.LIST))):
             link = self._view.link(path)
             return Question(_VERBS[verb], OCCI_LINKS, link.metadata.name if link is not None else "")
         if location == COMPUTES and verb is Verb.UPDATE:
@@ -147,8 +153,8 @@ class Access:
             return Question("create", WORKERS, name, ("actions", declared[1]))
         if action.startswith(COMPUTE_ACTION_SCHEME):
             return Question("patch", WORKERS, name)
-        known = self._view.model.action(action)
-        if known is not None and any(action in mixin.actions for mixin in self._view.model.mixins if mixin.user):
-            return Question("patch", OCCI_LINKS)
+        if self._view.model.action(action) is not None and is_users_action(action, self._view.model):
+            link = self._view.link(path)
+            return Question("patch", OCCI_LINKS, link.metadata.name if link is not None else "")
         pool = self._view.pool(path)
         return Question("patch", WORKER_POOLS, pool.metadata.name if pool is not None else "")

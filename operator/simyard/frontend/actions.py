@@ -14,15 +14,16 @@ from simyard.frontend.catalogue import SCALE, START_WORKERS
 from simyard.frontend.computes import QUEUE, ComputeState, state_of
 from simyard.frontend.exchange import Identity
 from simyard.frontend.identifiers import digest
+from simyard.frontend.registered import Registrations
 from simyard.frontend.scaling import WAIT_SECONDS, Scaling
-from simyard.frontend.storing import Storing, answered, each, refused
+from simyard.frontend.storing import Storing, answered, each
 from simyard.frontend.view import View
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, Entity, Value
 from simyard.occi.standard import APPLICATION_ACTION_SCHEME, COMPONENT_ACTION_SCHEME, COMPUTE_ACTION_SCHEME
 from simyard_adapter.declarations import ActionMode
+from simyard_sites.base import MachineState
 from simyard_sites.kubernetes.client import KubeClient
-from simyard_sites.kubernetes.errors import ConflictError
 
 SERVICE_ACTION = "org.simyard.serviceaction"
 """In the result of an Async action: the name of the ServiceAction that keeps it."""
@@ -54,7 +55,9 @@ class Invocations:
         scaling: Scaling,
         actions: Actions,
         foreign: Foreign | None,
+        registrations: Registrations,
     ) -> None:
+        self._registrations = registrations
         self._client = client
         self._view = view
         self._storing = storing
@@ -69,7 +72,7 @@ class Invocations:
         action: Action,
         attributes: Mapping[str, Value],
         *,
-        wait: bool,
+        wait: bool | None,
         key: str = "",
     ) -> Mapping[str, Value] | None:
         """See :class:`simyard.frontend.backend.Backend`. The result is given of a single entity only.
@@ -92,28 +95,28 @@ class Invocations:
         action: Action,
         attributes: Mapping[str, Value],
         *,
-        wait: bool,
+        wait: bool | None,
         key: str,
     ) -> Mapping[str, Value] | None:
         path = entity.path
         if (declared := self._view.catalogue.declared_action(action.id)) is not None:
             return await self._service_action(identity, self._worker(path), declared[1], attributes, wait=wait, key=key)
         if action.scheme == COMPUTE_ACTION_SCHEME:
-            await self._power(self._worker(path), action.term, wait=wait)
+            await self._power(self._worker(path), action.term, wait=bool(wait), key=key)
             return None
         if action.scheme in (APPLICATION_ACTION_SCHEME, COMPONENT_ACTION_SCHEME):
-            await self._suspend(self._pools(path), action.term == "stop", wait=wait)
+            await self._suspend(self._pools(path), action.term == "stop", wait=bool(wait), key=key)
             return None
-        wait = wait or attributes.get("wait") is True
+        waits = bool(wait) or attributes.get("wait") is True
         if action.id == SCALE.id:
-            await self._scale(path, int(str(attributes["replicas"])), wait=wait)
+            await self._scale(path, int(str(attributes["replicas"])), wait=waits, key=key)
             return None
         if action.term == START_WORKERS and (service := self._view.service(path)) is not None:
-            pool = await self._scaling.start_workers(identity, service, int(str(attributes["n"])))
-            if wait:
+            pool = await self._scaling.start_workers(identity, service, int(str(attributes["n"])), key)
+            if waits:
                 await self._scaling.ready(pool)
             return None
-        return await self._forward(entity, action, attributes, wait=wait, key=key)
+        return await self._forward(entity, action, attributes, wait=bool(wait), key=key)
 
     def _worker(self, path: str) -> CachedWorker:
         worker = self._view.worker(path)
@@ -127,33 +130,43 @@ class Invocations:
         pool = self._view.pool(path)
         return [pool] if pool is not None else []
 
-    async def _power(self, worker: CachedWorker, term: str, *, wait: bool) -> None:
+    async def _power(self, worker: CachedWorker, term: str, *, wait: bool, key: str) -> None:
         """Say what the machine should do; the operator has its site do it, now or when the site is back."""
         if term == "restart":
-            return await self._restart(worker)
+            with self._registrations.awaited(worker) as has_registered:
+                wanted, is_under_way = await self._restart(worker, key)
+
+                def is_back(now: CachedWorker) -> bool:
+                    return now.restarted >= wanted and now.state.good and (has_registered() or not is_under_way)
+
+                if wait:
+                    await self._until(worker, term, is_back)
+            return
         if term not in _POWER:
             raise OcciError(501, f"{term}: no site can do that to a machine")
-        power_state, wanted = _POWER[term]
+        power_state, state = _POWER[term]
         change: Json = {"spec": {"powerState": power_state}}
-        try:
-            await self._storing.merge(self._view.directory.workers, worker, change)
-        except ConflictError as error:
-            raise refused(error, worker.metadata.name) from None
+        await self._storing.change(self._view.directory.workers, worker, lambda _: change, key)
         if wait:
-            await self._until(worker, term, lambda now: state_of(now) is wanted)
-        return None
+            # What is on its way is inactive too, long before it has stopped.
+            is_done = _has_stopped if term == "stop" else lambda now: state_of(now) is state
+            await self._until(worker, term, is_done)
 
-    async def _restart(self, worker: CachedWorker) -> None:
-        """Ask for one restart more. Two clients that ask at the same moment ask for the same one."""
-        restarts = worker.restarts
-        guard = [{"op": "test", "path": "/spec/restarts", "value": restarts}] if restarts else []
-        patch = [*guard, {"op": "add", "path": "/spec/restarts", "value": restarts + 1}]
-        if await self._storing.patch(self._view.directory.workers, worker, patch) is None:
-            found = await self._storing.get(
-                self._view.directory.workers, worker.metadata.name, worker.metadata.namespace
-            )  # fmt: skip
-            if found is None or found.restarts <= restarts:
-                raise OcciError(409, f"{worker.metadata.name}: cannot be restarted now; try again")
+    async def _restart(self, worker: CachedWorker, key: str) -> tuple[int, bool]:
+        """Ask for one restart more; how many that makes, and whether the site has not accepted it yet.
+
+        Two clients that ask at the same moment ask for the same one.
+        """
+        workers, metadata = self._view.directory.workers, worker.metadata
+        # Whoever has not heard of the last restart would take it for one that is asked for at this moment.
+        found = await self._storing.get(workers, metadata.name, metadata.namespace)
+        if found is None or found.metadata.uid != metadata.uid:
+            raise OcciError(404, f"{metadata.name} has been deleted meanwhile")
+        wanted = found.restarts + 1
+        changed = await self._storing.change(
+            workers, found, lambda now: {"spec": {"restarts": max(now.restarts, wanted)}}, key
+        )  # fmt: skip
+        return changed.restarts, changed.restarts > changed.restarted
 
     async def _until(self, worker: CachedWorker, term: str, check: Callable[[CachedWorker], bool]) -> None:
         namespace, name = worker.metadata.namespace, worker.metadata.name
@@ -171,18 +184,19 @@ class Invocations:
             state = found.state if found is not None else "gone"
             raise OcciError(504, f"{name}: {term} is asked for, and not done after {WAIT_SECONDS:.0f} s ({state})")
 
-    async def _suspend(self, pools: Sequence[CachedPool], suspended: bool, *, wait: bool) -> None:
-        for pool in pools:
-            if pool.suspended != suspended:
-                changed = await self._scaling.suspend(pool, suspended)
-                if wait and not suspended:
-                    await self._scaling.ready(changed)
+    async def _suspend(self, pools: Sequence[CachedPool], suspended: bool, *, wait: bool, key: str) -> None:
+        changed = [await self._scaling.suspend(pool, suspended, key) for pool in pools]
+        if wait and suspended:
+            await each(changed, self._scaling.stopped, AT_ONCE)
+        elif wait:
+            resumed = [pool for before, pool in zip(pools, changed, strict=True) if before.suspended]
+            await each(resumed, self._scaling.ready, AT_ONCE)
 
-    async def _scale(self, path: str, replicas: int, *, wait: bool) -> None:
+    async def _scale(self, path: str, replicas: int, *, wait: bool, key: str) -> None:
         pools = self._pools(path)
         if len(pools) != 1:
             raise OcciError(409, f"{path}: has {len(pools)} components; scale one of them, or use {START_WORKERS}")
-        pool = await self._scaling.change(pools[0], lambda _: replicas)
+        pool = await self._scaling.scale(pools[0], replicas, key)
         if wait:
             await self._scaling.ready(pool)
 
@@ -193,15 +207,17 @@ class Invocations:
         name: str,
         parameters: Mapping[str, Value],
         *,
-        wait: bool,
+        wait: bool | None,
         key: str,
     ) -> Mapping[str, Value] | None:
-        """A Sync action answers with its result. An Async one is kept, and its result given if that is waited for."""
+        """A Sync action answers with its result, unless the client says that it does not wait; then it is kept, as an
+        Async one is, whose result is given if that is waited for.
+        """
         service = self._view.service_of(worker.service)
         if service is None:
             raise OcciError(409, f"{worker.metadata.name}: its service is not published any more")
         declared = service.interface.action(name)
-        is_sync = declared is not None and declared.mode is ActionMode.SYNC
+        is_sync = declared is not None and declared.mode is ActionMode.SYNC and wait is not False
         code, answer = await self._actions.invoke(
             worker, service, name, parameters, identity.user, wait=is_sync, key=key
         )  # fmt: skip
@@ -245,6 +261,10 @@ class Invocations:
                 501, f"{entity.path}: {action.term} is for the service adapter of a link; none is served here"
             )
         return await self._foreign.invoke(queue, entity.path, action, attributes, wait=wait, key=key)
+
+
+def _has_stopped(worker: CachedWorker) -> bool:
+    return worker.machine_state == MachineState.STOPPED
 
 
 def _result(action: ServiceAction) -> Mapping[str, Value] | None:

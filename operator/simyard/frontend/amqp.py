@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
+import prometheus_client
 from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import DeliveryError, PublishError
-from prometheus_client import Counter
 
 from simyard.frontend.amqp_messages import Call, Envelope, message, read
+from simyard.frontend.budget import SendingBudget
 from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse
 from simyard.frontend.handlers import refusal
 from simyard.frontend.metrics import IN_FLIGHT, Transport, answered
@@ -32,16 +34,24 @@ from simyard.occi.errors import OcciError
 
 log = logging.getLogger(__name__)
 
-PREFETCH = 10
-"""Nine tenths of the gain of a large one, and fair while one of the frontends is slow."""
+PREFETCH = 100
+"""Most of these wait: for the results of actions, or for one of the ``PLACES``."""
+PLACES = 10
+"""So many requests at a time are answered beside the actions."""
+MOST_ACTIONS_OF_ONE = 40
+"""So many actions of one user are under way here: their results may take long, and whoever waits for many must leave
+room to the others.
+"""
 HANDLE_SECONDS = 120.0
 PUBLISH_SECONDS = 10.0
 CANCEL_SECONDS = 5.0
 
-UNANSWERABLE = Counter(
+UNANSWERABLE = prometheus_client.Counter(
     "simyard_occi_amqp_unanswerable_total", "Messages that went to the dead letters: malformed, and without reply_to."
 )
-REPLIES_LOST = Counter("simyard_occi_amqp_replies_lost_total", "Responses whose queue was gone or full.", ["reason"])
+REPLIES_LOST = prometheus_client.Counter(
+    "simyard_occi_amqp_replies_lost_total", "Responses whose queue was gone or full.", ["reason"]
+)
 _IN_FLIGHT = IN_FLIGHT.labels(Transport.AMQP.value)
 
 Handle = Callable[[OcciRequest], Awaitable[OcciResponse]]
@@ -64,8 +74,14 @@ class AmqpServer:
         self._publishing = asyncio.Event()
         self._consuming: Link | None = None
         self._draining = False
+        self._paused = False
         self._wake = asyncio.Event()
+        self._places = asyncio.Semaphore(PLACES)
+        self._actions: Counter[str] = Counter()
+        self._sending = SendingBudget()
         self._in_flight = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -76,6 +92,7 @@ class AmqpServer:
 
     async def run(self, access: BrokerAccess) -> NoReturn:
         """Serve until cancelled; reconnects by itself. ``access`` is to the clients' virtual host."""
+        self._paused = False
         async with asyncio.TaskGroup() as group:
             self._tasks = group
             group.create_task(stay_connected(access, "frontend responses", self._serve_responses, confirms=True))
@@ -83,9 +100,18 @@ class AmqpServer:
         raise AssertionError("the tasks end by cancellation only")
 
     async def drain(self) -> None:
-        """Take no new request, and return when those that were taken are answered."""
+        """Take no new request from now on, and return when those that were taken are answered."""
         self._draining = True
+        await self.pause()
+
+    async def pause(self) -> None:
+        """Take no new request until ``run`` is called again, and return when those that were taken are answered.
+
+        What the broker has sent already when it is told belongs to those.
+        """
+        self._paused = True
         self._wake.set()
+        await self._quiet.wait()
         await self._idle.wait()
 
     async def _serve_responses(self, link: Link) -> None:
@@ -107,14 +133,15 @@ class AmqpServer:
             group.create_task(self._serve(link, delivered)).add_done_callback(lambda _: self._end())
 
         await self._publishing.wait()
-        if not self._draining:
+        if not self._draining and not self._paused:
             self._wake.clear()
-            await link.channel.basic_qos(prefetch_count=PREFETCH)
-            consumer = await link.channel.basic_consume(self.queue, receive)
-            self._consuming = link
-            CONNECTED.labels("frontend requests").set(1)
-            link.lost.add_done_callback(lambda _: self._wake.set())
+            self._quiet.clear()
             try:
+                await link.channel.basic_qos(prefetch_count=PREFETCH)
+                consumer = await link.channel.basic_consume(self.queue, receive)
+                self._consuming = link
+                CONNECTED.labels("frontend requests").set(1)
+                link.lost.add_done_callback(lambda _: self._wake.set())
                 await self._wake.wait()
                 if not link.lost.done() and consumer.consumer_tag is not None:
                     async with asyncio.timeout(CANCEL_SECONDS):
@@ -123,6 +150,7 @@ class AmqpServer:
                 raise BrokerUnavailableError("the broker did not end the consumer in time") from None
             finally:
                 self._consuming = None
+                self._quiet.set()
         await link.until_lost()
 
     def _begin(self) -> None:
@@ -184,15 +212,34 @@ class AmqpServer:
         request = call.by(await self._identify(call.token), self._base)
         if redelivered and call.method == "POST" and not request.key:
             raise OcciError(
-                503,
+                504,
                 "a frontend ended while it carried out this request, so it may have been carried out: look, and send"
                 " it again if not; a request with the property message_id is carried out once",
             )
         if not request.key:
-            return await self._handle(request)
-        response = await self._repetitions.once(request.key, lambda: self._handle(request))
+            return await self._admitted(request)
+        response = await self._repetitions.once(request.key, lambda: self._admitted(request))
         if redelivered and call.method == "DELETE" and response.status == 404:
             return replace(response, status=200, body=b"OK")  # the frontend that ended has deleted it
+        return response
+
+    async def _admitted(self, request: OcciRequest) -> OcciResponse:
+        """Handle a request when there is a place for it; actions have their own, since they may wait for long."""
+        user = request.identity.user
+        if request.method != "POST" or "action" not in request.query:
+            async with self._places:
+                response = await self._handle(request)
+        elif self._actions[user] >= MOST_ACTIONS_OF_ONE:
+            raise OcciError(503, f"{MOST_ACTIONS_OF_ONE} of your actions are under way here; send this one again later")
+        else:
+            self._actions[user] += 1
+            try:
+                response = await self._handle(request)
+            finally:
+                self._actions[user] -= 1
+                if not self._actions[user]:
+                    del self._actions[user]
+        self._sending.check(response.body)
         return response
 
     async def _reply(self, envelope: Envelope, response: OcciResponse, *, last: bool) -> None:
@@ -203,19 +250,20 @@ class AmqpServer:
         """
         body, properties = message(envelope, response)
         try:
-            async with asyncio.timeout(PUBLISH_SECONDS):
-                await self._publishing.wait()
-                if self._publisher is None:
-                    raise BrokerUnavailableError("there is no connection to the broker")
-                with translated():
-                    try:
-                        await self._publisher.channel.basic_publish(
-                            body, routing_key=envelope.reply_to, properties=properties, mandatory=True
-                        )
-                    except PublishError:
-                        REPLIES_LOST.labels("gone").inc()
-                    except DeliveryError:
-                        REPLIES_LOST.labels("full").inc()
+            with self._sending.sending(body):
+                async with asyncio.timeout(PUBLISH_SECONDS):
+                    await self._publishing.wait()
+                    if self._publisher is None:
+                        raise BrokerUnavailableError("there is no connection to the broker")
+                    with translated():
+                        try:
+                            await self._publisher.channel.basic_publish(
+                                body, routing_key=envelope.reply_to, properties=properties, mandatory=True
+                            )
+                        except PublishError:
+                            REPLIES_LOST.labels("gone").inc()
+                        except DeliveryError:
+                            REPLIES_LOST.labels("full").inc()
         except BrokerRefusedError:
             # It closes the channel for all who publish at the moment, so whose response it refused is not known.
             if not last:

@@ -17,13 +17,18 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 from simyard.apiserver.health import Finding
 from simyard.frontend.amqp import AmqpServer, Handle, Identify
-from simyard.frontend.cloud4e import ServiceAdapters, registering
+from simyard.frontend.cloud4e import ServiceAdapters
+from simyard.frontend.handlers import REQUEST_SECONDS
+from simyard.frontend.registration import registering
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.occi_topology import VHOST_KEY
+
+FINISH_SECONDS = REQUEST_SECONDS + 5
 
 
 class AmqpTransport:
@@ -62,6 +67,10 @@ class AmqpTransport:
                     if self._services is not None:
                         tasks.append(group.create_task(self._services.run(access)))
                 await self._changed.wait()
+                if tasks:  # what was begun with the old access ends with it, as long as the broker lets it
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(FINISH_SECONDS):
+                            await self._server.pause()
                 for task in tasks:
                     task.cancel()
 

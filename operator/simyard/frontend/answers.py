@@ -9,16 +9,16 @@ import re
 import time
 from collections.abc import Sequence
 from email.utils import formatdate
-from http import HTTPStatus
 
 from aiohttp import web
 
-from simyard.frontend.exchange import COMMON_HEADERS
+from simyard.frontend.budget import SendingBudget
+from simyard.frontend.exchange import COMMON_HEADERS, PHRASES
 
 _COMMON = "".join(f"{name}: {value}\r\n" for name, value in COMMON_HEADERS)
-_STARTS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n{_COMMON}" for status in HTTPStatus}
+_STARTS = {status: f"HTTP/1.1 {status} {phrase}\r\n{_COMMON}" for status, phrase in PHRASES.items()}
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_MOST_JOINED_BYTES = 64 * 1024
+MOST_JOINED_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
 """Of a large body, that is encrypted and waits for the client at a time; all at once would take memory twice over."""
 
@@ -30,14 +30,15 @@ class Answer(web.StreamResponse):
         ValueError: a header has a control character in it, and would begin another one.
     """
 
-    def __init__(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+    def __init__(self, status: int, headers: Sequence[tuple[str, str]], body: bytes, budget: SendingBudget) -> None:
         # Not super().__init__(): what it makes is for aiohttp's way of writing headers, which is not used.
         for name, value in headers:
             if not value.isprintable() and _FORBIDDEN.search(value):
                 raise ValueError(f"the header {name} has a control character in it")
-        self._status = status
+        self._status = status if status in _STARTS else 500
         self._lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
         self._bytes = body
+        self._budget = budget
         self._to: web.BaseRequest | None = None
 
     async def prepare(self, request: web.BaseRequest) -> None:
@@ -61,14 +62,15 @@ class Answer(web.StreamResponse):
         ).encode("utf-8", "replace")
         if request.method == "HEAD":
             await request.writer.write_eof(head)
-        elif len(body) <= _MOST_JOINED_BYTES:
+        elif len(body) <= MOST_JOINED_BYTES:
             await request.writer.write_eof(head + body)
         else:
             writer, view = request.writer, memoryview(body)
-            await writer.write(head)
-            for start in range(0, len(body), _PIECE_BYTES):
-                await writer.write(view[start : start + _PIECE_BYTES])
-            await writer.write_eof()
+            with self._budget.sending(body):
+                await writer.write(head)
+                for start in range(0, len(body), _PIECE_BYTES):
+                    await writer.write(view[start : start + _PIECE_BYTES])
+                await writer.write_eof()
 
 
 class _Date:

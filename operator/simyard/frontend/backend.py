@@ -57,6 +57,9 @@ class Backend(Protocol):
     def age_seconds(self, path: str) -> float | None:
         """How old the oldest of the values is that an entity shows; None if it shows none that ages."""
 
+    def stays(self, path: str) -> bool:
+        """Whether no client can delete what is there: it goes with another entity, or is its vendor's."""
+
     async def find(self, path: str) -> Entity | None:
         """The entity at a path; asks the API server before it says that there is none."""
 
@@ -69,8 +72,10 @@ class Backend(Protocol):
             OcciError: 403, or 503 if it cannot be found out now.
         """
 
-    async def create(self, identity: Identity, draft: Checked, *, key: str = "") -> Entity:
+    async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
         """Create an entity with its inline links, all or nothing. The same ``key`` again gives the same entity again.
+
+        ``exact``: under the id that is asked for or not at all, rather than under another if somebody has it.
 
         Raises:
             OcciError: it cannot be created: 400, 403, 409, 501 or 503.
@@ -83,8 +88,14 @@ class Backend(Protocol):
             OcciError: it cannot be changed so.
         """
 
-    async def delete(self, identity: Identity, entities: Sequence[Entity]) -> None:
-        """Delete entities, and the links that start at them. Those that are gone already count as deleted."""
+    async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:
+        """Delete entities, and their links. Those that are gone already count as deleted.
+
+        With a ``key`` every frontend knows for a while that it was this request: see :meth:`was_deleted`.
+        """
+
+    def was_deleted(self, path: str, key: str) -> bool:
+        """Whether what was at a path was deleted lately by the request of that key."""
 
     async def act(
         self,
@@ -93,12 +104,12 @@ class Backend(Protocol):
         action: Action,
         attributes: Mapping[str, Value],
         *,
-        wait: bool,
+        wait: bool | None,
         key: str = "",
     ) -> Mapping[str, Value] | None:
-        """Do something to every one of the entities; the result, if it gives one.
+        """Do something to every one of the entities; the result, if it gives one. The same ``key`` again does nothing.
 
-        ``wait``: return when it is done, rather than when it is accepted.
+        ``wait``: return when it is done, rather than when it is accepted; None: as it is usual for the action.
         """
 
     async def refresh(self, entities: Sequence[Entity], seconds: float = 1.0) -> None:

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from simyard.api.occi import OcciAttribute, OcciMixin
 from simyard.api.quantities import cores_of, mebibytes_of
 from simyard.api.simulation_service import Resources
 from simyard.apiserver.objects import CachedService
-from simyard.occi.model import Action, AttributeSpec, Category, Mixin, Model, ValueType
+from simyard.occi.model import Action, AttributeSpec, Category, Mixin, Model, Value, ValueType
 from simyard.occi.standard import AMQPLINK, APPLICATION, COMPONENT, COMPUTE, OS_TPL, RESOURCE_TPL, STANDARD
+from simyard.occi.values import plain
 from simyard_adapter.declarations import Value as Declared
 from simyard_adapter.declarations import ValueType as DeclaredType
 
@@ -71,6 +72,16 @@ _START_PARAMETERS = (
 )
 
 
+_OF_COMPUTE = {spec.name: spec for category in STANDARD if category.id == COMPUTE for spec in category.attributes}
+
+
+def _of_size(size: Resources) -> tuple[AttributeSpec, ...]:
+    """What a template of a size sets, as the kind declares it."""
+    gibibytes = mebibytes_of(size.memory) / 1024
+    values: Mapping[str, Value] = {"occi.compute.cores": cores_of(size.cpu), "occi.compute.memory": plain(gibibytes)}
+    return tuple(replace(_OF_COMPUTE[name], default=value) for name, value in values.items())
+
+
 def _shown(name: str, description: str, kind: ValueType = ValueType.STRING) -> AttributeSpec:
     return AttributeSpec(name, kind, mutable=False, description=description)
 
@@ -107,10 +118,11 @@ _PROVIDED: tuple[Category, ...] = (
         Mixin(
             RESOURCE_TPL_SCHEME,
             term,
-            f"{size.cpu} cores and {size.memory}",
+            f"{size.cpu} {'core' if size.cpu == 1 else 'cores'} and {str(size.memory).replace('Gi', ' GiB')}",
             f"/resource_tpl/{term}/",
             depends=(RESOURCE_TPL,),
             applies=(COMPUTE,),
+            attributes=_of_size(size),
         )
         for term, size in SIZES.items()
     ),
@@ -184,6 +196,17 @@ class Catalogue:
     def service_of(self, mixin_id: str) -> str | None:
         """The service that a provider's mixin is of."""
         return self._services.get(mixin_id)
+
+    def listing_of(self, mixin_id: str) -> Hashable:
+        """The key of the listing with the members of a provider's mixin."""
+        if mixin_id in (OS_TPL, WORKER):
+            return COMPUTE
+        service = self._services.get(mixin_id)
+        if service is None:
+            return mixin_id
+        item = self._of_service[service]
+        of = {item.template.id: "computes", item.interface.id: "interface", item.master.id: "master"}
+        return of[mixin_id], service
 
     def declared_action(self, action_id: str) -> tuple[str, str] | None:
         """The service and the name that its interface gives to an action."""

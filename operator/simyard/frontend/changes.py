@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 from simyard.api.base import Json
 from simyard.api.names import (
@@ -19,26 +22,34 @@ from simyard.apiserver.attributes import Attributes
 from simyard.apiserver.objects import CachedPool, CachedWorker
 from simyard.frontend.access import Access, Question
 from simyard.frontend.catalogue import PREFIX
-from simyard.frontend.computes import CORES, HOSTNAME, MEMORY, SSH_PUBLIC_KEY, kept_attributes
-from simyard.frontend.creation import (
-    MOST_HOSTNAME_CHARACTERS,
+from simyard.frontend.computes import (
+    AMQPLINKS,
+    CORES,
+    HOSTNAME,
+    MEMORY,
     OPENSTACK_KEY_VALUE,
-    OPENSTACK_USER_DATA_VALUE,
-    USER_DATA_VALUE,
+    SSH_PUBLIC_KEY,
+    kept_attributes,
+)
+from simyard.frontend.creation import (
     Creation,
     kept_annotation,
 )
 from simyard.frontend.exchange import Identity
+from simyard.frontend.limits import MOST_OF_LINKS, check_lengths
+from simyard.frontend.machines import OPENSTACK_USER_DATA_VALUE, USER_DATA_VALUE
 from simyard.frontend.mixins import Mixins
 from simyard.frontend.scaling import Scaling
-from simyard.frontend.services import COMPONENTS
+from simyard.frontend.services import COMPONENTLINKS
 from simyard.frontend.storing import Storing, each, refused
 from simyard.frontend.view import View, split
+from simyard.kube.cache import Cache
 from simyard.occi.errors import OcciError
-from simyard.occi.model import Entity, Value
-from simyard.occi.validation import Update
+from simyard.occi.model import SUMMARY, TITLE, Entity, Value
+from simyard.occi.validation import QUEUE, Update, target_of_queue
 from simyard_sites.kubernetes.errors import ConflictError
 
+T = TypeVar("T", CachedWorker, CachedPool, OcciLink)
 _SIZE = (CORES, MEMORY)
 _ONCE = (SSH_PUBLIC_KEY, USER_DATA_VALUE, OPENSTACK_USER_DATA_VALUE, OPENSTACK_KEY_VALUE)
 _LEAVING = (Reason.DRAINING, Reason.DRAINED)
@@ -84,7 +95,8 @@ class Changes:
         if update.mixins or update.dissociated:
             await self._access.check(identity, Question("patch", OCCI_MIXINS))
         if (worker := self._view.worker(path)) is not None:
-            await self._update_worker(identity, worker, update)
+            own = update if path == self._view.path_of(worker) else self._of_its_link(path, worker, update)
+            await self._update_worker(identity, worker, own)
         elif (link := self._view.link(path)) is not None:
             await self._update_link(link, update)
         elif update.attributes or update.removed or update.title or update.summary:
@@ -98,8 +110,8 @@ class Changes:
             raise OcciError(404, f"{path} has been deleted meanwhile")
         return changed
 
-    async def delete(self, identity: Identity, entities: Sequence[Entity]) -> None:
-        """Delete entities.
+    async def delete(self, identity: Identity, entities: Sequence[Entity], key: str = "") -> None:
+        """Delete entities. A ``key`` is noted in them first: whoever follows them sees which request has ended them.
 
         A compute of a pool is gone and stays gone: its pool is scaled in by one as well, so that nobody makes another
         in its place. For that the Worker is first marked as the one to go, then the pool is scaled, then the Worker is
@@ -116,15 +128,25 @@ class Changes:
             raise OcciError(403, leaving.kept[0])
         if leaving.of_pools:
             await self._access.check(identity, Question("patch", WORKER_POOLS))
+        if key:
+            await self._note(leaving, key)
         for pool_name, workers in leaving.of_pools.items():
             await self._scale_in(pool_name, workers)
         workers = [*leaving.alone, *(worker for group in leaving.of_pools.values() for worker in group)]
-        links = [*leaving.links, *(link for path in leaving.paths for link in self._view.links.by("source", path))]
+        gone = set(leaving.paths)
+        dangling = (link for link in self._view.links if link.spec.source in gone or link.spec.target in gone)
+        links = {link.metadata.uid: link for link in (*leaving.links, *dangling)}.values()
         cache = self._view.directory
         await each(workers, lambda worker: self._storing.delete(cache.workers, worker))
         await each(leaving.pools, lambda pool: self._storing.delete(cache.pools, pool))
         await each(links, lambda link: self._storing.delete(self._view.links, link))
         await self._mixins.gone(leaving.paths)
+
+    def stays(self, path: str) -> bool:
+        """See :class:`simyard.frontend.backend.Backend`."""
+        location, _ = split(path)
+        own = self._view.worker(path) is not None and location == AMQPLINKS
+        return own or location == COMPONENTLINKS or self._view.service(path) is not None
 
     # Updates
 
@@ -135,6 +157,20 @@ class Changes:
                 raise OcciError(
                     409, f"{mixin.id} is chosen when a compute is made; delete this one and create another with it"
                 )
+
+    def _of_its_link(self, path: str, worker: CachedWorker, update: Update) -> Update:
+        """What may change in the amqplink of a Worker: the attributes of its service, and mixins."""
+        brought = self._view.model.specs([mixin.id for mixin in update.mixins])
+        values = {name: value for name, value in update.attributes.items() if name.startswith(PREFIX)}
+        others = sorted(
+            name
+            for name, value in update.attributes.items()
+            if name not in values and not (name in brought and brought[name].default == value)
+        )
+        if others or update.title:
+            said = ", ".join(others) or "the title"
+            raise OcciError(403, f"{path}: {said} cannot change here; change {self._view.path_of(worker)} instead")
+        return Update(values)
 
     async def _update_worker(self, identity: Identity, worker: CachedWorker, update: Update) -> None:
         for name in _SIZE:
@@ -164,11 +200,16 @@ class Changes:
     @staticmethod
     def _worker_change(worker: CachedWorker, update: Update) -> Json:
         """What changes in the Worker; what a full update leaves out goes back to what it is by default."""
+        check_lengths(
+            {
+                TITLE: update.title or "",
+                SUMMARY: update.summary or "",
+                HOSTNAME: str(update.attributes.get(HOSTNAME, "")),
+            }
+        )
         spec: Json = {}
         if HOSTNAME in update.attributes:
-            spec["hostname"] = hostname = str(update.attributes[HOSTNAME])
-            if len(hostname) > MOST_HOSTNAME_CHARACTERS:
-                raise OcciError(400, f"attribute {HOSTNAME}: has more than {MOST_HOSTNAME_CHARACTERS} characters")
+            spec["hostname"] = str(update.attributes[HOSTNAME])
         elif HOSTNAME in update.removed and worker.own.hostname:
             spec["hostname"] = None
         for name, text, present in (
@@ -195,7 +236,10 @@ class Changes:
         attributes: dict[str, Value | None] = {**dict.fromkeys(update.removed), **update.attributes}
         spec: Json = {"attributes": attributes} if attributes else {}
         if update.title is not None:
+            check_lengths({TITLE: update.title}, MOST_OF_LINKS)
             spec["title"] = update.title
+        if QUEUE in update.attributes and link.spec.target == target_of_queue(link.spec.attributes.get(QUEUE)):
+            spec["target"] = target_of_queue(update.attributes[QUEUE])
         if not spec:
             return
         try:
@@ -215,37 +259,50 @@ class Changes:
         leaving = _Leaving()
         for entity in entities:
             path = entity.path
-            location, _ = split(path)
-            worker = self._view.worker(path)
-            if worker is not None and self._view.path_of(worker) == path:
-                owner = worker.pool
-                (leaving.of_pools.setdefault(owner, []) if owner else leaving.alone).append(worker)
-            elif worker is None and (link := self._view.link(path)) is not None:
-                leaving.links.append(link)
-            elif location == COMPONENTS and (pool := self._view.pool(path)) is not None:
-                leaving.pools.append(pool)
-            elif worker is not None or self._view.shows(path):
+            if self.stays(path):
                 leaving.kept.append(_why_kept(entity))
                 continue
+            if (worker := self._view.worker(path)) is not None:
+                owner = worker.pool
+                (leaving.of_pools.setdefault(owner, []) if owner else leaving.alone).append(worker)
+            elif (link := self._view.link(path)) is not None:
+                leaving.links.append(link)
+            elif (pool := self._view.pool(path)) is not None:
+                leaving.pools.append(pool)
             leaving.paths.append(path)
         return leaving
 
+    async def _note(self, leaving: _Leaving, key: str) -> None:
+        async def note(cache: Cache[T], item: T) -> None:
+            try:
+                await self._storing.change(cache, item, lambda _: {}, key)
+            except OcciError as error:
+                if error.status != 404:
+                    raise
+
+        cache = self._view.directory
+        await each([*leaving.alone, *chain(*leaving.of_pools.values())], partial(note, cache.workers))
+        await each(leaving.pools, partial(note, cache.pools))
+        await each(leaving.links, partial(note, self._view.links))
+
     async def _scale_in(self, pool_name: str, workers: Sequence[CachedWorker]) -> None:
         pool = self._view.directory.pools.get(self._view.namespace, pool_name)
-        staying = [worker for worker in workers if worker.state.reason not in _LEAVING]
-        if pool is None or pool.metadata.deletion_timestamp is not None or not staying:
+        staying = {worker.metadata.uid: worker for worker in workers if worker.state.reason not in _LEAVING}
+        if pool is None or pool.metadata.deletion_timestamp is not None:
             return
-        if len(staying) < self._view.directory.workers.count("user", pool.user):
-            change = {"metadata": {"annotations": {ANNOTATION_LEAVES: "true"}}}
-            await each(staying, lambda worker: self._mark(worker, change))
-        await self._scaling.change(pool, lambda replicas: max(0, replicas - len(staying)))
 
-    async def _mark(self, worker: CachedWorker, change: Json) -> None:
-        try:
-            await self._merge(worker, change)
-        except OcciError as error:
-            if error.status != 404:
-                raise
+        async def mark(worker: CachedWorker) -> None:
+            try:
+                await self._merge(worker, {"metadata": {"annotations": {ANNOTATION_LEAVES: "true"}}})
+            except OcciError as error:
+                if error.status != 404:
+                    raise
+                del staying[worker.metadata.uid]  # gone already: whoever ended it has decided on the pool
+
+        if len(staying) < self._view.directory.workers.count("user", pool.user):
+            await each(list(staying.values()), mark)
+        if staying:
+            await self._scaling.scale_in(pool, list(staying))
 
 
 def _why_kept(entity: Entity) -> str:

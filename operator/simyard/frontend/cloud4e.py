@@ -3,7 +3,8 @@
 An action on such a link is forwarded to its queue, and an adapter that is not there is an immediate 503; the attributes
 of a link are pulled when somebody wants fresh ones: the backend calls :meth:`ServiceAdapters.invoke` for an action on
 an amqplink that a client has made, and :meth:`ServiceAdapters.pull` when it refreshes one. An adapter registers with
-the requests that OCCI has for it (``POST /-/`` with its mixin, ``POST /amqplink/``), or with one (:func:`registering`).
+the requests that OCCI has for it (``POST /-/`` with its mixin, ``POST /amqplink/``), or with one
+(:mod:`simyard.frontend.registration`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from typing import NoReturn, TypeGuard
+from typing import NoReturn
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -22,7 +22,7 @@ from aiormq import spec
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import ChannelNotFoundEntity, DeliveryError, PublishError
 
-from simyard.frontend.exchange import OcciRequest, OcciResponse
+from simyard.frontend.exchange import PHRASES
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import CLOSE_SECONDS, Link, stay_connected, translated
 from simyard.messaging.errors import MessagingError
@@ -31,21 +31,15 @@ from simyard.messaging.occi_topology import PULL_SUFFIX, SERVICE_QUEUES_PREFIX
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.model import Action, Draft, Model, Value
-from simyard.occi.negotiation import Rendering, choose, content_type
+from simyard.occi.negotiation import Rendering
 from simyard.occi.parsing import parse
-from simyard.occi.rendering import render_locations
-from simyard.occi.standard import STANDARD
 
 ACTION_SECONDS = 30.0
 """For an action's reply; unread, the action expires in the queue after the same time."""
 PULL_QUEUE_ARGUMENTS = {"x-expires": 60_000, "x-message-ttl": 5_000, "x-max-length": 100}
 MOST_REPLY_BYTES = 1024 * 1024
-AMQPLINKS = "/amqplink/"
 JSON = Rendering.JSON.value
 Properties = spec.Basic.Properties
-_MODEL = Model(STANDARD)
-"""Enough to find the id in a request; the handlers read it by the model as it is."""
-Handle = Callable[[OcciRequest], Awaitable[OcciResponse]]
 
 
 class ServiceAdapters:
@@ -231,105 +225,6 @@ class ServiceAdapters:
             reply.set_result(delivered)
 
 
-def registering(handle: Handle) -> Handle:
-    """Handlers that take registrations as service adapters send them.
-
-    ``POST /amqplink/`` of a link whose id is there already replaces it, as an adapter does that starts again. And one
-    message may be a whole registration: a JSON document of ``mixins`` and ``actions`` (definitions, as for ``POST
-    /-/``) and ``links``, each with an ``id``: the mixins are defined, then every link is created or replaced. Sent
-    again, it changes nothing. The answer is that of the last request, or of the first that is refused.
-    """
-
-    async def handle_registration(request: OcciRequest) -> OcciResponse:
-        if request.method != "POST" or request.path != AMQPLINKS or request.query:
-            return await handle(request)
-        if parts := _parts(request):
-            for part in parts:
-                response = await handle(part)
-                if response.status >= 400:
-                    break
-            return response
-        if (path := _path_asked_for(request)) and await _is_there(handle, request, path):
-            rendering = choose(request.header("accept"))
-            response = await handle(_replacing(request, path))
-            return response if response.status >= 400 else _located(request, path, rendering)
-        return await handle(request)
-
-    return handle_registration
-
-
-def _path_asked_for(request: OcciRequest) -> str:
-    """The path of the one link in a request, by its id; empty without."""
-    try:
-        draft = parse(content_type(request.header("content-type")), request.headers, request.body, _MODEL)
-    except OcciError:  # the handlers say what is wrong
-        return ""
-    asked_for = draft.attributes.get("occi.core.id")
-    return AMQPLINKS + asked_for if _is_id(asked_for) and not draft.members else ""
-
-
-async def _is_there(handle: Handle, request: OcciRequest, path: str) -> bool:
-    return (await handle(replace(request, method="GET", path=path, headers=(), body=b"", key=""))).status == 200
-
-
-def _replacing(request: OcciRequest, path: str) -> OcciRequest:
-    headers = tuple(header for header in request.headers if header[0] != "accept")
-    return replace(request, method="PUT", path=path, headers=headers)
-
-
-def _located(request: OcciRequest, path: str, rendering: Rendering) -> OcciResponse:
-    """What a creation answers, for a link that was there."""
-    rendered = render_locations([path], rendering, request.base)
-    headers = (*rendered.headers, ("Location", request.base + path))
-    return OcciResponse(200, rendered.body, rendered.content_type, headers)
-
-
-def _parts(request: OcciRequest) -> tuple[OcciRequest, ...]:
-    """The requests of a registration; none if it is not one."""
-    media_type = (request.header("content-type") or "").partition(";")[0].strip().lower()
-    is_json = media_type in (JSON, "application/json")
-    if not is_json:
-        return ()
-    try:
-        document = orjson.loads(request.body)
-    except orjson.JSONDecodeError:
-        return ()
-    if not isinstance(document, dict):
-        return ()
-    mixins, links = document.get("mixins"), document.get("links")
-    if not _are_objects(mixins) or not _are_objects(links):
-        return ()
-    ids = [name for link in links if _is_id(name := link.get("id"))]
-    if len(ids) < len(links):
-        return ()
-    definitions = {"mixins": mixins, "actions": document.get("actions") or []}
-    return (
-        replace(request, path="/-/", body=orjson.dumps(definitions), key=_part_key(request, "mixins")),
-        *(
-            replace(
-                request,
-                method="PUT",
-                path=AMQPLINKS + name,
-                body=orjson.dumps(link),
-                key=_part_key(request, name),
-            )
-            for name, link in zip(ids, links, strict=True)
-        ),
-    )
-
-
-def _part_key(request: OcciRequest, part: str) -> str:
-    return request.key and f"{request.key}-{part}"
-
-
-def _are_objects(value: object) -> TypeGuard[list[dict[str, object]]]:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
-
-
-def _is_id(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and bool(value) and "/" not in value
-
-
 def _text(value: Value) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
@@ -343,7 +238,7 @@ def _result(delivered: DeliveredMessage, path: str) -> Mapping[str, Value]:
     headers = delivered.header.properties.headers or {}
     status = headers.get("status_code")
     if headers.get("is_error") or (isinstance(status, int) and status >= 400):
-        code = status if isinstance(status, int) and 400 <= status <= 599 else 500
+        code = status if isinstance(status, int) and status >= 400 and status in PHRASES else 502
         raise OcciError(code, f"{path}: {delivered.body[:500].decode(errors='replace')}")
     if not delivered.body:
         return {}

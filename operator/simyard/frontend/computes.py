@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from simyard.api.names import ANNOTATION_OCCI_ATTRIBUTES, Reason
+from simyard.api.names import ANNOTATION_OCCI_ATTRIBUTES, ANNOTATION_OCCI_MIXINS, Reason
 from simyard.api.quantities import cores_of, mebibytes_of
 from simyard.apiserver.objects import CachedService, CachedWorker
 from simyard.apiserver.values import Observed
@@ -22,16 +22,26 @@ from simyard.frontend.catalogue import (
     size_of,
 )
 from simyard.occi.model import RESOURCE, Link, Model, Resource, Value
-from simyard.occi.standard import AMQPLINK, COMPUTE, COMPUTE_ACTION_SCHEME, SSH_KEY, USER_DATA
+from simyard.occi.standard import (
+    AMQPLINK,
+    COMPUTE,
+    COMPUTE_ACTION_SCHEME,
+    OPENSTACK_PUBLIC_KEY,
+    OPENSTACK_USER_DATA,
+    SSH_KEY,
+    USER_DATA,
+)
 from simyard_sites.base import MachineState
 
 COMPUTES = "/compute/"
 AMQPLINKS = "/amqplink/"
 QUEUE = "occi.amqplink.queue"
 SSH_PUBLIC_KEY = "occi.credentials.ssh.publickey"
+OPENSTACK_KEY_VALUE = "org.openstack.credentials.publickey.data"
 HOSTNAME = "occi.compute.hostname"
 CORES = "occi.compute.cores"
 MEMORY = "occi.compute.memory"
+_KEYS = {SSH_KEY: SSH_PUBLIC_KEY, OPENSTACK_PUBLIC_KEY: OPENSTACK_KEY_VALUE}
 _FAILED = frozenset({Reason.MACHINE_FAILED, Reason.MACHINE_LOST})
 _REGISTERED = frozenset({Reason.DRAINING, Reason.DRAINED, Reason.ADAPTER_DISCONNECTED})
 
@@ -45,13 +55,28 @@ class ComputeState(enum.StrEnum):
     ERROR = "error"
 
 
-ACTIONS: Mapping[ComputeState, tuple[str, ...]] = {
-    ComputeState.ACTIVE: tuple(COMPUTE_ACTION_SCHEME + term for term in ("stop", "restart", "suspend")),
-    ComputeState.INACTIVE: (COMPUTE_ACTION_SCHEME + "start",),
-    ComputeState.SUSPENDED: (COMPUTE_ACTION_SCHEME + "start",),
+_TERMS: Mapping[ComputeState, tuple[str, ...]] = {
+    ComputeState.ACTIVE: ("stop", "restart", "suspend"),
+    ComputeState.INACTIVE: ("start",),
+    ComputeState.SUSPENDED: ("start",),
     ComputeState.ERROR: (),
 }
 """What can be done in each state (GFD.184 3.1.2); no site can save an image of a machine."""
+_ON_THE_WAY: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
+    (ComputeState.ACTIVE, "Stopped"): ("start", "stop", "suspend"),
+    (ComputeState.ACTIVE, "Suspended"): ("start", "stop", "suspend"),
+    (ComputeState.INACTIVE, "Running"): ("start", "stop"),
+    (ComputeState.SUSPENDED, "Running"): ("start", "stop"),
+}
+"""Where something else was asked for already: the way back, too, and the same again, which changes nothing."""
+ACTIONS: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
+    (state, power_state): tuple(
+        COMPUTE_ACTION_SCHEME + term for term in _ON_THE_WAY.get((state, power_state), _TERMS[state])
+    )
+    for state in ComputeState
+    for power_state in ("Running", "Stopped", "Suspended")
+}
+"""What can be done in each state, by what the machine should do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +89,7 @@ class Known:
         observed: the newest values of the service's attributes.
         mixins: the ids of the user mixins that it has.
         links: what clients linked it to.
+        link_mixins: the ids of the user mixins that its amqplink has.
     """
 
     id: str
@@ -72,6 +98,7 @@ class Known:
     observed: Mapping[str, Observed] | None = None
     mixins: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    link_mixins: tuple[str, ...] = ()
 
 
 def state_of(worker: CachedWorker) -> ComputeState:
@@ -88,26 +115,41 @@ def state_of(worker: CachedWorker) -> ComputeState:
     return ComputeState.INACTIVE
 
 
+def takes_actions(worker: CachedWorker) -> bool:
+    """Whether its service can be called: nobody has stopped or suspended it, or has it restarted just now."""
+    return worker.state.good and worker.power_state == "Running" and worker.restarts <= worker.restarted
+
+
 def size_mixin(worker: CachedWorker) -> str | None:
     """The id of the template of a compute's size, None if no template has it."""
     term = size_of(worker.own.resources)
     return RESOURCE_TPL_SCHEME + term if term is not None else None
 
 
+def own_mixins(worker: CachedWorker) -> tuple[str, ...]:
+    """The ids of the provider's mixins that a compute has beside those of its service, as its client named them."""
+    asked = worker.metadata.annotations.get(ANNOTATION_OCCI_MIXINS, "").split()
+    found = list(asked)
+    if not any(name.startswith(RESOURCE_TPL_SCHEME) for name in asked) and (size := size_mixin(worker)) is not None:
+        found.append(size)
+    if worker.own.ssh_public_keys and OPENSTACK_PUBLIC_KEY not in asked:
+        found.append(SSH_KEY)
+    if worker.own.has_user_data and OPENSTACK_USER_DATA not in asked:
+        found.append(USER_DATA)
+    return tuple(dict.fromkeys(found))
+
+
 def compute(worker: CachedWorker, known: Known, model: Model) -> Resource:
     """The compute of a Worker."""
     state = state_of(worker)
     categories = known.categories
+    own = own_mixins(worker)
     mixins = [categories.template.id] if categories is not None else []
-    if (size := size_mixin(worker)) is not None:
-        mixins.append(size)
+    mixins += [name for name in own if name.startswith(RESOURCE_TPL_SCHEME)]
     if categories is not None:
         mixins.append(categories.interface.id)
     mixins.append(WORKER)
-    if worker.own.ssh_public_keys:
-        mixins.append(SSH_KEY)
-    if worker.own.has_user_data:
-        mixins.append(USER_DATA)
+    mixins += [name for name in own if name not in mixins]
     mixins += known.mixins
     attributes: dict[str, Value] = {
         **_size(worker, known.service),
@@ -124,14 +166,15 @@ def compute(worker: CachedWorker, known: Known, model: Model) -> Resource:
     if worker.address:
         attributes["org.simyard.address"] = worker.address
     if worker.own.ssh_public_keys:
-        attributes[SSH_PUBLIC_KEY] = "\n".join(worker.own.ssh_public_keys)
+        for name in [name for mixin, name in _KEYS.items() if mixin in own]:
+            attributes[name] = "\n".join(worker.own.ssh_public_keys)
     if ANNOTATION_OCCI_ATTRIBUTES in worker.metadata.annotations:
         specs = model.specs((*mixins, COMPUTE))
         kept = kept_attributes(worker)
         attributes.update((name, value) for name, value in kept.items() if name in specs and name not in attributes)
     attributes.update(_values(known))
-    actions = ACTIONS[state]
-    if worker.state.good and categories is not None:
+    actions = ACTIONS[state, worker.power_state]
+    if takes_actions(worker) and categories is not None:
         actions += categories.interface.actions
     return Resource(
         COMPUTE,
@@ -153,7 +196,7 @@ def amqplink(worker: CachedWorker, known: Known, *, inline: bool = False) -> Lin
     """
     categories = known.categories
     interface = (categories.interface.id,) if categories is not None else ()
-    actions = categories.interface.actions if categories is not None and worker.state.good else ()
+    actions = categories.interface.actions if categories is not None and takes_actions(worker) else ()
     values = {} if inline else _values(known)
     return Link(
         AMQPLINK,
@@ -161,7 +204,7 @@ def amqplink(worker: CachedWorker, known: Known, *, inline: bool = False) -> Lin
         AMQPLINKS + known.id,
         COMPUTES + known.id,
         f"amqp:///{worker.queue}",
-        interface if inline else interface + known.mixins,
+        interface + known.link_mixins,
         {QUEUE: worker.queue, **values},
         actions,
         worker.service,

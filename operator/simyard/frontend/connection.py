@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from aiohttp import StreamReader, http_exceptions, web
 
-from simyard.frontend.exchange import COMMON_HEADERS
+from simyard.frontend.exchange import ALLOW, COMMON_HEADERS, METHODS, PHRASES
 from simyard.frontend.metrics import Transport, answered
 from simyard.occi.errors import OcciError
 
 log = logging.getLogger(__name__)
 
 TEXT = ("Content-Type", "text/plain; charset=utf-8")
+_METHOD_UNKNOWN = re.compile(r"b'[A-Za-z-]{1,20} [^ ]{1,8192} HTTP/1\.[01]'")
+"""In the message of aiohttp's parser, which shows the line: HTTP, but with a method that nobody knows."""
 MOST_FIELD_BYTES = 64 * 1024
 MOST_FIELDS = 1000
 KEEPALIVE_SECONDS = 75.0
@@ -89,12 +91,14 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Bytes of a head, of a body, or of several requests."""
         before = self._request_count
+        # Asked before the parser is: the last piece of a body ends its payload, and is no part of the next head.
+        in_body = self._payload is not None and not self._payload.is_eof()
         super().data_received(data)
         if self._request_count != before:
             self._payload = self._messages[-1][1] if self._messages else None
             if self._head_timer is not None:
                 self._end_head()
-        elif data and (self._payload is None or self._payload.is_eof()):
+        elif data and not in_body:
             self._head_bytes += len(data)
             if self._head_bytes > self._limits.head_bytes:
                 self._refuse(f"the headers are longer than {self._limits.head_bytes} bytes")
@@ -130,6 +134,8 @@ class Connection(web.RequestHandler):
         """What aiohttp itself refuses: not HTTP, or HTTP that is ambiguous. One line, and the connection is closed."""
         if isinstance(exc, http_exceptions.LineTooLong):
             error = OcciError(400, f"a header or the request line is longer than {MOST_FIELD_BYTES} bytes")
+        elif isinstance(exc, http_exceptions.BadHttpMethod) and _METHOD_UNKNOWN.search(message or ""):
+            error = OcciError(405, f"the method is none of {', '.join(METHODS)}")
         elif status < 500:
             error = OcciError(status, f"not a request of HTTP/1.1: {(message or '').partition(chr(10))[0].rstrip(':')}")
         else:
@@ -153,13 +159,16 @@ class Connection(web.RequestHandler):
             self._head_timer = None
 
     def _late(self) -> None:
+        if self._current_request is not None or self._messages:  # its turn has not come
+            self._head_timer = self._loop.call_later(self._limits.head_seconds, self._late)
+            return
         self._head_timer = None
         self._refuse(f"the headers did not end within {self._limits.head_seconds:.0f} s")
 
     def _refuse(self, message: str) -> None:
         self._end_head()
         if self._current_request is not None:
-            self.force_close()
+            self.close()  # when that one is answered
             return
         error = OcciError(400, message)
         answered(Transport.HTTP, "other", error.status, 0.0)
@@ -170,7 +179,9 @@ class Connection(web.RequestHandler):
         """The last response, of whose request nothing is known; HTTP/1.1 all the same."""
         body = f"{error.message}\n".encode()
         headers = [*COMMON_HEADERS, TEXT, ("Content-Length", str(len(body))), ("Connection", "close")]
-        status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}"
+        if error.status == 405:
+            headers.append(ALLOW)
+        status = f"HTTP/1.1 {error.status} {PHRASES[error.status]}"
         if self.transport is not None:
             head = "\r\n".join([status, *(f"{name}: {value}" for name, value in headers), "", ""])
             self.transport.write(head.encode() + body)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,20 +14,34 @@ from simyard.api.base import Json, LocalReference, Metadata, find_condition
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ConditionType
 from simyard.api.occi import OcciLink
-from simyard.api.simulation_service import Resources
 from simyard.api.worker_pool import Placement, WorkerPool, WorkerPoolSpec
 from simyard.apiserver.objects import CachedService, CachedWorker
 from simyard.build.worker import lone_worker
-from simyard.frontend.catalogue import PREFIX, RESOURCE_TPL_SCHEME, SIZES
-from simyard.frontend.computes import COMPUTES, CORES, HOSTNAME, MEMORY, SSH_PUBLIC_KEY
+from simyard.frontend.catalogue import PREFIX
+from simyard.frontend.computes import (
+    AMQPLINKS,
+    COMPUTES,
+    CORES,
+    HOSTNAME,
+    MEMORY,
+)
 from simyard.frontend.identifiers import digest, new_id, object_name
+from simyard.frontend.limits import MOST_OF_LINKS, check_lengths
 from simyard.frontend.links import link_path
+from simyard.frontend.machines import (
+    USER_DATA_VALUE,
+    keys_of,
+    named_mixins,
+    resources_of,
+    taken,
+    user_data_of,
+)
 from simyard.frontend.mixins import Mixins
 from simyard.frontend.storing import Storing
 from simyard.frontend.view import View
 from simyard.kube.cache import Cache
 from simyard.occi.errors import OcciError, shown
-from simyard.occi.model import Entity, Value
+from simyard.occi.model import SUMMARY, TARGET, TITLE, Entity, Value
 from simyard.occi.standard import (
     AMQPLINK,
     APPLICATION,
@@ -46,11 +58,6 @@ from simyard.plan.placement import SiteState, permitted_sites, place
 from simyard_adapter.declarations import InvalidValuesError, check_values
 from simyard_sites.kubernetes.errors import AlreadyExistsError
 
-USER_DATA_VALUE = "occi.compute.userdata"
-OPENSTACK_USER_DATA_VALUE = "org.openstack.compute.user_data"
-OPENSTACK_KEY_VALUE = "org.openstack.credentials.publickey.data"
-MOST_HOSTNAME_CHARACTERS = 253
-MOST_KEYS = 16
 MOST_KEPT_BYTES = 64 * 1024
 T = TypeVar("T", CachedWorker, OcciLink)
 _BY_THE_SITE = (NETWORK, STORAGE, NETWORKINTERFACE, STORAGELINK)
@@ -73,13 +80,13 @@ class Creation:
         self._storing = storing
         self._mixins = mixins
 
-    async def create(self, draft: Checked, key: str = "") -> Entity:
+    async def create(self, draft: Checked, key: str = "", exact: bool = False) -> Entity:
         """See :class:`simyard.frontend.backend.Backend`."""
         for kind in (draft.kind.id, *(link.kind.id for link in draft.links)):
             _check_kind(kind)
         if draft.kind.id == COMPUTE:
-            return await self._compute(draft, key)
-        return await self._link(draft, draft.source, key)
+            return await self._compute(draft, key, exact)
+        return await self._link(draft, draft.source, key, exact)
 
     async def link_all(self, links: tuple[Checked, ...], source: str, key: str = "") -> None:
         """Make links that start at an entity, all or none."""
@@ -95,22 +102,11 @@ class Creation:
                     await self._storing.delete(self._view.links, stored)
             raise
 
-    async def _compute(self, draft: Checked, key: str) -> Entity:
-        wanted = self.wanted(draft)
-        _check_licence(wanted.service)
-        site = self._site(wanted)
+    async def _compute(self, draft: Checked, key: str, exact: bool) -> Entity:
         workers = self._view.directory.workers
-
-        def body(entity_id: str) -> Json:
-            return lone_worker(
-                object_name(entity_id),
-                self._view.namespace,
-                {"serviceRef": {"name": wanted.service.metadata.name}, "site": site, **wanted.spec},
-                _annotations(entity_id, key) | _kept(wanted.kept),
-                datetime.now(UTC),
-            )
-
-        worker, is_new = await self._store(workers, body, draft.id, COMPUTES, key)
+        worker, is_new = await self._made_before(workers, draft.id, key), False
+        if worker is None:
+            worker, is_new = await self._store(workers, self._body(draft, key), draft.id, key, exact)
         path = self._view.path_of(worker)
         assert path is not None, "what was stored is in the view"
         try:
@@ -121,6 +117,19 @@ class Creation:
                 await self._storing.delete(workers, worker)
             raise
         return self._shown(path)
+
+    def _body(self, draft: Checked, key: str) -> Callable[[str], Json]:
+        """The Worker that becomes the compute, by the id of the compute."""
+        wanted = self.wanted(draft)
+        _check_licence(wanted.service)
+        site, named = self._site(wanted), named_mixins(draft)
+        return lambda entity_id: lone_worker(
+            object_name(entity_id),
+            self._view.namespace,
+            {"serviceRef": {"name": wanted.service.metadata.name}, "site": site, **wanted.spec},
+            _annotations(entity_id, key) | _kept(wanted.kept) | named,
+            datetime.now(UTC),
+        )
 
     def wanted(self, draft: Checked) -> Wanted:
         """What is wanted of a compute.
@@ -139,15 +148,16 @@ class Creation:
         except InvalidValuesError as error:
             raise OcciError(400, f"attribute {error}") from None
         hostname = str(attributes.pop(HOSTNAME, ""))
-        if len(hostname) > MOST_HOSTNAME_CHARACTERS:
-            raise OcciError(400, f"attribute {HOSTNAME}: has more than {MOST_HOSTNAME_CHARACTERS} characters")
+        user_data = user_data_of(attributes)
+        texts = {TITLE: draft.title, SUMMARY: draft.summary, HOSTNAME: hostname, USER_DATA_VALUE: user_data}
+        check_lengths(texts)
         spec: dict[str, object] = {
             "title": draft.title,
             "summary": draft.summary,
             "hostname": hostname,
-            "resources": _resources(draft, service, attributes.pop(CORES, None), attributes.pop(MEMORY, None)),
-            "userData": _user_data(attributes),
-            "sshPublicKeys": _keys(attributes),
+            "resources": resources_of(draft, service, *(taken(draft, attributes, name) for name in (CORES, MEMORY))),
+            "userData": user_data,
+            "sshPublicKeys": keys_of(attributes),
             "attributes": values,
         }
         return Wanted(service, {name: value for name, value in spec.items() if value}, attributes)
@@ -183,7 +193,7 @@ class Creation:
             raise OcciError(503, f"no site can take the compute now: {choice.message}")
         return place(1, choice, own={})[0]
 
-    async def _link(self, draft: Checked, source: str, key: str) -> Entity:
+    async def _link(self, draft: Checked, source: str, key: str, exact: bool = False) -> Entity:
         links = self._view.links
         start = self._view.entity(source)
         if start is None or start.kind != COMPUTE:
@@ -191,12 +201,15 @@ class Creation:
         for mixin in draft.mixins:
             if not mixin.user:
                 raise OcciError(403, f"{mixin.id} is the provider's: it is for links that the provider makes")
+        check_lengths({TITLE: draft.title, TARGET: draft.target}, MOST_OF_LINKS)
         worker = self._view.worker(source)
 
         def body(entity_id: str) -> Json:
             return _occi_link(draft, source, worker, entity_id, key, self._view.namespace)
 
-        link, is_new = await self._store(links, body, draft.id, f"/{draft.kind.term}/", key)
+        link, is_new = await self._made_before(links, draft.id, key), False
+        if link is None:
+            link, is_new = await self._store(links, body, draft.id, key, exact)
         path = link_path(link)
         try:
             await self._mixins.give([mixin.id for mixin in draft.mixins], path)
@@ -206,30 +219,54 @@ class Creation:
             raise
         return self._shown(path)
 
+    async def _made_before(self, cache: Cache[T], wanted: str, key: str) -> T | None:
+        """What the same request has made when it was delivered before, here or to another frontend."""
+        for entity_id in (wanted, new_id(key)) if key else ():
+            if entity_id:
+                found = await self._storing.get(cache, object_name(entity_id), self._view.namespace)
+                if found is not None and _is_made_by(key, found):
+                    return found
+        return None
+
     async def _store(
-        self, cache: Cache[T], body: Callable[[str], Json], wanted: str, location: str, key: str
+        self, cache: Cache[T], body: Callable[[str], Json], wanted: str, key: str, exact: bool
     ) -> tuple[T, bool]:
-        """Store an object under the id that a client wants, if nobody has it, else under a new one; and whether it is
-        new, or what the same request has made before.
+        """Store an object under the id that a client wants, if nobody has it, else under a new one (but not if it must
+        be ``exact``); and whether it is new, or what the same request has made at the same moment.
         """
-        candidates = [new_id(key)]
-        if wanted and (key or self._view.entity(location + wanted) is None):
-            candidates.insert(0, wanted)  # with a key: it may be there because this very request has made it
+        candidates = [] if exact else [new_id(key)]
+        if wanted and await self._is_free(wanted, cache, key):
+            candidates.insert(0, wanted)
         for entity_id in candidates:
             try:
                 return await self._storing.create(cache, body(entity_id)), True
             except AlreadyExistsError:
                 found = await self._storing.get(cache, object_name(entity_id), self._view.namespace)
-                made_by = found.metadata.annotations.get(names.ANNOTATION_OCCI_KEY) if found is not None else None
-                if key and found is not None and made_by == digest(key):
+                if key and found is not None and _is_made_by(key, found):
                     return found, False
+        if exact:
+            raise OcciError(409, f"id {wanted}: another entity has it, or gets it at this moment")
         raise OcciError(409, "another request creates the same entity at this moment; try again")
+
+    async def _is_free(self, wanted: str, cache: Cache[T], key: str) -> bool:
+        """Whether nobody has an id. A compute and its amqplink have the same, so no other amqplink may have it."""
+        there = self._view.worker(COMPUTES + wanted) or self._view.link(AMQPLINKS + wanted)
+        if there is not None:
+            return bool(key) and _is_made_by(key, there)
+        name, namespace = object_name(wanted), self._view.namespace
+        if cache.resource is names.WORKERS:
+            return await self._storing.get(self._view.links, name, namespace) is None
+        return await self._storing.get(self._view.directory.workers, name, namespace) is None
 
     def _shown(self, path: str) -> Entity:
         entity = self._view.entity(path)
         if entity is None:
             raise OcciError(409, f"{path} was created, and deleted at the same time")
         return entity
+
+
+def _is_made_by(key: str, item: CachedWorker | OcciLink) -> bool:
+    return item.metadata.annotations.get(names.ANNOTATION_OCCI_KEY) == digest(key)
 
 
 def kept_annotation(attributes: Mapping[str, Value]) -> str:
@@ -287,43 +324,6 @@ def _check_licence(service: CachedService) -> None:
 def _state(site: CloudSite) -> SiteState:
     capacity = find_condition(site.status.conditions, ConditionType.CAPACITY_AVAILABLE)
     return SiteState(site, site.status.workers.total, exhausted=capacity is not None and capacity.status == "False")
-
-
-def _resources(draft: Checked, service: CachedService, cores: Value | None, memory: Value | None) -> Json | None:
-    """The size that is asked for; None: the service's own."""
-    terms = [mixin.term for mixin in draft.mixins if mixin.scheme == RESOURCE_TPL_SCHEME]
-    template = SIZES.get(terms[0]) if terms else None
-    if cores is None and memory is None:
-        return template.to_json() if template is not None else None
-    base = template or service.resources
-    mebibytes = round(float(str(memory)) * 1024) if memory is not None else 0
-    if memory is not None and mebibytes < 1:
-        raise OcciError(400, f"attribute {MEMORY}: {memory} GB is less than 1 MiB")
-    return Resources(
-        cpu=int(str(cores)) if cores is not None else base.cpu,
-        memory=f"{mebibytes}Mi" if memory is not None else base.memory,
-    ).to_json()
-
-
-def _user_data(attributes: dict[str, Value]) -> str:
-    """The user data, out of the attributes."""
-    plain = str(attributes.pop(USER_DATA_VALUE, ""))
-    encoded = str(attributes.pop(OPENSTACK_USER_DATA_VALUE, ""))
-    if not encoded:
-        return plain
-    try:
-        return base64.b64decode(encoded, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise OcciError(400, f"attribute {OPENSTACK_USER_DATA_VALUE}: is not UTF-8 text in base64") from None
-
-
-def _keys(attributes: dict[str, Value]) -> list[str]:
-    """The public keys, one per line, out of the attributes."""
-    texts = [str(attributes.pop(name, "")) for name in (SSH_PUBLIC_KEY, OPENSTACK_KEY_VALUE)]
-    keys = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
-    if len(keys) > MOST_KEYS:
-        raise OcciError(400, f"attribute {SSH_PUBLIC_KEY}: has more than {MOST_KEYS} keys")
-    return keys
 
 
 def _occi_link(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib.metadata import version
 from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote
@@ -15,11 +16,28 @@ from simyard.apiserver.frontproxy import Identity
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.negotiation import ACCEPTED
 
-__all__ = ["COMMON_HEADERS", "MOST_BODY_BYTES", "Identity", "OcciRequest", "OcciResponse", "path_and_query"]
+__all__ = [
+    "ALLOW",
+    "COMMON_HEADERS",
+    "METHODS",
+    "MOST_BODY_BYTES",
+    "PHRASES",
+    "Identity",
+    "OcciRequest",
+    "OcciResponse",
+    "path_and_query",
+]
 
 COMMON_HEADERS = (("Server", f"simyard/{version('simyard')} OCCI/1.2 OCCI/1.1"), ("Accept", ACCEPTED))
 """What every response has, beside Content-Type."""
 MOST_BODY_BYTES = 1024 * 1024
+PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
+    413: "Content Too Large",
+    422: "Unprocessable Content",
+}
+"""Reason phrases, as RFC 9110 has them."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
+ALLOW = ("Allow", ", ".join(METHODS))
 MOST_QUERY_FIELDS = 200
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
@@ -31,7 +49,7 @@ class OcciRequest:
     """Attributes:
     method: in capitals.
     path: decoded, without the query: ``/compute/``.
-    query: decoded; of a repeated name the first value.
+    query: decoded.
     headers: names in lower case (``x-occi-attribute``), in the order of arrival; repeated ones stay apart.
     body: all of it.
     identity: who asks; authenticated by the transport.
@@ -72,10 +90,11 @@ class OcciResponse:
 
 
 def path_and_query(target: str, where: str) -> tuple[str, Mapping[str, str]]:
-    """A request's target (``/compute/?page=1``), decoded; of a repeated name in the query the first value.
+    """A request's target (``/compute/?page=1``), decoded.
 
     Raises:
-        OcciError: 400, it is no path, or not percent-encoded UTF-8; ``where`` names the place.
+        OcciError: 400, it is no path, or not percent-encoded UTF-8, or the query has a name twice; ``where`` names the
+            place.
     """
     encoded, _, text = target.partition("?")
     try:
@@ -85,4 +104,11 @@ def path_and_query(target: str, where: str) -> tuple[str, Mapping[str, str]]:
         raise OcciError(400, f"{where}: {shown(target)} is not percent-encoded UTF-8, or has too many fields") from None
     if not path.startswith("/") or not path.isprintable():
         raise OcciError(400, f"{where}: {shown(path)} is no path such as /compute/")
-    return path, dict(reversed(pairs)) if pairs else _NO_QUERY
+    if not pairs:
+        return path, _NO_QUERY
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        if name in query:
+            raise OcciError(400, f"{where}: {shown(name)} is twice in the query")
+        query[name] = value
+    return path, query

@@ -35,12 +35,15 @@ _MOST_CACHED_CHARACTERS = 256
 class Handlers:
     """Answers requests of any transport."""
 
-    def __init__(self, backend: Backend, *, request_seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self, backend: Backend, *, endpoints: tuple[str, ...] = (), request_seconds: float = REQUEST_SECONDS
+    ) -> None:
+        """``endpoints``: of all frontends of these entities: what begins with one is ours, in requests of all."""
         self._backend = backend
         self._request_seconds = request_seconds
         renderings = Renderings(backend)
         self._reader = Reader(backend, renderings)
-        self._writer = Writer(backend, self._reader, renderings)
+        self._writer = Writer(backend, self._reader, renderings, endpoints)
 
     async def handle(self, request: OcciRequest) -> OcciResponse:
         """Answer a request; a refusal or a failure is an answer too."""
@@ -62,6 +65,8 @@ class Handlers:
 
     def _read(self, request: OcciRequest) -> Coroutine[None, None, OcciResponse]:
         target = self._target(request)
+        if request.query and "action" in request.query:
+            raise _no_post(request)
         if isinstance(target, Instance):
             return self._reader.entity(request, target.path)
         if isinstance(target, Collection):
@@ -72,7 +77,9 @@ class Handlers:
         target = self._target(request)
         writer = self._writer
         action = request.query.get("action")
-        if action is not None and request.method == "POST" and not isinstance(target, Discovery):
+        if action is not None:
+            if request.method != "POST" or isinstance(target, Discovery):
+                raise _no_post(request)
             return await writer.act(request, target, action)
         match request.method, target:
             case "POST", Discovery():
@@ -107,6 +114,11 @@ class Handlers:
         return target
 
 
+def _no_post(request: OcciRequest) -> OcciError:
+    method, path = shown(request.method), shown(request.path)
+    return OcciError(400, f"?action: an action is a POST to an entity or a collection, not a {method} to {path}")
+
+
 def allowed(target: Target) -> tuple[str, ...]:
     """The methods that are served for a target."""
     put = isinstance(target, Instance) or (isinstance(target, Collection) and isinstance(target.category, Mixin))
@@ -120,7 +132,8 @@ def refusal(error: OcciError, accept: str | None) -> OcciResponse:
     except OcciError:
         rendering = Rendering.TEXT_PLAIN
     rendered = render_error(error.status, error.message, rendering)
-    return OcciResponse(error.status, rendered.body, rendered.content_type, rendered.headers)
+    again = (("Retry-After", "1"),) if error.status == 503 else ()
+    return OcciResponse(error.status, rendered.body, rendered.content_type, (*rendered.headers, *again))
 
 
 def check_version(user_agent: str | None) -> None:
@@ -140,5 +153,10 @@ def _is_known(user_agent: str) -> bool:
 
 
 def _of_status(error: StatusError) -> OcciError:
-    """What parts shared with the aggregated API raise; OCCI has neither 422 nor 429."""
+    """What parts shared with the aggregated API raise; OCCI has neither 422 nor 429.
+
+    Their 503 says when to try again only where nothing was done; for the other case OCCI has 504.
+    """
+    if error.code == 503 and not error.retry_after_seconds:
+        return OcciError(504, error.message)
     return OcciError({422: 400, 429: 503}.get(error.code, error.code), error.message)

@@ -27,9 +27,21 @@ TTL_SECONDS = 10.0
 CAPACITY = 10_000
 REVIEW_SECONDS = 10.0
 MOST_REVIEWS = 32
+STRANGERS = 16
+"""So many of the questions at a time are about tokens that are new: whoever sends such ones in masses keeps nobody
+waiting whose token was known.
+"""
+MOST_STRANGERS = 1000
+"""So many wait; another one is told to come again."""
+REFUSED_SECONDS = 0.1
+"""A token that turns out to be nobody's takes its place so much longer: at most 160 of them get to kube-apiserver in a
+second.
+"""
 MOST_TOKEN_CHARACTERS = 16 * 1024
 CHALLENGES = (("WWW-Authenticate", 'Bearer realm="simyard"'), ("WWW-Authenticate", 'Basic realm="simyard"'))
 """What a 401 says beside its reason. Basic too: old clients wait for it before they send anything."""
+
+_AUTH = "a table of type (basic), username and password (a Kubernetes token)"
 
 _ASKED = TOKEN_REVIEWS.labels("asked")
 _JOINED = TOKEN_REVIEWS.labels("joined")
@@ -38,7 +50,8 @@ _JOINED = TOKEN_REVIEWS.labels("joined")
 class Authenticator:
     """Asks kube-apiserver, remembers for ten seconds under a hash of the token, and asks of each token once at a time.
 
-    Tokens that are nobody's are remembered too; at most ``MOST_REVIEWS`` questions are under way.
+    Tokens that are nobody's are remembered too; at most ``MOST_REVIEWS`` questions are under way, and ``STRANGERS``
+    about tokens that are new.
     """
 
     def __init__(self, client: KubeClient, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,6 +60,8 @@ class Authenticator:
         self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
         self._pending: dict[bytes, asyncio.Task[Identity | None]] = {}
         self._places = asyncio.Semaphore(MOST_REVIEWS)
+        self._doors = asyncio.Semaphore(STRANGERS)
+        self._strangers = 0
 
     async def of_header(self, authorization: str | None) -> Identity:
         """The user behind an ``Authorization`` header.
@@ -55,11 +70,13 @@ class Authenticator:
             OcciError: 401, it is nobody; 503, it cannot be found out now.
         """
         text = authorization or ""
-        return self._find(digest := _digest(text)) or await self._review(digest, token_of(text))
+        return self._find(digest := _digest("header", text)) or await self._review(digest, token_of(text))
 
     async def of_token(self, token: str) -> Identity:
-        """The user whose token it is; errors as for :meth:`of_header`."""
-        return self._find(digest := _digest(token)) or await self._review(digest, token)
+        """The user whose token came in a message; errors as for :meth:`of_header`."""
+        if not token:
+            raise OcciError(401, f"header auth is required: {_AUTH}; or X-AUTH-TOKEN")
+        return self._find(digest := _digest("token", token)) or await self._review(digest, token)
 
     def _find(self, digest: bytes) -> Identity | None:
         """The user whom it is known to belong to; raises OcciError 401 if that is nobody."""
@@ -74,10 +91,29 @@ class Authenticator:
         task = self._pending.get(digest)
         (_ASKED if task is None else _JOINED).inc()
         if task is None:
-            task = asyncio.create_task(self._ask(digest, token), name="token review")
+            known = self._known.get(digest)
+            ask = (
+                self._ask(digest, token)
+                if known is not None and known[1] is not None
+                else self._ask_at_door(digest, token)
+            )
+            task = asyncio.create_task(ask, name="token review")
             self._pending[digest] = task
             task.add_done_callback(lambda _: self._pending.pop(digest))
         return await asyncio.shield(task) or _refuse()
+
+    async def _ask_at_door(self, digest: bytes, token: str) -> Identity | None:
+        if self._strangers >= MOST_STRANGERS:
+            raise OcciError(503, "too many tokens that are new here are being looked at; try again")
+        self._strangers += 1
+        try:
+            async with self._doors:
+                identity = await self._ask(digest, token)
+                if identity is None:
+                    await asyncio.sleep(REFUSED_SECONDS)
+                return identity
+        finally:
+            self._strangers -= 1
 
     async def _ask(self, digest: bytes, token: str) -> Identity | None:
         body = {"apiVersion": REVIEWS_RESOURCE.api_version, "kind": REVIEWS_RESOURCE.kind, "spec": {"token": token}}
@@ -115,8 +151,9 @@ def token_of(authorization: str | None) -> str:
     raise OcciError(401, "Authorization is required: Bearer and a Kubernetes token, or Basic with it as the password")
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+def _digest(what: str, text: str) -> bytes:
+    """A header and a token that have the same text are not the same."""
+    return hashlib.sha256(f"{what} {text}".encode("utf-8", "surrogateescape")).digest()
 
 
 def _refuse() -> NoReturn:

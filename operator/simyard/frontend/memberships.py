@@ -21,6 +21,10 @@ class Memberships:
         self._mixins: dict[str, tuple[str, ...]] = {}
         self._shown: dict[str, tuple[str, ...]] = {}
 
+    def __len__(self) -> int:
+        """How many entities have any."""
+        return len(self._mixins)
+
     def of(self, path: str) -> tuple[str, ...]:
         """The ids of the mixins of an entity."""
         return self._mixins.get(path, ())

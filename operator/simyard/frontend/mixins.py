@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 
 from simyard.api.base import Json
 from simyard.api.names import OCCI_MIXINS
 from simyard.api.occi import MOST_MEMBERS, OcciMixin
+from simyard.frontend.access import Access, Question
+from simyard.frontend.exchange import Identity
 from simyard.frontend.identifiers import digest
+from simyard.frontend.limits import check_definition
 from simyard.frontend.memberships import mixin_id
-from simyard.frontend.storing import Storing, refused
+from simyard.frontend.storing import ATTEMPTS, Storing, pause, refused
 from simyard.frontend.view import View
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.model import Action, AttributeSpec, Mixin
@@ -21,8 +22,9 @@ from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 10
-PAUSE_SECONDS = 0.02
+REPLACE = Question("patch", OCCI_MIXINS)
+CLAIMS = 6
+"""How often a location is claimed when others do so at the same moment."""
 MOST_ADDED = 500
 """More new members than that are written as a whole list, fewer are appended, which nobody else's changes disturb."""
 
@@ -32,16 +34,25 @@ _UNSAFE = re.compile(r"[^a-z0-9]+")
 class Mixins:
     """Defines user mixins, and gives them to entities. Who may was asked before."""
 
-    def __init__(self, view: View, storing: Storing) -> None:
+    def __init__(self, view: View, storing: Storing, access: Access) -> None:
         self._view = view
         self._storing = storing
+        self._access = access
 
-    async def define(self, definitions: Sequence[Mixin | Action]) -> None:
-        """Add mixins or replace one's own; each brings its actions."""
+    async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
+        """Add mixins, or replace those that are there, which takes the right to change them; each brings its actions.
+
+        Raises:
+            OcciError: 403, one is there and may not be changed.
+        """
         actions = {item.id: item for item in definitions if isinstance(item, Action)}
-        for mixin in definitions:
-            if isinstance(mixin, Mixin):
-                await self._define(mixin, actions)
+        mixins = [item for item in definitions if isinstance(item, Mixin)]
+        if any(self._view.model.mixin(mixin.id) is not None for mixin in mixins):
+            await self._access.check(identity, REPLACE)
+        for mixin in mixins:
+            check_definition(mixin)
+        for mixin in mixins:
+            await self._define(identity, mixin, actions)
 
     async def undefine(self, ids: Iterable[str]) -> None:
         """Remove mixins; their actions and attributes go with them."""
@@ -87,7 +98,7 @@ class Mixins:
             except OcciError as error:
                 log.warning("mixin %s still names entities that are gone: %s", mixin, error)
 
-    async def _define(self, mixin: Mixin, actions: dict[str, Action]) -> None:
+    async def _define(self, identity: Identity, mixin: Mixin, actions: dict[str, Action]) -> None:
         brought = [actions.get(name) or self._view.model.action(name) for name in mixin.actions]
         spec: Json = {
             "scheme": mixin.scheme,
@@ -105,15 +116,39 @@ class Mixins:
             "metadata": {"name": mixin_name(mixin.id), "namespace": self._view.namespace},
             "spec": {**spec, "members": []},
         }
-        try:
-            await self._storing.create(self._view.mixins, body)
-        except AlreadyExistsError:
-            if (stored := await self._find(mixin.id)) is None:
-                raise OcciError(409, f"{mixin.id}: is removed at this moment; try again") from None
+        other = ""
+        for attempt in range(CLAIMS):
             try:
-                await self._storing.merge(self._view.mixins, stored, {"spec": spec})
-            except ConflictError as error:
-                raise refused(error, mixin.id) from None
+                made = await self._storing.create(self._view.mixins, body)
+            except AlreadyExistsError:
+                return await self._redefine(identity, mixin, spec)  # another frontend may have made it just now
+            if not (other := await self._other_at(made)):
+                return
+            # Both may have found the other one: whoever comes alone some time later gets the location.
+            await self._storing.delete(self._view.mixins, made)
+            await pause(attempt)
+        raise _taken(mixin, other)
+
+    async def _redefine(self, identity: Identity, mixin: Mixin, spec: Json) -> None:
+        await self._access.check(identity, REPLACE)
+        if (stored := await self._find(mixin.id)) is None:
+            raise OcciError(409, f"{mixin.id}: is removed at this moment; try again")
+        before = stored.spec.location
+        try:
+            changed = await self._storing.merge(self._view.mixins, stored, {"spec": spec})
+            if before == changed.spec.location or not (other := await self._other_at(changed)):
+                return
+            await self._storing.merge(self._view.mixins, changed, {"spec": {"location": before}})
+        except ConflictError as error:
+            raise refused(error, mixin.id) from None
+        raise _taken(mixin, other)
+
+    async def _other_at(self, mixin: OcciMixin) -> str:
+        """The id of another mixin at the location of one that is stored, whichever frontend has made it; "": none."""
+        for other in await self._storing.all(self._view.mixins, self._view.namespace):
+            if other.metadata.name != mixin.metadata.name and other.spec.location == mixin.spec.location:
+                return mixin_id(other)
+        return ""
 
     async def _add(self, mixin: str, paths: Sequence[str]) -> None:
         """Append members: however many frontends append at the same time, none disturbs another."""
@@ -129,8 +164,9 @@ class Mixins:
             patch = [{"op": "add", "path": "/spec/members/-", "value": path} for path in new]
             if await self._storing.patch(self._view.mixins, stored, patch) is not None:
                 return
-            await self._again(mixin, attempt)  # somebody else has added one of them
-        raise _contended(mixin)
+            await pause(attempt)  # somebody else has added one of them
+            await self._storing.get(self._view.mixins, stored.metadata.name, self._view.namespace)
+        raise OcciError(503, f"{mixin}: too many others change its members at this moment; try again")
 
     async def _take(self, mixin: str, paths: Sequence[str]) -> None:
         gone = set(paths)
@@ -138,27 +174,14 @@ class Mixins:
 
     async def _rewrite(self, mixin: str, change: Callable[[list[str]], list[str]]) -> None:
         """Change the members, unless somebody else does so at the same time: then once more from what they are then."""
-        for attempt in range(ATTEMPTS):
-            stored = await self._found(mixin)
+
+        def rewritten(stored: OcciMixin) -> Json | None:
             members = change(stored.spec.members)
-            if members == stored.spec.members:
-                return
             if len(members) > MOST_MEMBERS:
                 raise OcciError(409, f"{mixin}: would have {len(members)} members, at most {MOST_MEMBERS} are possible")
-            version = {"resourceVersion": stored.metadata.resource_version}
-            try:
-                await self._storing.merge(
-                    self._view.mixins, stored, {"metadata": version, "spec": {"members": members}}
-                )
-            except ConflictError:
-                await self._again(mixin, attempt)
-                continue
-            return
-        raise _contended(mixin)
+            return None if members == stored.spec.members else {"spec": {"members": members}}
 
-    async def _again(self, mixin: str, attempt: int) -> None:
-        await asyncio.sleep(PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 - spreads writers
-        await self._storing.get(self._view.mixins, mixin_name(mixin), self._view.namespace)
+        await self._storing.change(self._view.mixins, await self._found(mixin), rewritten)
 
     async def _found(self, mixin: str) -> OcciMixin:
         if (stored := await self._find(mixin)) is None:
@@ -184,6 +207,10 @@ def mixin_name(category_id: str) -> str:
     return f"{term or 'mixin'}-{digest(category_id)}"
 
 
+def _taken(mixin: Mixin, other: str) -> OcciError:
+    return OcciError(409, f"Category: the location {shown(mixin.location)} is taken by {other}")
+
+
 def _attribute(spec: AttributeSpec) -> Json:
     default = {} if spec.default is None else {"default": spec.default}
     return {
@@ -204,7 +231,3 @@ def _action(action: Action) -> Json:
         "title": action.title,
         "attributes": list(map(_attribute, action.attributes)),
     }
-
-
-def _contended(mixin: str) -> OcciError:
-    return OcciError(503, f"{mixin}: too many others change its members at this moment; try again")

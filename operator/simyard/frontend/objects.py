@@ -18,13 +18,17 @@ from simyard.frontend.backend import Verb
 from simyard.frontend.changes import Changes
 from simyard.frontend.computes import AMQPLINKS, COMPUTES, QUEUE
 from simyard.frontend.creation import Creation
+from simyard.frontend.ended import Ended
 from simyard.frontend.exchange import Identity
 from simyard.frontend.identifiers import is_id, object_name
 from simyard.frontend.mixins import Mixins
+from simyard.frontend.registered import Registrations
+from simyard.frontend.relisting import Relisting
 from simyard.frontend.scaling import Scaling
 from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
-from simyard.frontend.storing import Storing, answered
+from simyard.frontend.storing import Storing
 from simyard.frontend.view import View, split
+from simyard.messaging.events import ReceivedEvent
 from simyard.occi.model import Action, Draft, Entity, Mixin, Model, Value
 from simyard.occi.validation import Checked, Update
 from simyard_sites.kubernetes.client import KubeClient
@@ -53,21 +57,23 @@ class Objects:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.view = view = View(client, namespace, service)
-        self.broker = BrokerLink(AttributeFeed(view.directory, view.values).take)
-        self._client = client
+        self._ended = Ended(view)
+        self._feed, self._registrations = AttributeFeed(view.directory, view.values), Registrations(view.look)
+        self.broker = BrokerLink(self.take)
+        self._relisting = Relisting(client, namespace)
         self._clock = clock
         self._foreign = foreign
         self._attributes = Attributes(view.directory, view.values, self.broker, clock=clock)
         self._storing = Storing(client)
         self._access = Access(client, view)
-        self._mixins = Mixins(view, self._storing)
+        self._mixins = Mixins(view, self._storing, self._access)
         self._creation = Creation(view, self._storing, self._mixins)
         scaling = Scaling(view, self._storing, self._access)
         self._changes = Changes(
             view, self._storing, self._access, self._creation, self._mixins, scaling, self._attributes
         )
         actions = Actions(client, view.directory, self.broker)
-        self._invocations = Invocations(client, view, self._storing, scaling, actions, foreign)
+        self._invocations = Invocations(client, view, self._storing, scaling, actions, foreign, self._registrations)
 
     @property
     def synced(self) -> bool:
@@ -81,6 +87,11 @@ class Objects:
     async def run(self) -> None:
         """Keep what is known true until cancelled."""
         await self.view.run()
+
+    async def take(self, events: Sequence[ReceivedEvent]) -> None:
+        """Take over what workers tell of themselves."""
+        await self._feed.take(events)
+        self._registrations.take(events)
 
     # What is sync
 
@@ -116,6 +127,10 @@ class Objects:
         observed = self.view.age_time(path)
         return max(0.0, self._clock() - observed) if observed is not None else None
 
+    def stays(self, path: str) -> bool:
+        """See :class:`simyard.frontend.backend.Backend`."""
+        return self._changes.stays(path)
+
     # What may wait
 
     async def find(self, path: str) -> Entity | None:
@@ -130,28 +145,28 @@ class Objects:
             if found is None and location == AMQPLINKS:
                 await self._storing.get(self.view.links, name, namespace)
         elif location in (APPLICATIONS, COMPONENTS, COMPONENTLINKS):
-            cache = directory.services if location == APPLICATIONS else directory.pools
-            async with answered(cache.resource.kind):
-                raw, _ = await self._client.list_all(cache.resource, namespace)
-            for item in raw:
-                cache.learn(item)
+            await self._relisting.read(directory.services if location == APPLICATIONS else directory.pools)
         return self.view.entity(path)
 
     def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> Coroutine[None, None, None]:
         """See :class:`simyard.frontend.backend.Backend` and :mod:`simyard.frontend.access`."""
         return self._access.may(identity, verb, path, action)
 
-    async def create(self, identity: Identity, draft: Checked, *, key: str = "") -> Entity:
+    async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
         """See :class:`simyard.frontend.backend.Backend`."""
-        return await self._creation.create(draft, key)
+        return await self._creation.create(draft, key, exact)
 
     async def update(self, identity: Identity, entity: Entity, update: Update, *, replace: bool) -> Entity:
         """See :class:`simyard.frontend.backend.Backend`."""
         return await self._changes.update(identity, entity, update)
 
-    async def delete(self, identity: Identity, entities: Sequence[Entity]) -> None:
+    async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:
         """See :meth:`simyard.frontend.changes.Changes.delete`."""
-        await self._changes.delete(identity, entities)
+        await self._changes.delete(identity, entities, key)
+
+    def was_deleted(self, path: str, key: str) -> bool:
+        """See :class:`simyard.frontend.backend.Backend`."""
+        return self._ended.under(path, key)
 
     async def act(
         self,
@@ -160,7 +175,7 @@ class Objects:
         action: Action,
         attributes: Mapping[str, Value],
         *,
-        wait: bool,
+        wait: bool | None,
         key: str = "",
     ) -> Mapping[str, Value] | None:
         """See :class:`simyard.frontend.backend.Backend`."""
@@ -187,13 +202,13 @@ class Objects:
             return
         told = await foreign.pull(queue, self.view.model, timeout_seconds=seconds)
         if told is not None and self.view.link(link.path) is not None:
-            self.view.pulled.record(link.path, dict(told.attributes))
+            self.view.pulled.record(link.path, dict(told.attributes), self._clock())
 
     # User mixins
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
         """See :class:`simyard.frontend.backend.Backend`."""
-        await self._mixins.define(definitions)
+        await self._mixins.define(identity, definitions)
 
     async def undefine(self, identity: Identity, ids: Sequence[str]) -> None:
         """See :class:`simyard.frontend.backend.Backend`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from simyard.frontend.backend import Backend, Verb
 from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse
 from simyard.frontend.metrics import REFRESHES
-from simyard.frontend.renderings import Kept, Listing, Renderings
+from simyard.frontend.renderings import SLICE, Kept, Listing, Renderings
 from simyard.frontend.targets import DISCOVERY_PATH, Collection, location_of
 from simyard.occi import filters, pages
 from simyard.occi.errors import OcciError, shown
@@ -92,18 +92,18 @@ class Reader:
         fresh = full and wants_fresh(request)
         page = pages.page(request.query)
         model = self._backend.model()
-        wanted = self._filter(request, target, model)
+        asked = _asked_for(request, model)
+        wanted = _filter(asked, target, model)
         members = await self.members(request.identity, target)
         if fresh:
-            chosen = page.of(self._matching(members, wanted))
+            chosen = page.of(await self._matching(members, wanted, model))
             await self._refresh(tuple(self._backend.entities(chosen)))
         # A listing of locations stays true while the same members are there; values do not matter to it.
-        changing = full or bool(wanted)
-        token = (self._backend.version, model.version) if changing else members.all
-        listing = Listing(target.location, members.seen, wanted, page, rendering, full, request.base)
-        rendered = self._renderings.kept_collection(listing, token)
+        token = None if asked is not None else (self._backend.version, model.version) if full else members.all
+        listing = Listing(target.location, members.seen, page, rendering, full, request.base)
+        rendered = self._renderings.kept_collection(listing, token) if token is not None else None
         if rendered is None:
-            paths = page.of(self._matching(members, wanted))
+            paths = page.of(await self._matching(members, wanted, model))
             rendered = await self._renderings.collection(listing, token, paths, model)
         if sum(len(value) for _, value in rendered.headers) > MOST_HEADER_BYTES:
             raise OcciError(413, "so many locations do not fit into headers: ask for fewer by ?page=1&number=100")
@@ -113,12 +113,16 @@ class Reader:
         """The entity at a path.
 
         Raises:
-            OcciError: 404, there is none.
+            OcciError: 404, there is none; 503, that cannot be found out now.
         """
         entity = self._backend.entity(path)
         if entity is None:
-            async with asyncio.timeout(FIND_SECONDS):
-                entity = await self._backend.find(path)
+            try:
+                async with asyncio.timeout(FIND_SECONDS):
+                    entity = await self._backend.find(path)
+            except TimeoutError:
+                message = f"the Kubernetes API did not say within {FIND_SECONDS:.0f} s whether there is {shown(path)}"
+                raise OcciError(503, f"{message}; nothing was done") from None
         if entity is None:
             raise no_entity(path)
         return entity
@@ -131,9 +135,10 @@ class Reader:
 
     async def selected(self, request: OcciRequest, target: Collection) -> tuple[Entity, ...]:
         """The members that the asker may see and that pass the filter in the request's headers."""
-        wanted = self._filter(request, target, self._backend.model())
+        model = self._backend.model()
+        wanted = _filter(_asked_for(request, model), target, model)
         members = await self.members(request.identity, target)
-        return tuple(self._backend.entities(self._matching(members, wanted)))
+        return tuple(self._backend.entities(await self._matching(members, wanted, model)))
 
     async def members(self, identity: Identity, target: Collection) -> Members:
         """The members of a collection and which of them the asker may see.
@@ -162,20 +167,44 @@ class Reader:
             return False
         return True
 
-    def _filter(self, request: OcciRequest, target: Collection, model: Model) -> Filter:
-        draft = _asked_for(request, model)
-        wanted = _EVERYTHING if draft is None else filters.filter_of(draft, model)
-        category = target.category
-        if isinstance(category, Kind) and category.id in _ABSTRACT and category.id != ENTITY and wanted.kinds is None:
-            kinds = frozenset(kind.id for kind in model.kinds if category.id in model.lineage(kind.id))
-            return dataclasses.replace(wanted, kinds=kinds)
-        return wanted
-
-    def _matching(self, members: Members, wanted: Filter) -> Sequence[str]:
+    async def _matching(self, members: Members, wanted: Filter, model: Model) -> Sequence[str]:
+        """The paths of those that are asked for, by their locations where these tell; others get turns in between."""
         paths = members.paths
         if not wanted:
             return paths
-        return [entity.path for entity in self._backend.entities(paths) if filters.matches(entity, wanted)]
+        decided = {location: _decided(location, wanted, model) for location in members.kinds}
+        found: list[str] = []
+        for number, path in enumerate(paths, 1):
+            is_wanted = decided[location_of(path)]
+            if is_wanted is None:
+                is_wanted = any(filters.matches(entity, wanted) for entity in self._backend.entities((path,)))
+                if number % SLICE == 0:
+                    await asyncio.sleep(0)
+            if is_wanted:
+                found.append(path)
+        return found
+
+
+def _filter(asked: Draft | None, target: Collection, model: Model) -> Filter:
+    wanted = _EVERYTHING if asked is None else filters.filter_of(asked, model)
+    category = target.category
+    if isinstance(category, Kind) and category.id in _ABSTRACT and category.id != ENTITY:
+        kinds = frozenset(kind.id for kind in model.kinds if category.id in model.lineage(kind.id))
+        return dataclasses.replace(wanted, kinds=kinds if wanted.kinds is None else kinds & wanted.kinds)
+    return wanted
+
+
+def _decided(location: str, wanted: Filter, model: Model) -> bool | None:
+    """Whether all below a location are asked for; None: that depends on each.
+
+    Links that clients made stand below the location of their abstract kind, whichever kind they are of.
+    """
+    kind = model.at(location)
+    if not isinstance(kind, Kind) or kind.id in _ABSTRACT:
+        return None
+    if wanted.kinds is not None and kind.id not in wanted.kinds:
+        return False
+    return None if wanted.mixins or wanted.actions or wanted.attributes else True
 
 
 def no_entity(path: str) -> OcciError:

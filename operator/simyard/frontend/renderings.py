@@ -16,7 +16,6 @@ from typing import Generic, TypeVar
 from simyard.frontend.backend import Backend
 from simyard.frontend.metrics import RENDERING_BYTES, RENDERINGS
 from simyard.frontend.targets import location_of
-from simyard.occi.filters import Filter
 from simyard.occi.model import LINK, Category, Entity, Model
 from simyard.occi.negotiation import Rendering
 from simyard.occi.pages import Page
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """The newest values of the most recently used keys, up to so many bytes in all.
+    """The newest values of the most recently used keys, up to so many bytes in all, those of keys and tokens included.
 
     A value is found only with the token that it was put with: what it was made of.
     """
@@ -49,7 +48,7 @@ class Kept(Generic[T]):
     def __init__(self, name: str, most_bytes: int, size: Callable[[T], int]) -> None:
         self._most_bytes = most_bytes
         self._size = size
-        self._entries: OrderedDict[Hashable, tuple[object, T]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[object, T, int]] = OrderedDict()
         self._bytes = 0
         self._gauge = RENDERING_BYTES.labels(name)
         self._rendered = RENDERINGS.labels(name)
@@ -75,14 +74,14 @@ class Kept(Generic[T]):
         self._rendered.inc()
         before = self._entries.pop(key, None)
         if before is not None:
-            self._bytes -= self._size(before[1]) + OVERHEAD_BYTES
-        size = self._size(value) + OVERHEAD_BYTES
+            self._bytes -= before[2]
+        size = self._size(value) + _weight(key) + _weight(token) + OVERHEAD_BYTES
         if size <= self._most_bytes:
-            self._entries[key] = (token, value)
+            self._entries[key] = (token, value, size)
             self._bytes += size
             while self._bytes > self._most_bytes:
-                _, (_, gone) = self._entries.popitem(last=False)
-                self._bytes -= self._size(gone) + OVERHEAD_BYTES
+                _, (_, _, gone) = self._entries.popitem(last=False)
+                self._bytes -= gone
         self._gauge.set(self._bytes)
         return value
 
@@ -91,12 +90,12 @@ class Kept(Generic[T]):
 class Listing:
     """What a rendered collection depends on beside its members.
 
-    ``seen`` are the locations whose members the asker may list, ``wanted`` is the filter.
+    ``seen`` are the locations whose members the asker may list. Listings with a client's filter are not kept: they are
+    as many as there are filters.
     """
 
     location: str
     seen: frozenset[str]
-    wanted: Filter
     page: Page
     rendering: Rendering
     full: bool
@@ -149,14 +148,17 @@ class Renderings:
         """A collection that was rendered before, of the same members in the same state (the ``token`` says so)."""
         return self._collections.find(listing, token)
 
-    async def collection(self, listing: Listing, token: object, paths: Sequence[str], model: Model) -> Rendered:
-        """Render the members at ``paths``, as locations or in full; others get their turn in between."""
+    async def collection(self, listing: Listing, token: object | None, paths: Sequence[str], model: Model) -> Rendered:
+        """Render the members at ``paths``, as locations or in full; others get their turn in between.
+
+        Without a ``token`` it is not kept.
+        """
         if not listing.full:
             rendered = render_locations(paths, listing.rendering, listing.base)
         else:
             resources, links = await self._all_parts(paths, listing.rendering, listing.base, model)
             rendered = render_collection(resources, listing.rendering, listing.base, links)
-        return self._collections.put(listing, token, rendered)
+        return rendered if token is None else self._collections.put(listing, token, rendered)
 
     async def _all_parts(
         self, paths: Sequence[str], rendering: Rendering, base: str, model: Model
@@ -181,6 +183,18 @@ class Renderings:
                 return None
             shown = self.entity(entity, rendering, base, model)
         return shown.rendered.body
+
+
+def _weight(item: object) -> int:
+    """The bytes that a key or a token holds beyond the usual, about."""
+    match item:
+        case str():
+            return len(item)
+        case tuple():
+            return 8 * len(item)  # paths, which others hold too
+        case Listing():
+            return len(item.location) + len(item.base)
+    return 0
 
 
 def _size(rendered: Rendered) -> int:

@@ -16,7 +16,7 @@ from simyard.apiserver.tls import ServingTls
 from simyard.frontend.amqp_transport import AmqpTransport, clients_access
 from simyard.frontend.cloud4e import ServiceAdapters
 from simyard.frontend.connection import Listener
-from simyard.frontend.handlers import Handlers
+from simyard.frontend.handlers import REQUEST_SECONDS, Handlers
 from simyard.frontend.health import Health
 from simyard.frontend.http import HttpFrontend
 from simyard.frontend.identity import Authenticator
@@ -31,8 +31,10 @@ log = logging.getLogger(__name__)
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 BACKLOG = 1024
-STOP_SECONDS = 35.0
-"""For requests that are under way at the end: longer than any action is waited for (``SYNC_SECONDS``)."""
+STOP_SECONDS = REQUEST_SECONDS + 5
+"""For requests that are under way at the end: longer than any is waited for. With ``drain_seconds`` before it, it must
+fit into the time that the pod has to end (``GRACE_SECONDS`` of its manifest).
+"""
 
 
 async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health) -> None:
@@ -46,7 +48,8 @@ async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health)
         services = ServiceAdapters() if settings.cloud4e and settings.amqp_endpoint else None
         objects = Objects(client, settings.namespace, settings.service, foreign=services)
         authenticator = Authenticator(client)
-        handlers = Handlers(objects)
+        own = (settings.endpoint, settings.amqp_endpoint, *settings.other_endpoints)
+        handlers = Handlers(objects, endpoints=tuple(filter(None, own)))
         amqp = None
         if settings.amqp_endpoint:
             amqp = AmqpTransport(settings.amqp_endpoint, handlers.handle, authenticator.of_token, services)

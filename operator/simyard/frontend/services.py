@@ -26,12 +26,13 @@ READY = "org.simyard.ready"
 def application(
     service: CachedService,
     pools: Sequence[CachedPool],
+    links: Sequence[Link],
     categories: ServiceCategories | None,
     mixins: tuple[str, ...],
 ) -> Resource:
     """The application of a service: active while a worker of it takes actions.
 
-    ``start`` and ``stop`` resume and suspend all its pools.
+    ``start`` and ``stop`` resume and suspend all its pools; computes outside of them are in no number of it.
     """
     path = APPLICATIONS + service.metadata.uid
     actions = []
@@ -46,7 +47,7 @@ def application(
         "occi.app.state": _state(service.state, active=service.ready > 0),
         **_message("occi.app", service.state),
         REPLICAS: sum(pool.replicas for pool in pools),
-        READY: service.ready,
+        READY: sum(pool.ready for pool in pools),
     }
     master = (categories.master.id,) if categories is not None else ()
     start_workers = (categories.start_workers,) if categories is not None else ()
@@ -57,7 +58,7 @@ def application(
         (SCALABLE, *master, *mixins),
         attributes,
         (*actions, SCALE.id, *start_workers),
-        tuple(componentlink(pool, service) for pool in pools),
+        tuple(links),
         service.display_name or service.metadata.name,
         service.description,
     )
@@ -83,7 +84,7 @@ def component(pool: CachedPool, mixins: tuple[str, ...]) -> Resource:
     )
 
 
-def componentlink(pool: CachedPool, service: CachedService) -> Link:
+def componentlink(pool: CachedPool, service: CachedService, mixins: tuple[str, ...]) -> Link:
     """The link from a service's application to the component of one of its pools."""
     uid = pool.metadata.uid
     return Link(
@@ -92,6 +93,7 @@ def componentlink(pool: CachedPool, service: CachedService) -> Link:
         COMPONENTLINKS + uid,
         APPLICATIONS + service.metadata.uid,
         COMPONENTS + uid,
+        mixins,
         title=pool.metadata.name,
         target_kind=(COMPONENT,),
         source_kind=APPLICATION,

@@ -21,6 +21,7 @@ class FrontendSettings:
     endpoint: ``https://host:port`` as clients see it, for absolute URIs; what a request's Host says when it is "".
     amqp_endpoint: the URL after which the queue of AMQP clients is named; the same on all frontends that share it.
         No requests are taken from a queue when it is "".
+    other_endpoints: where other frontends of the namespace are, whose URIs are the same entities'.
     cloud4e: whether service adapters of Cloud4E are served, too.
     broker: the broker's credentials; from the Secret when it is None.
     bind: address to listen at.
@@ -38,6 +39,7 @@ class FrontendSettings:
     platform_namespace: str = SYSTEM_NAMESPACE
     endpoint: str = ""
     amqp_endpoint: str = ""
+    other_endpoints: tuple[str, ...] = ()
     cloud4e: bool = False
     broker: BrokerAccess | None = None
     bind: str = "0.0.0.0"  # noqa: S104 - clients come from outside of the pod

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from simyard.api.base import Json
 from simyard.apiserver.status import StatusError
+from simyard.frontend.noted import noting, without
 from simyard.kube.cache import Cache, HasMetadata
 from simyard.occi.errors import OcciError
 from simyard_sites.kubernetes.client import KubeClient, PatchType
@@ -23,6 +25,11 @@ from simyard_sites.kubernetes.errors import (
 
 WRITE_SECONDS = 20.0
 WRITERS = 32
+ATTEMPTS = 10
+PAUSE_SECONDS = 0.02
+"""After the first attempt at which somebody else was faster; after each more it is twice as long."""
+_MISFITS = ("the server rejected our request due to an error in our request", "Duplicate value")
+"""What kube-apiserver says of a JSON patch of which a test fails, and of a member that a set has already."""
 T = TypeVar("T", bound=HasMetadata)
 I = TypeVar("I")  # noqa: E741 - an item
 JsonPatch = list[Json]
@@ -53,6 +60,12 @@ class Storing:
             except NotFoundError:
                 return None
 
+    async def all(self, cache: Cache[T], namespace: str) -> list[T]:
+        """All objects of a namespace as the API server has them now."""
+        async with answered(cache.resource.kind):
+            raw, _ = await self._client.list_all(cache.resource, namespace)
+        return [item for one in raw if (item := cache.learn(one)) is not None]
+
     async def merge(self, cache: Cache[T], item: T, change: Json) -> T:
         """Merge a change into that very object.
 
@@ -65,6 +78,37 @@ class Storing:
         async with answered(f"{cache.resource.kind} {item.metadata.name}"):
             raw = await self._client.patch(cache.resource, item.metadata.name, patch, item.metadata.namespace)
             return _read(cache, raw)
+
+    async def change(self, cache: Cache[T], item: T, change: Callable[[T], Json | None], key: str = "") -> T:
+        """Change an object by what it is, however many others do so at the same time.
+
+        Args:
+            cache: of the resource.
+            item: the object as it is known here.
+            change: the merge patch for it, None if there is nothing to change; asked again when somebody was faster.
+            key: what was changed under it once, here or by another frontend, is not changed again.
+
+        Raises:
+            OcciError: it cannot be changed so; 404, it is gone; 503, too many others change it.
+        """
+        metadata, what = item.metadata, f"{cache.resource.kind} {item.metadata.name}"
+        for attempt in range(ATTEMPTS):
+            if key and not without(item.metadata, [key]):
+                return item
+            if (wanted := change(item)) is None:
+                return item
+            if key:
+                wanted = noting(wanted, item.metadata, [key])
+            version = {"resourceVersion": item.metadata.resource_version}
+            try:
+                return await self.merge(cache, item, {**wanted, "metadata": {**wanted.get("metadata", {}), **version}})
+            except ConflictError:
+                await pause(attempt)
+            found = await self.get(cache, metadata.name, metadata.namespace)
+            if found is None or found.metadata.uid != metadata.uid:
+                raise OcciError(404, f"{what} is not there (any more)")
+            item = found
+        raise OcciError(503, f"{what}: too many others change it at this moment; try again")
 
     async def patch(self, cache: Cache[T], item: T, patch: JsonPatch) -> T | None:
         """Apply a JSON patch; None if it does not fit the object as it is now.
@@ -79,8 +123,10 @@ class Storing:
                 raw = await self._client.patch(
                     cache.resource, metadata.name, guarded, metadata.namespace, kind=PatchType.JSON
                 )
-            except InvalidError:
-                return None
+            except InvalidError as error:
+                if any(misfit in error.message for misfit in _MISFITS):
+                    return None
+                raise
             return _read(cache, raw)
 
     async def delete(self, cache: Cache[T], item: T) -> None:
@@ -95,6 +141,11 @@ class Storing:
             cache.forget(item)
         else:
             cache.learn(left)
+
+
+async def pause(attempt: int) -> None:
+    """Let others go first: those who write the same object spread themselves over time."""
+    await asyncio.sleep(PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 - nothing secret
 
 
 @asynccontextmanager

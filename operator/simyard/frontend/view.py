@@ -6,7 +6,7 @@ Nothing here asks anybody, and nothing on the way of a request goes over all obj
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from simyard.api.cloud_site import CloudSite
@@ -15,32 +15,28 @@ from simyard.api.occi import OcciLink, OcciMixin
 from simyard.apiserver.directory import Directory
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker
 from simyard.apiserver.values import ValueStore
-from simyard.frontend.catalogue import SCALABLE, WORKER, Catalogue, ServiceCategories
-from simyard.frontend.computes import AMQPLINKS, COMPUTES, Known, amqplink, compute, oldest, size_mixin
+from simyard.frontend.catalogue import Catalogue, ServiceCategories
+from simyard.frontend.computes import AMQPLINKS, COMPUTES, Known, amqplink, compute, oldest
 from simyard.frontend.identifiers import is_id
-from simyard.frontend.links import Pulled, link_path, stored_link
+from simyard.frontend.links import Pulled, link_path, queue_of, stored_link
 from simyard.frontend.listing import Entry, Listings, entry_of
 from simyard.frontend.memberships import Memberships
+from simyard.frontend.placing import (
+    EVERYTHING,
+    Dependents,
+    Placed,
+    compute_listings,
+    pool_listings,
+    service_listings,
+)
 from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS, application, component, componentlink
+from simyard.frontend.waiting import Waiting
 from simyard.kube.cache import Cache
 from simyard.occi.model import Entity, Kind, Link, Mixin, Model
-from simyard.occi.standard import (
-    AMQPLINK,
-    APPLICATION,
-    COMPONENT,
-    COMPONENTLINK,
-    COMPUTE,
-    OS_TPL,
-    RESOURCE_TPL,
-    SSH_KEY,
-    USER_DATA,
-)
+from simyard.occi.standard import AMQPLINK, COMPONENTLINK
 from simyard_sites.kubernetes.client import KubeClient
 
-EVERYTHING = "/"
-T = TypeVar("T", CachedPool, CachedService, OcciLink)
-Placed = Sequence[tuple[str, Sequence[Hashable]]]
-"""The paths under which an object is shown, each with the keys of the listings that have it."""
+T = TypeVar("T", CachedPool, CachedService)
 
 
 class View:
@@ -71,12 +67,13 @@ class View:
         self._service = service
         self._changes = 0
         self._listings = Listings()
+        self._dependents = Dependents(self._listings)
         self._memberships = Memberships(self.shows)
         self._workers: dict[str, CachedWorker] = {}
         self._ids: dict[str, str] = {}
         self._catalogue: Catalogue | None = None
         self._models = 0
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting = Waiting()
         self.directory.workers.subscribe(self._worker_changed)
         self.directory.pools.subscribe(self._pool_changed)
         self.directory.services.subscribe(self._service_changed)
@@ -110,18 +107,11 @@ class View:
 
     async def until(self, check: Callable[[], bool], seconds: float) -> bool:
         """Wait until something is visible, for so long at most; whether it is."""
-        changed = asyncio.Event()
-        self._waiting.add(changed)
-        try:
-            async with asyncio.timeout(seconds):
-                while not check():
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
-            return check()
-        finally:
-            self._waiting.discard(changed)
-        return True
+        return await self._waiting.until(check, seconds)
+
+    def look(self) -> None:
+        """Have those look who wait: something has changed that is not of the objects."""
+        self._waiting.look()
 
     # Finding
 
@@ -175,7 +165,8 @@ class View:
             if (service := self.service(path)) is None:
                 return None
             categories = self.catalogue.of_service(service.metadata.name)
-            return application(service, self.pools_of(service), categories, self.mixins_of(path))
+            links = [self._linked(pool, service) for pool in self.pools_of(service)]
+            return application(service, self.pools_of(service), links, categories, self.mixins_of(path))
         elif location == COMPONENTS:
             return component(pool, self.mixins_of(path)) if (pool := self.pool(path)) is not None else None
         elif location == COMPONENTLINKS:
@@ -187,12 +178,15 @@ class View:
         """Another one whenever the entity at a path is another; None: there is none."""
         members = self._memberships.of(path)
         if (worker := self.worker(path)) is not None:
-            stored = self.links.by("source", path) if len(self.links) else ()
-            links = tuple([link.metadata.resource_version for link in stored])
             revision = self.values.revision_of(worker.metadata.uid)
-            return worker.metadata.resource_version, revision, members, links, self.pulled.revision if links else 0
+            own = self._memberships.of(path.replace(COMPUTES, AMQPLINKS, 1)) if len(self._memberships) else ()
+            links = self._links_key(path) if len(self.links) else ()
+            return worker.metadata.resource_version, revision, members, own, links
         if (service := self.service(path)) is not None:
-            pools = tuple(pool.metadata.resource_version for pool in self.pools_of(service))
+            pools = tuple(
+                (pool.metadata.resource_version, self._memberships.of(COMPONENTLINKS + pool.metadata.uid))
+                for pool in self.pools_of(service)
+            )
             return service.metadata.resource_version, pools, members
         if (pool := self.pool(path)) is not None:
             return pool.metadata.resource_version, members
@@ -200,12 +194,22 @@ class View:
             return link.metadata.resource_version, self.pulled.revision, members
         return None
 
+    def _links_key(self, path: str) -> Hashable:
+        """Another one whenever the links that clients made from a path are others."""
+        links = self.links.by("source", path)
+        parts = [(link.metadata.resource_version, self._memberships.of(link_path(link))) for link in links]
+        return *parts, self.pulled.revision if parts else 0
+
     def age_time(self, path: str) -> float | None:
         """When the oldest of the values was observed that an entity shows; None if it shows none."""
         if (worker := self.worker(path)) is None:
-            return None
+            return self.pulled.time(path)
         service = self.service_of(worker.service)
-        return oldest(service, self.values.of(worker)) if service is not None else None
+        own = oldest(service, self.values.of(worker)) if service is not None else None
+        if not len(self.links):
+            return own
+        pulled = [self.pulled.time(link_path(link)) for link in self.links.by("source", path)]
+        return min((time for time in (own, *pulled) if time is not None), default=None)
 
     def paths(self, location: str) -> tuple[str, ...]:
         """The members of a kind's or a mixin's location, or everything below a path."""
@@ -218,22 +222,12 @@ class View:
             case Mixin(user=True):
                 return self._memberships.paths(category.id)
             case Mixin():
-                return self._listings.paths(self._listing_of(category.id))
+                return self._listings.paths(self.catalogue.listing_of(category.id))
         return ()
 
     def mixins_of(self, path: str) -> tuple[str, ...]:
         """The ids of the user mixins that an entity has."""
         return self._memberships.of(path)
-
-    def _listing_of(self, category_id: str) -> Hashable:
-        if category_id in (OS_TPL, WORKER):
-            return COMPUTE
-        service = self.catalogue.service_of(category_id)
-        categories = self.catalogue.of_service(service) if service is not None else None
-        if categories is None:
-            return category_id
-        of = {categories.template.id: "computes", categories.interface.id: "interface", categories.master.id: "master"}
-        return of[category_id], service
 
     def _known(self, worker: CachedWorker, path: str) -> Known:
         _, entity_id = split(path)
@@ -249,12 +243,16 @@ class View:
             self.values.of(worker),
             self.mixins_of(path),
             tuple(map(self._stored, sorted(links, key=lambda link: entry_of(link.metadata, "")))),
+            self.mixins_of(AMQPLINKS + entity_id),
         )
 
     def _componentlink(self, path: str) -> Link | None:
         pool = self.pool(path)
         service = self.service_of(pool.service) if pool is not None else None
-        return componentlink(pool, service) if pool is not None and service is not None else None
+        return self._linked(pool, service) if pool is not None and service is not None else None
+
+    def _linked(self, pool: CachedPool, service: CachedService) -> Link:
+        return componentlink(pool, service, self.mixins_of(COMPONENTLINKS + pool.metadata.uid))
 
     def _stored(self, link: OcciLink) -> Link:
         path = link_path(link)
@@ -283,8 +281,9 @@ class View:
         self._changes += 1
         for path in paths:
             self._memberships.touched(path)
-        for event in self._waiting:
-            event.set()
+            for link in self.links.by("source", path) if len(self.links) else ():
+                self._place_link(link_path(link), link)
+        self._waiting.look()
 
     def _worker_changed(self, old: CachedWorker | None, new: CachedWorker | None) -> None:
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
@@ -317,18 +316,24 @@ class View:
 
     def _list(self, worker: CachedWorker, entity_id: str, change: Callable[[Entry, Iterable[Hashable]], None]) -> None:
         paths = COMPUTES + entity_id, AMQPLINKS + entity_id
-        change(entry_of(worker.metadata, paths[0]), list(_compute_listings(worker)))
+        change(entry_of(worker.metadata, paths[0]), list(compute_listings(worker)))
         change(entry_of(worker.metadata, paths[1]), [EVERYTHING, AMQPLINK, ("interface", worker.service)])
         self._changed(paths)
 
     def _pool_changed(self, old: CachedPool | None, new: CachedPool | None) -> None:
-        self._changed(self._follow(self._shown(old), self._shown(new), _pool_listings, lambda _: True))
+        paths = self._follow(self._shown(old), self._shown(new), pool_listings, lambda _: True)
+        self._changed(paths)
+        for pool in {pool.metadata.uid: pool for pool in (old, new) if pool is not None}.values():
+            self._place_componentlink(pool)
 
     def _service_changed(self, old: CachedService | None, new: CachedService | None) -> None:
-        paths = self._follow(old, new, _service_listings, lambda service: self._serves(service.metadata.name))
+        paths = self._follow(old, new, service_listings, lambda service: self._serves(service.metadata.name))
         if paths or old is None or new is None or old.metadata.generation != new.metadata.generation:
             self._catalogue = None
         self._changed(paths)
+        for service in (old, new) if paths else ():
+            for pool in self.directory.pools.by("service", service.key) if service is not None else ():
+                self._place_componentlink(pool)
 
     def _mixin_changed(self, old: OcciMixin | None, new: OcciMixin | None) -> None:
         self._memberships.changed(old, new)
@@ -337,11 +342,31 @@ class View:
         self._changed()
 
     def _link_changed(self, old: OcciLink | None, new: OcciLink | None) -> None:
-        paths = self._follow(old, new, _link_listings, lambda _: True)
         for item in (old, new):
-            if item is not None and (new is None or old is None or old.spec != new.spec):
-                self.pulled.forget(link_path(item))
-        self._changed(paths)
+            if item is None:
+                continue
+            path = link_path(item)
+            if new is None or old is None or link_path(old) != link_path(new) or queue_of(old) != queue_of(new):
+                self.pulled.forget(path)
+            self._place_link(path, next(iter(self.links.by("path", path)), None))
+        self._changed()
+
+    def _place_link(self, path: str, link: OcciLink | None) -> None:
+        """List a link that a client made, while what it starts at is shown."""
+        if link is None or not self._is_resource(link.spec.source):
+            came_or_went = self._dependents.place(path, None)
+        else:
+            came_or_went = self._dependents.place(path, entry_of(link.metadata, path), (EVERYTHING, link.spec.kind))
+        if came_or_went:
+            self._memberships.touched(path)
+
+    def _place_componentlink(self, pool: CachedPool) -> None:
+        """List the link from a service to its pool, while both are shown."""
+        path = COMPONENTLINKS + pool.metadata.uid
+        shown = self._componentlink(path) is not None
+        entry = entry_of(pool.metadata, path) if shown else None
+        if self._dependents.place(path, entry, (EVERYTHING, COMPONENTLINK)):
+            self._changed((path,))
 
     def _follow(
         self,
@@ -366,33 +391,6 @@ def split(path: str) -> tuple[str, str]:
     """The location and the id in the path of an entity."""
     location, slash, entity_id = path.rpartition("/")
     return location + slash, entity_id
-
-
-def _compute_listings(worker: CachedWorker) -> Iterator[Hashable]:
-    yield from (EVERYTHING, COMPUTE, ("interface", worker.service), ("computes", worker.service))
-    if (size := size_mixin(worker)) is not None:
-        yield from (RESOURCE_TPL, size)
-    if worker.own.ssh_public_keys:
-        yield SSH_KEY
-    if worker.own.has_user_data:
-        yield USER_DATA
-
-
-def _pool_listings(pool: CachedPool) -> Placed:
-    uid = pool.metadata.uid
-    return (
-        (COMPONENTS + uid, (EVERYTHING, COMPONENT, SCALABLE)),
-        (COMPONENTLINKS + uid, (EVERYTHING, COMPONENTLINK)),
-    )
-
-
-def _service_listings(service: CachedService) -> Placed:
-    path = APPLICATIONS + service.metadata.uid
-    return ((path, (EVERYTHING, APPLICATION, SCALABLE, ("master", service.metadata.name))),)
-
-
-def _link_listings(link: OcciLink) -> Placed:
-    return ((link_path(link), (EVERYTHING, link.spec.kind)),)
 
 
 def _defines(mixin: OcciMixin) -> object:

@@ -7,10 +7,13 @@ import dataclasses
 import re2
 
 from simyard.occi.errors import OcciError, shown
-from simyard.occi.model import CORE_ATTRIBUTES, Action, Draft, Kind, Mixin, Model
+from simyard.occi.model import Action, Draft, Kind, Mixin, Model
 from simyard.occi.values import MOST_PATTERN_CHARACTERS, check, compiled
 
 RESERVED_LOCATIONS = ("/", "/-/", "/.well-known/")
+STANDARD_SCHEMES = "http://schemas.ogf.org/occi/"
+STANDARD_ATTRIBUTES = "occi."
+PROVIDER_SCHEMES = "http://simyard.dev/occi/"
 
 
 def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
@@ -45,12 +48,16 @@ def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
             continue
         if category.id not in used:
             raise OcciError(400, f"Category: no mixin of this request has the action {category.id} in its actions")
-        if known is not None and not _is_users(category.id, model):
+        if known is not None and not is_users_action(category.id, model):
             raise OcciError(403, f"Category: {category.id} is the provider's")
         checked.append(category)
     for action in sorted(used):
-        if action not in wanted and model.action(action) is None:
+        if action in wanted:
+            continue
+        if model.action(action) is None:
             raise OcciError(400, f"Category: the action {shown(action)} is unknown; define it in the same request")
+        if not is_users_action(action, model):
+            raise OcciError(403, f"Category: the action {action} is the provider's; define one of your own")
     return tuple(checked)
 
 
@@ -68,7 +75,7 @@ def check_removals(draft: Draft, model: Model) -> tuple[str, ...]:
         known = model.by_id(category_id)
         if known is None:
             raise OcciError(404, f"Category: {shown(category_id)} is unknown")
-        if isinstance(known, Action) and _is_users(category_id, model):
+        if isinstance(known, Action) and is_users_action(category_id, model):
             continue  # it goes with its mixin
         if not (isinstance(known, Mixin) and known.user):
             raise OcciError(403, f"Category: {category_id} is the provider's")
@@ -82,9 +89,13 @@ def check_removals(draft: Draft, model: Model) -> tuple[str, ...]:
 def _check_names(category: Mixin | Action) -> None:
     if not category.scheme.endswith("#"):
         raise OcciError(400, f"Category: the scheme of {shown(category.id)} does not end in #")
+    if category.scheme.startswith(STANDARD_SCHEMES):
+        raise OcciError(403, f"Category: the scheme of {category.id} is the standard's; use one of your own")
+    if category.scheme.startswith(PROVIDER_SCHEMES):
+        raise OcciError(403, f"Category: the scheme of {category.id} is the provider's; use one of your own")
     for spec in category.attributes:
-        if spec.name in CORE_ATTRIBUTES:
-            raise OcciError(400, f"Category: {category.id} cannot declare {spec.name}")
+        if spec.name.startswith(STANDARD_ATTRIBUTES):
+            raise OcciError(400, f"Category: {category.id} cannot declare {spec.name}, whose name is the standard's")
         if len(spec.pattern) > MOST_PATTERN_CHARACTERS:
             raise OcciError(
                 400, f"attribute {spec.name}: its pattern has more than {MOST_PATTERN_CHARACTERS} characters"
@@ -109,6 +120,10 @@ def _check_location(mixin: Mixin, model: Model, taken: set[str]) -> None:
         raise OcciError(400, f'Category: the location {shown(location)} is no path such as "/{mixin.term}/"')
     if location.startswith(RESERVED_LOCATIONS[1:]):
         raise OcciError(400, f"Category: the location {shown(location)} is reserved")
+    if "%" in location:
+        raise OcciError(400, f"Category: the location {shown(location)} is percent-encoded, and paths are decoded")
+    if isinstance(kind := model.at(location[: location.rindex("/", 0, -1) + 1]), Kind):
+        raise OcciError(400, f"Category: the location {shown(location)} is that of an entity of the kind {kind.term}")
     other = model.at(location)
     if (other is not None and other.id != mixin.id) or location in taken:
         raise OcciError(409, f"Category: the location {shown(location)} is taken by another category")
@@ -119,7 +134,7 @@ def _is_mixin(category_id: str, wanted: dict[str, Kind | Mixin | Action], model:
     return model.mixin(category_id) is not None or isinstance(wanted.get(category_id), Mixin)
 
 
-def _is_users(action_id: str, model: Model) -> bool:
+def is_users_action(action_id: str, model: Model) -> bool:
     """Whether only user mixins have an action."""
     if any(action_id in kind.actions for kind in model.kinds):
         return False

@@ -23,7 +23,7 @@ from simyard.occi.model import (
     Value,
 )
 from simyard.occi.text_parsing import ids_of
-from simyard.occi.values import text_of
+from simyard.occi.values import number_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Filter:
     """``kinds``: one of these (None: any); ``mixins``, ``actions``, ``attributes``: all of these.
 
     ``mixins`` has for each mixin that is wanted the ids of itself and of those that depend on it: a template is found
-    by its parent too. ``attributes`` are names and values, compared as text.
+    by its parent too. ``attributes`` are names and values, compared as text, or as numbers.
     """
 
     kinds: frozenset[str] | None = None
@@ -54,7 +54,7 @@ def filter_of(draft: Draft, model: Model) -> Filter:
     mixins = tuple(dict.fromkeys((*mixins, *draft.mixins)))
     for category_id in (*kinds, *mixins, *actions):
         if model.by_id(category_id) is None:
-            raise OcciError(400, f"filter: the category {shown(category_id)} is unknown; see /-/")
+            raise _unknown(category_id)
     return Filter(
         frozenset(kind.id for kind in model.kinds if not set(kinds).isdisjoint(model.lineage(kind.id)))
         if kinds
@@ -75,19 +75,37 @@ def matches(entity: Entity, wanted: Filter) -> bool:
         return False
     for name, text in wanted.attributes:
         value = _attribute(entity, name)
-        if value is None or text_of(value) != text:
+        if value is None or not _equal(value, text):
             return False
     return True
 
 
+def _equal(value: Value, text: str) -> bool:
+    """Whether a value is what a client wrote: as text, or as a number if it is one."""
+    if text_of(value) == text:
+        return True
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == number_of(text)
+
+
 def select(categories: Iterable[Category], draft: Draft) -> tuple[Category, ...]:
-    """The categories of ``/-/`` that a GET asks for: all if it names none."""
+    """The categories of ``/-/`` that a GET asks for: all if it names none.
+
+    Raises:
+        OcciError: 400, one is unknown.
+    """
     wanted = {category.id for category in draft.definitions} | {*draft.mixins}
     if draft.kind:
         wanted.add(draft.kind)
     if draft.action:
         wanted.add(draft.action)
-    return tuple(category for category in categories if not wanted or category.id in wanted)
+    found = tuple(category for category in categories if not wanted or category.id in wanted)
+    if unknown := wanted - {category.id for category in found}:
+        raise _unknown(min(unknown))
+    return found
+
+
+def _unknown(category_id: str) -> OcciError:
+    return OcciError(400, f"filter: the category {shown(category_id)} is unknown; see /-/")
 
 
 def _attribute(entity: Entity, name: str) -> Value | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 import orjson
@@ -50,6 +51,7 @@ def draft_of_json(body: bytes, model: Model) -> Draft:
         document: Json = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise OcciError(400, f"the body is not JSON: {error}") from None
+    _refuse_repeated(body)
     if isinstance(document, list):
         return Draft(locations=tuple(_uri(item, f"[{place}]") for place, item in enumerate(document)))
     if not isinstance(document, dict):
@@ -57,6 +59,26 @@ def draft_of_json(body: bytes, model: Model) -> Draft:
     if _is_collection(document):
         return _collection(document, model)
     return _entity(document, "", model)
+
+
+def _refuse_repeated(body: bytes) -> None:
+    """Refuse a name that an object has twice: which value counts, readers of JSON do not agree on (RFC 8259, 4).
+
+    Raises:
+        OcciError: 400.
+    """
+
+    def once(pairs: list[tuple[str, object]]) -> None:
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise OcciError(400, f"the body has {shown(name)} twice in one object")
+            seen.add(name)
+
+    try:
+        json.loads(body, object_pairs_hook=once)
+    except RecursionError:
+        raise OcciError(400, f"the body is nested deeper than {MOST_DEPTH} levels") from None
 
 
 def _is_collection(document: dict[str, Json]) -> bool:

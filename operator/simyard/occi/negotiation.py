@@ -107,7 +107,8 @@ def _specificity(name: str, rendering: Rendering) -> int:
 
 
 def _quality(text: str) -> float:
-    return float(text) if _QUALITY.fullmatch(text) else 0.0
+    """What is no quality says nothing of it: the type was named."""
+    return float(text) if _QUALITY.fullmatch(text) else 1.0
 
 
 def _media_types(header: str) -> Iterator[tuple[str, dict[str, str]]]:

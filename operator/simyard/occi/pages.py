@@ -13,7 +13,9 @@ T = TypeVar("T")
 MOST_NUMBER = 10_000
 DEFAULT_NUMBER = 100
 
-_POSITIVE = re.compile(r"0{0,9}[1-9][0-9]{0,9}")
+_POSITIVE = re.compile(r"0*+[1-9][0-9]*+")
+_MOST_DIGITS = 15
+"""No collection has as many members; any longer number is past the end just so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +52,5 @@ def _positive(query: Mapping[str, str], name: str, default: int) -> int:
         return default
     if not _POSITIVE.fullmatch(text):
         raise OcciError(400, f"?{name}={shown(text)} is no positive integer")
-    return int(text)
+    digits = text.lstrip("0")
+    return int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS

@@ -51,7 +51,8 @@ def body_fields(text: str) -> Iterable[Field]:
         if field is None or not colon:
             expected = ", ".join(_FIELDS.values())
             raise OcciError(400, f"line {number}: {shown(name)} is none of the fields {expected}")
-        yield field, value.rstrip("\r"), f"line {number}, {field}"
+        indent = " " * (len(line) - len(value))  # instead of the name, so that columns are those of the line
+        yield field, indent + value.rstrip("\r"), f"line {number}, {field}"
 
 
 def header_fields(headers: Iterable[tuple[str, str]]) -> Iterable[Field]:

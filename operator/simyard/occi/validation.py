@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from simyard.occi.applicability import (
     check_applies,
@@ -41,6 +42,7 @@ from simyard.occi.model import (
     Resource,
     Value,
 )
+from simyard.occi.standard import AMQPLINK
 from simyard.occi.values import check, coerce, text_of
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
 ]
 
 STANDARD_PREFIX = "occi."
+QUEUE = "occi.amqplink.queue"
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,252}+")
 _URN = "urn:uuid:"
 
@@ -122,7 +125,9 @@ def check_creation(draft: Draft, model: Model) -> Checked:
     return dataclasses.replace(
         checked,
         source=_end(draft.attributes, SOURCE),
-        target=_end(draft.attributes, TARGET),
+        target=_end(
+            draft.attributes, TARGET, target_of_queue(checked.attributes.get(QUEUE)) if kind.id == AMQPLINK else ""
+        ),
         target_kind=tuple(checked_uri(kind_id, f"attribute {TARGET_KIND}") for kind_id in target_kind),
     )
 
@@ -226,8 +231,13 @@ def _refuse_ends(draft: Draft, kind: Kind) -> None:
             raise OcciError(400, f"attribute {name}: {kind.term} is no link")
 
 
-def _end(attributes: Mapping[str, Value], name: str) -> str:
-    end = text_of(attributes.get(name, ""))
+def target_of_queue(queue: object) -> str:
+    """Where an amqplink leads that does not say it: adapters of Cloud4E name their queue only (section 11)."""
+    return f"amqp:///{quote(queue)}" if isinstance(queue, str) else ""
+
+
+def _end(attributes: Mapping[str, Value], name: str, default: str = "") -> str:
+    end = text_of(attributes.get(name, "")) or default
     if not end:
         raise OcciError(400, f"attribute {name}: is required by every link")
     return checked_uri(end, f"attribute {name}")

@@ -54,6 +54,12 @@ def text_of(value: Value | None) -> str:
     return json_of(value).decode()
 
 
+def plain(value: Value) -> Value:
+    """A number without a fraction as the integer that it is: to clients, 2.0 and 2 are one number."""
+    is_integer = isinstance(value, float) and value.is_integer() and _LEAST_INTEGER <= value <= _MOST_INTEGER
+    return int(value) if isinstance(value, float) and is_integer else value
+
+
 def json_of(value: object) -> bytes:
     """JSON in UTF-8. What orjson refuses (integers beyond 64 bits) is only slower."""
     try:
@@ -94,7 +100,10 @@ def check(value: Value, spec: AttributeSpec) -> Value:
     if spec.pattern and isinstance(found, (str, int, float)) and not isinstance(found, bool):
         text = text_of(found)
         try:
-            matched = compiled(spec.pattern).fullmatch(text)
+            pattern = compiled(spec.pattern)
+            if pattern.fullmatch(text_of(plain(found))):
+                return plain(found)
+            matched = pattern.fullmatch(text)
         except re2.error:
             raise OcciError(
                 400, f"attribute {spec.name}: its declared pattern {shown(spec.pattern)} is no regular expression"

@@ -3,7 +3,8 @@
 Scaling is for load that lasts: it looks every some seconds, and a frontend takes some more to start. It goes out at
 once, at most to twice as many; it goes in one by one, after the load would have fitted into one frontend less for
 :data:`STABILISATION_SECONDS`. Whoever has to take a step in back waits twice as long before the next one, so that a
-load that only just does not fit is not tried again and again. What is unknown never takes a frontend away.
+load that only just does not fit is not tried again and again. What is unknown never takes a frontend away; one that has
+told its figures before and is too busy now to tell them counts as above its target.
 """
 
 from __future__ import annotations
@@ -63,10 +64,12 @@ class Load:
     Attributes:
         queue_depth: requests in their AMQP queue that no frontend has taken.
         replicas: one entry for each ready frontend.
+        silent: so many of these have told their figures before, and are too busy to tell them now.
     """
 
     queue_depth: int | None
     replicas: tuple[ReplicaLoad | None, ...] = ()
+    silent: int = 0
 
     @property
     def known(self) -> bool:
@@ -174,6 +177,7 @@ def explain(spec: Autoscaling, load: Load) -> str:
     return (
         f"{depth} requests wait (target {spec.target_queue_depth} for each frontend),"
         f" mean latency {took} (target {spec.target_latency_milliseconds} ms)"
+        + (f", {load.silent} do not answer" if load.silent else "")
     )
 
 
@@ -282,9 +286,10 @@ def _by_queue(spec: Autoscaling, load: Load, current: int) -> int:
 def _by_latency(spec: Autoscaling, load: Load) -> int:
     """How many the latency asks for: of those that are ready, so that those that start are not asked for again."""
     latency, target = load.latency_seconds, spec.target_latency_milliseconds / 1000
+    busy = len(load.replicas) + load.silent if load.silent else 0
     if latency is None or latency <= target * (1 + TOLERANCE):
-        return 0
-    return math.ceil(len(load.replicas) * latency / target)
+        return busy
+    return max(busy, math.ceil(len(load.replicas) * latency / target))
 
 
 def _fits(spec: Autoscaling, load: Load, replicas: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from simyard.api.base import Condition, set_condition
+from simyard.api.base import Condition, find_condition, set_condition
 from simyard.api.cloud_site import CallTuning, CloudSite, CloudSiteStatus, SiteBreaker, SiteWorkers, StageMedians
 from simyard.api.names import ConditionType, Reason
 from simyard.plan.tuner import Setting
@@ -110,6 +110,12 @@ def count_machines(states: Iterable[MachineState]) -> SiteWorkers:
         running=counts[MachineState.RUNNING],
         failed=counts[MachineState.FAILED],
     )
+
+
+def is_ready(site: CloudSite) -> bool:
+    """Whether the CloudSite can be used, as its status says."""
+    ready = find_condition(site.status.conditions, ConditionType.READY)
+    return ready is not None and ready.status == "True"
 
 
 def plan_site(site: CloudSite, seen: SiteObservation, now: datetime) -> CloudSiteStatus:

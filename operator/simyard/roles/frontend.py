@@ -23,16 +23,22 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+", re.ASCII)
 
 
 def _url(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """``https://host:port``, with or without a trailing slash."""
+    """``https://host:port``, with or without a trailing slash; ``http`` where a name from an older server has it."""
     if value and not _ORIGIN.fullmatch(value.removesuffix("/")):
-        raise click.BadParameter(f"{value}: must be https://HOST[:PORT], without a path")
+        raise click.BadParameter(f"{value}: must be https://HOST[:PORT] (or http://), without a path")
     return value
+
+
+def _urls(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_url(context, parameter, value) for value in values)
 
 
 def _origins(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
     for value in values:
         if not _ORIGIN.fullmatch(value):
-            raise click.BadParameter(f"{value}: must be an origin as browsers send it: https://HOST[:PORT]")
+            raise click.BadParameter(
+                f"{value}: must be an origin as browsers send it: https://HOST[:PORT] (or http://)"
+            )
     return frozenset(values)
 
 
@@ -46,6 +52,8 @@ def _origins(context: click.Context, parameter: click.Parameter, values: tuple[s
               help="https://HOST:PORT as clients see it; default: what their requests say.")  # fmt: skip
 @click.option("--amqp-endpoint", default="", callback=_url,
               help="The URL after which the queue of AMQP clients is named; default: the endpoint.")  # fmt: skip
+@click.option("--other-endpoint", "other_endpoints", multiple=True, callback=_urls,
+              help="Where another frontend of the namespace is: its URIs name the same entities.")  # fmt: skip
 @click.option("--cloud4e", is_flag=True, help="Serve the service adapters of Cloud4E, too.")
 @click.option("--bind", default="0.0.0.0", show_default=True, help="Address to listen at.")  # noqa: S104
 @click.option("--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="For clients, TLS.")
@@ -72,6 +80,7 @@ def frontend(
     platform_namespace: str,
     endpoint: str,
     amqp_endpoint: str,
+    other_endpoints: tuple[str, ...],
     cloud4e: bool,
     bind: str,
     port: int,
@@ -101,6 +110,7 @@ def frontend(
         platform_namespace=platform_namespace,
         endpoint=endpoint.rstrip("/"),
         amqp_endpoint=amqp_endpoint or endpoint,
+        other_endpoints=other_endpoints,
         cloud4e=cloud4e,
         broker=broker,
         bind=bind,

@@ -22,6 +22,8 @@ from simyard.build.frontend import (
     object_name,
     owner_of,
 )
+from simyard.frontend.handlers import REQUEST_SECONDS
+from simyard.frontend.server import STOP_SECONDS
 from simyard.plan.contents import contains
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -78,7 +80,7 @@ def test_it_is_told_whom_it_serves_and_ends_later_than_its_drain() -> None:
         arguments
     )
     drain = next(int(item.partition("=")[2]) for item in arguments if item.startswith("--drain-seconds="))
-    assert pod["terminationGracePeriodSeconds"] >= drain + 30
+    assert pod["terminationGracePeriodSeconds"] > drain + STOP_SECONDS >= drain + REQUEST_SECONDS
 
 
 @pytest.fixture

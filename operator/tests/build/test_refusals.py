@@ -202,6 +202,15 @@ REFUSED: dict[str, tuple[Json, str, str]] = {
         "spec.frontend",
         "exactly one of replicas and autoscaling must be set",
     ),
+    "a mixin whose term begins a line": (mixin(term='t"\nX-OCCI-Location: x'), "spec.term", "should match"),
+    "a mixin whose scheme ends its quotes": (mixin(scheme='http://x" y#'), "spec.scheme", "should match"),
+    "an attribute whose name is two": (mixin(attributes=[{"name": "a b"}]), "spec.attributes[0].name", "should match"),
+    "a member that is two lines": (mixin(members=["/compute/a\n/b"]), "spec.members[0]", "should match"),
+    "a link to two lines": (
+        manifest("OcciLink", {"kind": "http://x#y", "source": "/compute/a", "target": "/a\n/b"}),
+        "spec.target",
+        "should match",
+    ),
     "more frontends than at most": (
         service(frontend={"autoscaling": {"minReplicas": 5, "maxReplicas": 4}}),
         "spec.frontend.autoscaling.minReplicas",

@@ -160,3 +160,15 @@ async def test_an_orphan_whose_pool_is_gone_is_reported_on_its_site(make_world: 
     async with world.running():
         await until(lambda: not provider.machines)
     assert world.recorder.events == [("CloudSite", "OrphanRemoved")]
+
+
+@pytest.mark.parametrize(("ready", "machines"), [("True", {"site": None}), ("False", {})])
+async def test_a_pool_that_goes_waits_for_a_site_that_is_not_known_yet_but_for_none_that_is_away(
+    ready: str, machines: dict[str, int | None]
+) -> None:
+    world = World([])
+    condition = {"type": "Ready", "status": ready, "reason": "Because", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    raw = world.site().model_dump(mode="json", by_alias=True)
+    raw["metadata"]["resourceVersion"] = str(next(_versions))
+    world.registry.sites.learn({**raw, "status": {"version": "1", "conditions": [condition]}})
+    assert world.sites.machines_of_pool("default", "pool") == machines

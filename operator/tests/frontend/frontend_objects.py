@@ -9,16 +9,19 @@ from typing import Any, cast
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.frontend.exchange import Identity
+from simyard.frontend.exchange import Identity, OcciRequest, path_and_query
+from simyard.frontend.exchange import OcciResponse as Response
+from simyard.frontend.handlers import Handlers
 from simyard.frontend.objects import Objects
 from simyard.occi.model import Draft, Entity
-from simyard.occi.standard import COMPUTE
+from simyard.occi.standard import AMQPLINK, COMPUTE
 from simyard.occi.validation import check_creation
 from simyard_sites.kubernetes.client import KubeClient, PatchType
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
 NAMESPACE = "lab"
+BASE = "https://occi.example"
 ADA = Identity("ada", "", ("users",), ())
 INTERFACE: Json = {
     "attributes": [
@@ -107,6 +110,12 @@ def worker(
         "spec": {"serviceRef": {"name": service}, "site": "site", **spec},
         "status": status,
     }
+
+
+def link(name: str, source: str = "/compute/uid-w", **annotations: str) -> Json:
+    """An OcciLink to a queue of its own name."""
+    spec = {"kind": AMQPLINK, "source": source, "target": "amqp:///q", "attributes": {"occi.amqplink.queue": name}}
+    return {"metadata": metadata(name, annotations=annotations), "spec": spec}
 
 
 def site(name: str = "site", *, ready: bool = True, workers: int = 0, **spec: Any) -> Json:
@@ -223,7 +232,7 @@ def _apply(raw: Json, operation: Json) -> None:
         place = place[step]
     match operation["op"]:
         case "test" if place.get(last) != operation["value"]:
-            raise InvalidError(422, "Invalid", "the test failed")
+            raise InvalidError(422, "Invalid", "the server rejected our request due to an error in our request")
         case "add" if last == "-":
             if operation["value"] in place:
                 raise InvalidError(422, "Invalid", "Duplicate value")
@@ -269,6 +278,29 @@ class Bench:
         found = self.objects.entity(path)
         assert found is not None, f"there is {path}"
         return found
+
+    def beside(self) -> Bench:
+        """Another frontend of the same objects, which has heard of the service, its pool and the site."""
+        other = Bench()
+        other.kube.objects = self.kube.objects
+        for resource in (names.SIMULATION_SERVICES, names.WORKER_POOLS, names.CLOUD_SITES):
+            for raw in self.stored(resource).values():
+                other.hear(resource, raw)
+        return other
+
+    def hear(self, resource: Resource, *raw: Json) -> None:
+        """Learn objects as they were at some time."""
+        for item in raw:
+            self._caches[resource.plural].learn(copy.deepcopy(item))
+
+    async def ask(
+        self, method: str, target: str, body: str | bytes = b"", *, key: str = "", **headers: str
+    ) -> Response:
+        """A whole request by Ada; header names are given with ``_`` for ``-``."""
+        path, query = path_and_query(target, "target")
+        sent = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        data = body.encode() if isinstance(body, str) else body
+        return await Handlers(self.objects).handle(OcciRequest(method, path, query, sent, data, ADA, BASE, key))
 
     async def create(self, *mixins: str, kind: str = COMPUTE, key: str = "", **attributes: Any) -> Entity:
         """Create as the handlers do; ``__`` in the names of attributes stands for a dot."""

@@ -141,6 +141,9 @@ class MemoryBackend:
     def age_seconds(self, path: str) -> float | None:
         return self.age
 
+    def stays(self, path: str) -> bool:
+        return False
+
     async def find(self, path: str) -> Entity | None:
         await asyncio.sleep(0)
         return self.stored.get(path)
@@ -161,7 +164,7 @@ class MemoryBackend:
             raise OcciError(409, "refused on purpose")
         self.changes.append(what)
 
-    async def create(self, identity: Identity, draft: Checked, *, key: str = "") -> Entity:
+    async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
         await self._change(f"create {draft.kind.term} {key}".strip())
         new = draft.id or f"new{next(self._numbers)}"
         path = f"{draft.kind.location}{new}"
@@ -186,7 +189,10 @@ class MemoryBackend:
         self.put(changed)
         return changed
 
-    async def delete(self, identity: Identity, entities: Sequence[Entity]) -> None:
+    def was_deleted(self, path: str, key: str) -> bool:
+        return False
+
+    async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:
         await self._change(f"delete {' '.join(entity.path for entity in entities)}".strip())
         for entity in entities:
             self.remove(entity.path)
@@ -198,7 +204,7 @@ class MemoryBackend:
         action: Action,
         attributes: Mapping[str, Value],
         *,
-        wait: bool,
+        wait: bool | None,
         key: str = "",
     ) -> Mapping[str, Value] | None:
         paths = " ".join(entity.path for entity in entities)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from frontend_objects import ADA, Bench, worker
+from frontend_objects import ADA, Bench, metadata, worker
 
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.apiserver.frontproxy import Identity
 from simyard.frontend.access import PLAIN_SECONDS, Access
 from simyard.frontend.backend import Verb
+from simyard.frontend.exchange import OcciRequest
+from simyard.frontend.handlers import Handlers
 from simyard.occi.errors import OcciError
+from simyard.occi.standard import AMQPLINK
 from simyard_sites.kubernetes.client import KubeClient
 
 
@@ -76,3 +79,26 @@ async def test_the_right_to_one_worker_is_not_the_right_to_another(bench: Bench)
         await access.may(ADA, Verb.GET, "/compute/u1")
         with pytest.raises(OcciError):
             await access.may(ADA, Verb.GET, "/compute/u2")
+
+
+async def test_links_that_clients_made_are_listed_to_who_may_list_them(bench: Bench) -> None:
+    handlers = Handlers(bench.objects)
+    bench.kube.denied = lambda asked: asked["resource"] == "occilinks"
+
+    async def listed(target: str) -> tuple[int, str]:
+        response = await handlers.handle(OcciRequest("GET", target, {"full": "true"}, (), b"", ADA, ""))
+        return response.status, response.body.decode()
+
+    assert (await listed("/amqplink/"))[0] == 200
+    spec = {
+        "kind": AMQPLINK,
+        "source": "/compute/u1",
+        "target": "amqp:///q",
+        "attributes": {"occi.amqplink.queue": "q"},
+    }
+    bench.put(names.OCCI_LINKS, {"metadata": metadata("l"), "spec": spec})
+    assert (await listed("/amqplink/"))[0] == 403
+    assert "Category: amqplink" not in (await listed("/"))[1]
+    bench.kube.denied = lambda _: False
+    response = await handlers.handle(OcciRequest("GET", "/amqplink/", {}, (), b"", Identity("eve", "", (), ()), ""))
+    assert response.status == 200 and b"/amqplink/uid-l" in response.body

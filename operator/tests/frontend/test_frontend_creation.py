@@ -14,7 +14,7 @@ from simyard.api.base import Json
 from simyard.api.worker import Worker
 from simyard.frontend.identifiers import object_name
 from simyard.occi.errors import OcciError
-from simyard.occi.model import Draft, DraftLink, Entity
+from simyard.occi.model import Draft, DraftLink, Entity, Link
 from simyard.occi.standard import (
     AMQPLINK,
     APPLICATION,
@@ -157,6 +157,26 @@ async def test_an_inline_link_that_cannot_be_made_makes_no_compute() -> None:
     assert not bench.stored(names.WORKERS)
 
 
+async def test_what_was_asked_for_is_shown_as_it_was_asked_for() -> None:
+    bench = Bench().fill()
+    made = await bench.create(
+        f"{RESOURCE_TPL}small", OPENSTACK_PUBLIC_KEY, OPENSTACK_USER_DATA, occi__compute__cores=4,
+        org__openstack__credentials__publickey__data="ssh-rsa A", org__openstack__credentials__publickey__name="mine",
+        org__openstack__compute__user_data=base64.b64encode(b"x").decode(),
+    )  # fmt: skip
+    asked = {f"{RESOURCE_TPL}small", OPENSTACK_PUBLIC_KEY, OPENSTACK_USER_DATA}
+    assert asked <= set(made.mixins) and {SSH_KEY, USER_DATA}.isdisjoint(made.mixins)
+    shown = {name.rpartition("publickey.")[2]: value for name, value in made.attributes.items() if "publickey" in name}
+    assert shown == {"data": "ssh-rsa A", "name": "mine"}
+    assert made.attributes["occi.compute.cores"] == 4
+    for location in ("/resource_tpl/", "/resource_tpl/small/", "/openstack_public_key/", "/openstack_user_data/"):
+        assert bench.objects.paths(location) == (made.path,)
+    rendered = (await bench.ask("GET", made.path)).body
+    assert (await bench.ask("PUT", made.path, rendered)).status == 200
+    await bench.objects.delete(ADA, [made])
+    assert bench.objects.paths("/resource_tpl/small/") == ()
+
+
 async def test_the_emptiest_site_that_is_permitted_gets_it() -> None:
     bench = Bench().fill()
     bench.put(
@@ -247,9 +267,10 @@ async def test_an_api_server_that_is_down_is_503_or_504_and_never_a_404(monkeypa
     assert refused.value.status == 503
 
 
-async def link_to(bench: Bench, source: str, *mixins: str, **attributes: Any) -> Entity:
+async def link_to(bench: Bench, source: str, *mixins: str, key: str = "", **attributes: Any) -> Entity:
     given = {"occi.core.source": source, "occi.core.target": "amqp:///q", "occi.amqplink.queue": "q", **attributes}
-    return await bench.objects.create(ADA, check_creation(Draft(AMQPLINK, mixins, given), bench.objects.model()))
+    checked = check_creation(Draft(AMQPLINK, mixins, given), bench.objects.model())
+    return await bench.objects.create(ADA, checked, key=key)
 
 
 async def test_an_amqplink_is_kept_shown_by_its_compute_and_goes_with_it() -> None:
@@ -265,6 +286,18 @@ async def test_an_amqplink_is_kept_shown_by_its_compute_and_goes_with_it() -> No
     await bench.objects.delete(ADA, [compute])
     assert not bench.stored(names.OCCI_LINKS) and not bench.stored(names.WORKERS)
     assert bench.objects.entity("/amqplink/foreign") is None
+
+
+async def test_a_link_says_of_which_kinds_its_ends_are_and_goes_with_either() -> None:
+    bench = Bench().fill()
+    bench.put(names.WORKERS, worker("from"), worker("to"))
+    await link_to(bench, "/compute/uid-from", **{"occi.core.target": "/compute/uid-to"})
+    [path] = [path for path in bench.objects.paths("/amqplink/") if "uid" not in path]
+    link = bench.entity(path)
+    assert isinstance(link, Link) and (link.source_kind, link.target_kind) == (COMPUTE, (COMPUTE,))
+    await bench.objects.delete(ADA, [bench.entity("/compute/uid-to")])
+    assert not bench.stored(names.OCCI_LINKS)
+    assert len(bench.entity("/compute/uid-from").links) == 1  # type: ignore[union-attr]
 
 
 async def test_a_link_from_nowhere_is_refused() -> None:
@@ -293,3 +326,53 @@ async def test_attributes_that_mean_nothing_to_the_platform_are_kept_verbatim() 
         "occi.compute.share": 7,
     }
     assert raw["metadata"]["namespace"] == NAMESPACE
+
+
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("key", ["", "a key"])
+async def test_a_compute_and_its_amqplink_have_one_id_that_nothing_else_gets(heard: bool, key: str) -> None:
+    """Asked of a frontend that has heard of the other entity, and of one that has not."""
+    bench = Bench().fill()
+    bench.put(names.WORKERS, worker())
+    await bench.create(**{"occi.core.id": "compute"})
+    await link_to(bench, "/compute/uid-w", **{"occi.core.id": "link"})
+    asked = bench if heard else bench.beside()
+    asked.hear(names.WORKERS, bench.stored(names.WORKERS)["w"])
+    assert (await asked.create(key=key, **{"occi.core.id": "link"})).id != "link"
+    for taken in ("compute", "uid-w"):
+        assert (await link_to(asked, "/compute/uid-w", key=key, **{"occi.core.id": taken})).id != taken
+        key = key and f"{key} again"
+
+
+async def test_what_put_creates_has_the_id_of_its_path_or_is_not_created() -> None:
+    bench = Bench().fill()
+    bench.put(names.WORKERS, worker())
+    assert (await link_to(bench, "/compute/uid-w", **{"occi.core.id": "x"})).path == "/amqplink/x"
+    kind = 'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"\n'
+    assert (await bench.ask("PUT", "/compute/x", kind)).status == 409
+    assert list(bench.stored(names.WORKERS)) == ["w"]
+
+
+async def test_put_replaces_what_another_frontend_creates_at_the_same_moment() -> None:
+    bench = Bench().fill()
+
+    def faster(verb: str, plural: str, name: str) -> None:
+        if verb == "create":
+            bench.kube.before = lambda *_: None
+            bench.kube.put(names.WORKERS, worker(name, annotations={names.ANNOTATION_OCCI_ID: "mine"}))
+
+    bench.kube.before = faster
+    kind = 'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"\n'
+    answer = await bench.ask("PUT", "/compute/mine", f'{kind}X-OCCI-Attribute: occi.core.title="Mine"')
+    assert answer.status == 200
+    [stored] = bench.stored(names.WORKERS).values()
+    assert stored["spec"]["title"] == "Mine"
+
+
+async def test_a_link_may_start_at_a_compute_that_another_frontend_has_just_made() -> None:
+    bench = Bench().fill()
+    other = bench.beside()
+    made = await bench.create(**{"occi.core.id": "mine"})
+    kind = 'Category: amqplink; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"\n'
+    ends = f'occi.core.source="{made.path}", occi.core.target="amqp:///q", occi.amqplink.queue="q"'
+    assert (await other.ask("POST", "/amqplink/", f"{kind}X-OCCI-Attribute: {ends}")).status == 201

@@ -21,6 +21,7 @@ from occi_memory import (
 
 from simyard.apiserver.status import StatusError, StatusReason
 from simyard.frontend.handlers import Handlers
+from simyard.occi.errors import OcciError
 from simyard.occi.standard import COMPUTE, INFRASTRUCTURE_SCHEME, NETWORKINTERFACE
 
 # Who may
@@ -122,7 +123,9 @@ async def test_errors_are_one_line_or_json_where_that_was_asked_for(call: Caller
     ("failure", "status"),
     [
         (RuntimeError("secret in a traceback"), 500),
-        (StatusError(StatusReason.SERVICE_UNAVAILABLE, "the broker is away"), 503),
+        (StatusError(StatusReason.SERVICE_UNAVAILABLE, "the broker went away meanwhile"), 504),
+        (StatusError(StatusReason.SERVICE_UNAVAILABLE, "the broker is away", retry_after_seconds=1), 503),
+        (OcciError(503, "no site can take it"), 503),
         (StatusError(StatusReason.TIMEOUT, "no answer"), 504),
         (StatusError(StatusReason.TOO_MANY_REQUESTS, "too many"), 503),
         (StatusError(StatusReason.INVALID, "does not fit"), 400),
@@ -133,6 +136,7 @@ async def test_failures_behind_have_the_status_of_occi(call: Caller, failure: Ex
     call.backend.failure = failure
     response = await call("DELETE", "/compute/c1")
     assert response.status == status
+    assert dict(response.headers).get("Retry-After") == ("1" if status == 503 else None)
     assert b"secret" not in response.body
 
 

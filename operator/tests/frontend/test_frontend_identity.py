@@ -98,7 +98,35 @@ async def test_a_flood_of_made_up_tokens_asks_few_questions_at_a_time(api: Api) 
         await asyncio.sleep(0)
     api.gate.set()
     assert all(isinstance(item, OcciError) for item in await asyncio.gather(*waiting, return_exceptions=True))
-    assert api.most == identity.MOST_REVIEWS
+    assert api.most == identity.STRANGERS
+
+
+async def test_whoever_is_known_does_not_wait_for_strangers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    ask = authenticator(api, clock)
+    await ask.of_token("good")
+    clock.now += identity.TTL_SECONDS + 1
+    monkeypatch.setattr(identity, "REFUSED_SECONDS", 1000.0)
+    monkeypatch.setattr(identity, "MOST_STRANGERS", 100)
+    strangers = [asyncio.create_task(ask.of_token(f"bad{number}")) for number in range(100)]
+    await asyncio.sleep(0)
+    assert (await ask.of_token("good")).user == "ada"
+    with pytest.raises(OcciError) as refused:
+        await ask.of_token("one more")
+    assert refused.value.status == 503
+    assert len(api.asked) <= 2 + identity.STRANGERS
+    for stranger in strangers:
+        stranger.cancel()
+
+
+async def test_a_header_s_text_is_no_token(api: Api) -> None:
+    ask = authenticator(api, Clock())
+    assert (await ask.of_header("Bearer good")).user == "ada"
+    for token in ("Bearer good", ""):
+        with pytest.raises(OcciError) as refused:
+            await ask.of_token(token)
+        assert refused.value.status == 401
+    assert "auth is required" in refused.value.message
 
 
 async def test_a_failure_is_503_not_remembered_and_never_says_the_token(api: Api) -> None:

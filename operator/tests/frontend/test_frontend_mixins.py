@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from frontend_objects import ADA, Bench, worker
 
 from simyard.api import names
+from simyard.api.base import Json
 from simyard.api.occi import MOST_MEMBERS
-from simyard.frontend import mixins as mixins_module
+from simyard.frontend import storing
 from simyard.frontend.mixins import mixin_name
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, AttributeSpec, Mixin, ValueType
@@ -134,7 +136,7 @@ async def test_the_provider_s_mixins_are_neither_given_nor_taken() -> None:
 async def test_members_that_many_frontends_change_at_the_same_time_are_all_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mixins_module, "PAUSE_SECONDS", 0.0005)
+    monkeypatch.setattr(storing, "PAUSE_SECONDS", 0.0005)
     first = await defined()
     names_of_workers = [f"w{n}" for n in range(12)]
     frontends = []
@@ -167,3 +169,34 @@ async def test_more_members_than_an_object_holds_are_refused_and_dead_ones_make_
     with pytest.raises(OcciError, match="10001 members") as refused:
         await bench.objects.associate(ADA, TAG, [*dead, "/compute/uid-b"], replace=True)
     assert refused.value.status == 409
+
+
+async def test_of_those_who_claim_one_location_at_the_same_moment_one_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench().fill()
+    frontends = [bench, bench.beside()]
+    for frontend in frontends:
+        create = frontend.kube.create
+
+        async def at_the_same_moment(*args: Any, create: Any = create) -> Json:
+            made: Json = await create(*args)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            return made
+
+        monkeypatch.setattr(frontend.kube, "create", at_the_same_moment)
+    tag = 'Category: t{}; scheme="http://example.org/t#"; class="mixin"; location="/one/"'
+    answers = await asyncio.gather(*(frontends[n % 2].ask("POST", "/-/", tag.format(n)) for n in range(8)))
+    assert sorted(answer.status for answer in answers) == [200] + [409] * 7
+    [stored] = bench.stored(names.OCCI_MIXINS).values()
+    assert answers[int(stored["spec"]["term"].removeprefix("t"))].status == 200
+
+
+async def test_a_mixin_does_not_move_to_the_location_of_one_that_this_frontend_has_not_heard_of() -> None:
+    bench = await defined()
+    other = bench.beside()
+    taken = Mixin(TAG.scheme, "other", "", "/other/", user=True)
+    await other.objects.define(ADA, [taken])
+    with pytest.raises(OcciError, match="is taken by") as refused:
+        await bench.objects.define(ADA, [Mixin(TAG.scheme, TAG.term, "", "/other/", user=True)])
+    assert refused.value.status == 409
+    assert bench.stored(names.OCCI_MIXINS)[mixin_name(TAG.id)]["spec"]["location"] == "/urgent/"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -17,6 +18,7 @@ from occi_memory import (
     lines,
 )
 
+from simyard.frontend import reading
 from simyard.occi.standard import COMPUTE, NETWORKINTERFACE
 
 # The model
@@ -169,3 +171,24 @@ async def test_head_is_answered_like_get(call: Caller) -> None:
     for path in ("/-/", "/compute/", "/compute/c1"):
         assert (await call("HEAD", path)).status == 200
     assert (await call("HEAD", "/compute/none")).status == 404
+
+
+async def test_an_api_server_that_does_not_answer_is_a_503_and_no_time_out_of_a_change(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FIND_SECONDS", 0.01)
+    monkeypatch.setattr(call.backend, "find", lambda _: asyncio.Event().wait())
+    response = await call("GET", "/compute/unknown")
+    assert response.status == 503 and b"whether there is" in response.body and b"carried out" not in response.body
+
+
+async def test_an_abstract_kind_s_location_never_shows_what_is_not_of_it(call: Caller) -> None:
+    for target in ("/link/", "/link/?full=true"):
+        assert await call.text("GET", target, category=COMPUTE_LINE.removeprefix("Category: ")) == ""
+
+
+async def test_a_creation_is_answered_in_text_also_for_who_accepts_json(call: Caller) -> None:
+    for accept in ("text/plain", "application/json", "application/occi+json"):
+        response = await call("POST", "/compute/", COMPUTE_LINE, accept=accept)
+        assert (response.status, response.content_type) == (201, "text/plain; charset=utf-8")
+        assert response.body.decode().strip() == f"X-OCCI-Location: {dict(response.headers)['Location']}"

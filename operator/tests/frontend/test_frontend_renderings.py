@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -64,7 +65,7 @@ async def test_members_that_go_while_a_listing_is_rendered_are_left_out(memory: 
 
 
 def test_what_is_kept_is_bounded_and_the_least_used_goes_first() -> None:
-    kept: Kept[bytes] = Kept("test", 3 * (10 + OVERHEAD_BYTES), len)
+    kept: Kept[bytes] = Kept("test", 3 * (11 + OVERHEAD_BYTES), len)
     for key in "abc":
         kept.put(key, 1, b"0123456789")
     assert kept.find("a", 1) is not None
@@ -74,7 +75,46 @@ def test_what_is_kept_is_bounded_and_the_least_used_goes_first() -> None:
     assert kept.find("e", 1) is None and len(kept) == 3
     kept.put("a", 2, b"01234")
     assert kept.find("a", 1) is None and kept.find("a", 2) == b"01234"
-    assert kept.bytes == 25 + 3 * OVERHEAD_BYTES
+    assert kept.bytes == 28 + 3 * OVERHEAD_BYTES
+
+
+def test_what_keys_and_tokens_take_counts_too() -> None:
+    kept: Kept[bytes] = Kept("test", 100_000, len)
+    for number in range(100):
+        kept.put(f"/{number}{'x' * 10_000}/", 1, b"")
+    assert len(kept) < 10
+    for number in range(100):
+        kept.put(str(number), tuple(map(str, range(number, number + 1000))), b"")
+    assert len(kept) < 13 and kept.bytes <= 100_000
+
+
+async def test_listings_with_a_client_s_filter_are_not_kept(call: Caller) -> None:
+    def kept() -> float | None:
+        return REGISTRY.get_sample_value("simyard_occi_rendering_bytes", {"of": "collection"})
+
+    await call.text("GET", "/compute/")
+    before = kept()
+    for number in range(20):
+        for target in ("/compute/", "/"):
+            headers = {"x-occi-attribute": f'occi.core.title="{number}{"x" * 1000}"'}
+            assert await call.text("GET", target, **headers) == ""
+    assert kept() == before
+
+
+async def test_others_get_turns_while_a_filter_looks_at_many(memory: MemoryBackend) -> None:
+    memory.put(*(compute(f"z{number}") for number in range(10 * renderings.SLICE)))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.create_task(count())
+    await Caller(memory).text("GET", "/", **{"x-occi-attribute": 'occi.core.title="none"'})
+    other.cancel()
+    assert turns >= 5
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/occi+json"])

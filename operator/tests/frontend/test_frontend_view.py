@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 from frontend_objects import Bench, condition, metadata, pool, service, worker
 from hypothesis import given, settings
@@ -12,7 +15,7 @@ from simyard.api.base import Json, Metadata
 from simyard.frontend.catalogue import terms_of
 from simyard.frontend.listing import Listings, entry_of
 from simyard.occi.model import Link, Resource
-from simyard.occi.standard import AMQPLINK, COMPUTE_ACTION_SCHEME
+from simyard.occi.standard import AMQPLINK, COMPUTE, COMPUTE_ACTION_SCHEME
 from simyard_adapter.declarations import Interface
 
 INTERFACE = "http://simyard.dev/occi/service/beam#interface"
@@ -52,13 +55,17 @@ def test_a_worker_is_a_compute_with_its_service_s_values_and_actions_and_an_amqp
     ("given", "state", "terms"),
     [
         (worker(), "active", {"stop", "restart", "suspend"}),
-        (worker(ready=False, reason="Starting"), "inactive", {"start"}),
-        (worker(ready=False, reason="Starting", machine="Boot"), "inactive", {"start"}),
+        (worker(powerState="Stopped"), "active", {"start", "stop", "suspend"}),
+        (worker(powerState="Suspended"), "active", {"start", "stop", "suspend"}),
+        (worker(ready=False, reason="Starting"), "inactive", {"start", "stop"}),
+        (worker(ready=False, reason="Starting", machine="Boot"), "inactive", {"start", "stop"}),
         (worker(ready=False, reason="Draining"), "active", {"stop", "restart", "suspend"}),
         (worker(ready=False, reason="AdapterDisconnected"), "active", {"stop", "restart", "suspend"}),
-        (worker(ready=False, reason="AdapterDisconnected", machine="Boot"), "inactive", {"start"}),
-        (worker(ready=False, reason="Stopped", machine="Stopped"), "inactive", {"start"}),
-        (worker(ready=False, reason="Stopped", machine="Suspended"), "suspended", {"start"}),
+        (worker(ready=False, reason="AdapterDisconnected", machine="Boot"), "inactive", {"start", "stop"}),
+        (worker(ready=False, reason="Stopped", machine="Stopped", powerState="Stopped"), "inactive", {"start"}),
+        (worker(ready=False, reason="Stopped", machine="Stopped"), "inactive", {"start", "stop"}),
+        (worker(ready=False, reason="Stopped", machine="Suspended", powerState="Suspended"), "suspended", {"start"}),
+        (worker(ready=False, reason="Stopped", machine="Suspended"), "suspended", {"start", "stop"}),
         (worker(ready=False, reason="MachineFailed", machine="Failed"), "error", set()),
         (worker(ready=False, reason="MachineLost", machine=""), "error", set()),
     ],
@@ -72,7 +79,8 @@ def test_the_state_says_what_can_be_done(given: Json, state: str, terms: set[str
         "http://cloud4e/beam/action#solve",
         "http://cloud4e/beam/action#sweep",
     } == terms
-    assert (SOLVE in shown.actions) == (given["status"]["conditions"][0]["status"] == "True")
+    takes_actions = given["status"]["conditions"][0]["status"] == "True" and "powerState" not in given["spec"]
+    assert (SOLVE in shown.actions) == takes_actions
 
 
 def test_a_service_is_an_application_with_a_component_for_each_pool() -> None:
@@ -156,6 +164,20 @@ def test_only_what_changes_gets_another_key_and_everything_another_version() -> 
     assert objects.part_key("/compute/uid-b") != keys["/compute/uid-b"]
 
 
+def test_the_templates_of_sizes_bring_their_sizes() -> None:
+    model = Bench().fill().objects.model()
+    for term, cores, memory in (("small", 1, 1), ("huge", 8, 16)):
+        mixin = model.mixin(f"http://simyard.dev/occi/resource_tpl#{term}")
+        assert mixin is not None
+        assert {spec.name: spec.default for spec in mixin.attributes} == {
+            "occi.compute.cores": cores,
+            "occi.compute.memory": memory,
+        }
+        for spec in mixin.attributes:
+            assert replace(spec, default=None) == model.specs((COMPUTE,))[spec.name]
+        assert mixin.title == f"{cores} core{'s' * (cores > 1)} and {memory} GiB"
+
+
 def test_the_model_is_the_same_until_a_service_s_spec_changes() -> None:
     bench = Bench().fill()
     model = bench.objects.model()
@@ -208,6 +230,20 @@ async def test_a_frontend_of_one_service_shows_no_other() -> None:
     assert bench.objects.entity("/component/uid-other") is None
     bench.forget(names.WORKERS, "other")
     assert await bench.objects.find("/compute/uid-other") is None
+
+
+async def test_unknown_components_and_applications_cost_one_list_in_a_second() -> None:
+    bench = Bench().fill()
+    clock = [0.0]
+    bench.objects._relisting._clock = lambda: clock[0]
+    for _ in range(3):
+        found = await asyncio.gather(*(bench.objects.find(f"/component/{n}") for n in range(20)))
+        assert set(found) == {None}
+    assert await bench.objects.find("/application/none") is None
+    assert bench.kube.calls == [("list", "workerpools", ""), ("list", "simulationservices", "")]
+    bench.kube.put(names.WORKER_POOLS, pool("new"))
+    clock[0] += 1.5
+    assert await bench.objects.find("/component/uid-new") is not None
 
 
 def entries() -> st.SearchStrategy[list[tuple[bool, int, int]]]:

@@ -21,7 +21,7 @@ from occi_memory import (
     network,
 )
 
-from simyard.occi.standard import COMPUTE, INFRASTRUCTURE_SCHEME
+from simyard.occi.standard import COMPUTE, INFRASTRUCTURE_SCHEME, NETWORKINTERFACE
 
 # Creation
 
@@ -126,6 +126,20 @@ async def test_what_cannot_be_created_is_a_4xx_and_changes_nothing(call: Caller,
     assert call.backend.changes == []
 
 
+@pytest.mark.parametrize("count", [100, 101])
+async def test_a_request_makes_so_many_and_no_more(call: Caller, count: int) -> None:
+    body = batch(*(f"n{number}" for number in range(count)))
+    response = await call("POST", "/compute/", body, content_type="application/occi+json")
+    assert (response.status, len(call.backend.changes)) == ((201, count) if count <= 100 else (413, 0))
+    link = f'Link: </network/n1>; rel="{INFRASTRUCTURE_SCHEME}network"; category="{NETWORKINTERFACE}"'
+    call.backend.changes.clear()
+    for method, path, kind in (("POST", "/compute/", COMPUTE_LINE), ("PUT", "/compute/x", COMPUTE_LINE)):
+        response = await call(method, path, lines(kind, *([link] * count)))
+        assert response.status == (201 if count <= 100 else 413), method
+    assert (await call("POST", "/compute/c1", lines(*([link] * count)))).status == (200 if count <= 100 else 413)
+    assert len(call.backend.changes) == (3 if count <= 100 else 0)
+
+
 async def test_a_body_that_is_no_utf8_is_refused(call: Caller) -> None:
     assert (await call("POST", "/compute/", COMPUTE_LINE.encode() + b"\xff")).status == 400
     assert (
@@ -214,14 +228,41 @@ async def test_an_action_that_is_not_applicable_is_a_400(call: Caller, target: s
     assert call.backend.changes == []
 
 
-async def test_an_action_may_stand_in_the_query_alone(call: Caller) -> None:
+async def offer(call: Caller, parameters: str) -> None:
+    """A compute with an action ``solve``."""
     solve = "http://cloud4e/fem/action#solve"
     mixin = f'Category: fem; scheme="http://cloud4e/fem#"; class="mixin"; location="/fem/"; actions="{solve}"'
-    action = 'Category: solve; scheme="http://cloud4e/fem/action#"; class="action"; attributes="cloud4e.load"'
+    action = f'Category: solve; scheme="http://cloud4e/fem/action#"; class="action"; attributes="{parameters}"'
     await call.text("POST", "/-/", lines(mixin, action))
     call.backend.put(dataclasses.replace(compute(9), mixins=("http://cloud4e/fem#fem",), actions=(solve,)))
+
+
+async def test_an_action_may_stand_in_the_query_alone(call: Caller) -> None:
+    await offer(call, "cloud4e.load")
     await call.text("POST", "/compute/c9?action=solve&cloud4e.load=7")
     assert call.backend.changes[-1] == "solve /compute/c9 {'cloud4e.load': '7'}"
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters"),
+    [
+        ("number=5&page=2&fresh=1", "{'number': '5', 'page': '2', 'fresh': '1'}"),
+        ("number=5&wait=true", "{'number': '5'} wait"),
+    ],
+)
+async def test_only_action_and_wait_are_no_parameters(call: Caller, query: str, parameters: str) -> None:
+    await offer(call, "cloud4e.load number page fresh")
+    await call.text("POST", f"/compute/c9?action=solve&{query}")
+    assert call.backend.changes[-1] == f"solve /compute/c9 {parameters}"
+
+
+async def test_a_wait_of_the_action_s_own_is_its_parameter_in_the_query_and_ours_beside_a_body(call: Caller) -> None:
+    await offer(call, "wait")
+    await call.text("POST", "/compute/c9?action=solve&wait=5")
+    assert call.backend.changes[-1] == "solve /compute/c9 {'wait': '5'}"
+    body = lines('Category: solve; scheme="http://cloud4e/fem/action#"; class="action"', 'X-OCCI-Attribute: wait="5"')
+    await call.text("POST", "/compute/c9?action=solve&wait=true", body)
+    assert call.backend.changes[-1] == "solve /compute/c9 {'wait': '5'} wait"
 
 
 # Mixins
@@ -239,3 +280,43 @@ async def test_members_come_and_go_by_location(call: Caller) -> None:
     assert (await call("POST", "/tag/", lines("X-OCCI-Location: /compute/none"))).status == 404
     assert (await call("POST", "/tag/", lines("X-OCCI-Location: http://elsewhere/compute/c1"))).status == 400
     assert (await call("POST", "/tag/", lines(COMPUTE_LINE))).status == 400
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+async def test_members_may_be_named_as_listings_in_json_show_them(call: Caller, method: str) -> None:
+    await call.text("POST", "/-/", lines(TAG_LINE))
+    await call.text("POST", "/tag/", lines("X-OCCI-Location: /compute/c1"))
+    body = await call.text("GET", "/compute/", accept="application/json", x_occi_attribute='occi.core.id="c1"')
+    shown = json.loads(body)
+    assert [item["id"] for item in shown["resources"]] == ["c1"]
+    shown["resources"].append(shown["resources"][0] | {"id": "c2"})
+    await call.text(method, "/tag/", json.dumps(shown), content_type="application/json")
+    left = "" if method == "DELETE" else f"{BASE}/compute/c1\n{BASE}/compute/c2\n"
+    assert await call.text("GET", "/tag/", accept="text/uri-list") == left
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (json.dumps({"resources": [{"kind": COMPUTE}, {"kind": COMPUTE}]}), "application/json"),
+        (json.dumps({"resources": [{"kind": "http://unknown#kind", "id": "c1"}]}), "application/json"),
+        (lines('X-OCCI-Attribute: occi.core.title="Worker 1"'), "text/plain"),
+        (lines(TAG_LINE), "text/plain"),
+    ],
+)
+async def test_a_request_that_says_not_which_members_changes_none(
+    call: Caller, method: str, body: str, content_type: str
+) -> None:
+    await call.text("POST", "/-/", lines(TAG_LINE))
+    await call.text("POST", "/tag/", lines("X-OCCI-Location: /compute/c1"))
+    assert (await call(method, "/tag/", body, content_type=content_type)).status == 400
+    assert await call.text("GET", "/tag/", accept="text/uri-list") == f"{BASE}/compute/c1\n"
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_without_a_word_a_mixin_is_emptied(call: Caller, method: str) -> None:
+    await call.text("POST", "/-/", lines(TAG_LINE))
+    await call.text("POST", "/tag/", lines("X-OCCI-Location: /compute/c1"))
+    await call.text(method, "/tag/")
+    assert await call.text("GET", "/tag/") == ""

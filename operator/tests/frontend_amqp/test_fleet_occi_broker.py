@@ -20,7 +20,7 @@ from simyard.messaging.occi_topology import (
     frontend_clients_user_spec,
     request_queue_spec,
 )
-from simyard.messaging.topology import QueueKind, frontend_user_spec
+from simyard.messaging.topology import QueueKind, QueueSpec, frontend_user_spec
 
 
 @pytest.fixture
@@ -64,6 +64,30 @@ async def test_a_queue_of_another_kind_stays_as_it_is(vhost: Vhost, occi: OcciBr
     for _ in range(2):
         await occi.remove_queue(other)
     assert set(await occi.queues()) == {QUEUE}
+
+
+async def test_a_queue_with_other_arguments_stays_and_is_told_of(
+    vhost: Vhost, occi: OcciBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = "https://other/"
+    earlier = request_queue_spec(other, QueueKind.CLASSIC)
+    arguments = {**earlier.arguments, "x-max-length": 1}
+    await vhost.admin.ensure_queues([replace(earlier, arguments=arguments)])
+    await occi.ensure_queue(other)
+    assert "amqp.occi.https://other/ is not as this version makes it" in caplog.text
+
+
+async def test_of_many_queues_only_the_shared_ones_are_told(vhost: Vhost, occi: OcciBroker) -> None:
+    await vhost.admin.ensure_queues([QueueSpec(f"reply.amqp.occi.{n}", QueueKind.CLASSIC, {}) for n in range(3)])
+    await vhost.admin.ensure_queues([QueueSpec(f"amqpxocci.{n}", QueueKind.CLASSIC, {}) for n in range(3)])
+    endpoints = [f"https://beam-{n}/" for n in range(4)]
+    for endpoint in endpoints:
+        await occi.ensure_queue(endpoint)
+    found = await occi.queues()
+    assert set(found) == {f"amqp.occi.{endpoint}" for endpoint in (*endpoints, ENDPOINT)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simyard.messaging.admin.PAGE", 2)
+        assert set(await occi.queues()) == set(found)
 
 
 async def test_where_clients_may_not_speak_amqp_nothing_is_made_for_them(vhost: Vhost, occi: OcciBroker) -> None:

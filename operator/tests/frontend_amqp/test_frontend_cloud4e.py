@@ -11,8 +11,7 @@ import pytest
 from amqp_frontends import Vhost, until
 from cloud4e_client import Adapter, Reply, adapter_of
 
-from simyard.frontend.cloud4e import ServiceAdapters, registering
-from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse
+from simyard.frontend.cloud4e import ServiceAdapters
 from simyard.messaging.connection import open_link
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, Model
@@ -93,11 +92,13 @@ async def test_who_waits_gets_the_result(vhost: Vhost) -> None:
     ("body", "headers", "status"),
     [
         (b"no licence", {"status_code": 409, "is_error": True}, 409),
-        (b"broken", {"is_error": True}, 500),
-        (b"", {"status_code": 9999, "is_error": True}, 500),
+        (b"broken", {"is_error": True}, 502),
+        (b"", {"status_code": 9999, "is_error": True}, 502),
+        (b"", {"status_code": 420}, 502),
+        (b"", {"status_code": 200, "is_error": True}, 502),
         (b"not JSON", {}, 502),
         (b"[1]", {}, 502),
-        (b"\xff", {"is_error": True, "status_code": "x"}, 500),
+        (b"\xff", {"is_error": True, "status_code": "x"}, 502),
     ],
 )
 async def test_an_error_of_the_adapter_is_the_error(
@@ -175,89 +176,3 @@ async def test_who_does_not_answer_or_is_not_there_has_no_news(vhost: Vhost) -> 
         async with adapter(vhost) as service:
             assert await services.pull(service.queue, MODEL, timeout_seconds=0.2) is None
         assert await services.pull("occi.amqp.service.nobody", MODEL, timeout_seconds=30) is None
-
-
-ALICE = Identity("alice", "", (), ())
-REGISTRATION = {
-    "mixins": [{"term": "beam", "scheme": "http://cloud4e/", "location": "/beam/"}],
-    "actions": [{"term": "solve", "scheme": "http://cloud4e/beam/action#"}],
-    "links": [{"kind": "k", "id": "7", "source": {"location": "/compute/1"}}],
-}
-
-
-async def carried_out(document: Any, refuse: str = "", **other: Any) -> tuple[list[OcciRequest], OcciResponse]:
-    """What handlers are asked for one request, and its response."""
-    seen: list[OcciRequest] = []
-
-    async def handle(request: OcciRequest) -> OcciResponse:
-        seen.append(request)
-        return OcciResponse(403 if request.path == refuse else 200, request.path.encode(), "text/plain")
-
-    fields: dict[str, Any] = {
-        "method": "POST", "path": "/amqplink/", "query": {}, "headers": (("content-type", "application/occi+json"),),
-        "body": document if isinstance(document, bytes) else json.dumps(document).encode(),
-        "identity": ALICE, "base": "https://h", "key": "k",
-    }  # fmt: skip
-    response = await registering(handle)(OcciRequest(**(fields | other)))
-    return seen, response
-
-
-async def test_one_message_registers_a_service() -> None:
-    (define, link), response = await carried_out(REGISTRATION)
-    assert (define.method, define.path) == ("POST", "/-/")
-    assert json.loads(define.body) == {"mixins": REGISTRATION["mixins"], "actions": REGISTRATION["actions"]}
-    assert (link.method, link.path) == ("PUT", "/amqplink/7")
-    assert json.loads(link.body) == REGISTRATION["links"][0]
-    assert len({define.key, link.key, "k"}) == 3
-    assert response.body == b"/amqplink/7"
-
-
-async def test_a_registration_ends_with_what_is_refused() -> None:
-    seen, response = await carried_out(REGISTRATION, refuse="/-/")
-    assert len(seen) == 1
-    assert response.status == 403
-
-
-LINK_ALONE = {"links": REGISTRATION["links"]}
-
-
-async def test_a_link_whose_id_is_there_is_replaced_and_answered_as_if_it_were_created() -> None:
-    headers = (("content-type", "application/occi+json"), ("accept", "text/uri-list"))
-    (asked, put), response = await carried_out(LINK_ALONE, headers=headers)
-    assert (asked.method, asked.path) == ("GET", "/amqplink/7")
-    assert (put.method, put.path, put.key) == ("PUT", "/amqplink/7", "k")
-    assert put.header("accept") is None
-    assert (response.status, response.body.strip()) == (200, b"https://h/amqplink/7")
-    assert ("Location", "https://h/amqplink/7") in response.headers
-
-
-async def test_a_link_whose_id_is_not_there_is_created() -> None:
-    seen, _ = await carried_out(LINK_ALONE, refuse="/amqplink/7")
-    assert [(request.method, request.path) for request in seen] == [("GET", "/amqplink/7"), ("POST", "/amqplink/")]
-
-
-async def test_nothing_is_replaced_when_the_answer_cannot_be_given() -> None:
-    headers = (("content-type", "application/occi+json"), ("accept", "image/png"))
-    with pytest.raises(OcciError) as refusal:
-        await carried_out(LINK_ALONE, headers=headers)
-    assert refusal.value.status == 406
-
-
-@pytest.mark.parametrize(
-    ("document", "other"),
-    [
-        (REGISTRATION | {"mixins": ["http://cloud4e/beam"]}, {}),
-        (REGISTRATION | {"links": [{"kind": "k"}]}, {}),
-        (REGISTRATION | {"links": [{"kind": "k", "id": "../7"}]}, {}),
-        (REGISTRATION, {"path": "/compute/"}),
-        (REGISTRATION, {"method": "PUT"}),
-        (REGISTRATION, {"query": {"action": "solve"}}),
-        (REGISTRATION, {"headers": ()}),
-        (b"{", {}),
-        ([REGISTRATION], {}),
-    ],
-)
-async def test_every_other_request_is_left_as_it_is(document: Any, other: dict[str, Any]) -> None:
-    seen, _ = await carried_out(document, **other)
-    assert len(seen) == 1
-    assert seen[0].key == "k"

@@ -91,7 +91,7 @@ def exercise(data: bytes) -> None:
         wanted = refused_or(filter_of, draft, MODEL)
         if wanted is not None:
             matches(entity, wanted)
-    select(MODEL.ordered, draft)
+    refused_or(select, MODEL.ordered, draft)
     refused_or(check_removals, draft, MODEL)
     defined = refused_or(check_definitions, draft, MODEL)
     if defined is not None:

@@ -49,8 +49,21 @@ def test_a_known_rel_is_kept_and_another_one_dropped() -> None:
     assert found.depends == (OS_TPL, WING.id)
 
 
-def test_an_action_of_the_provider_may_be_used() -> None:
-    assert check_definitions(defined(replace(WING, actions=(START,))), MODEL)
+def test_the_actions_of_the_provider_and_what_is_named_as_the_standard_s_are_not_for_users() -> None:
+    for action in (START, SOLVE.id):
+        refused(403, "is the provider's; define one of your own", replace(WING, actions=(action,)))
+    standard = "http://schemas.ogf.org/occi/infrastructure#"
+    refused(403, "is the standard's", replace(MINE, scheme=standard))
+    run = replace(RUN, scheme="http://schemas.ogf.org/occi/infrastructure/compute/action#")
+    refused(403, "is the standard's", replace(WING, actions=(run.id,)), run)
+    gpus = AttributeSpec("occi.compute.gpus")
+    refused(400, "cannot declare occi.compute.gpus", replace(MINE, attributes=(gpus,)))
+    refused(400, "cannot declare occi.compute.gpus", WING, replace(RUN, attributes=(gpus,)))
+
+
+def test_an_action_of_another_mixin_of_ones_own_may_be_used() -> None:
+    known = Model((*MODEL.ordered, replace(WING, user=True), RUN))
+    assert check_definitions(defined(replace(MINE, actions=(RUN.id,))), known)
 
 
 def test_what_is_wrong_with_a_definition_is_said() -> None:
@@ -105,3 +118,15 @@ def test_what_is_not_ones_own_is_not_removed(status: int, draft: Draft) -> None:
     with pytest.raises(OcciError) as caught:
         check_removals(draft, MODEL)
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize("scheme", ["http://schemas.ogf.org/occi/mine#", "http://simyard.dev/occi/mine#"])
+def test_the_standard_s_and_the_provider_s_schemes_are_not_the_clients(scheme: str) -> None:
+    refused(403, "use one of your own", replace(WING, scheme=scheme), RUN)
+    action = replace(RUN, scheme=scheme)
+    refused(403, "use one of your own", replace(WING, actions=(action.id,)), action)
+
+
+@pytest.mark.parametrize("location", ["/x%2e%2e/y/", "/compute/my-id_1.2/", "/link/x/"])
+def test_a_location_that_no_request_reaches_or_that_an_entity_can_have_is_refused(location: str) -> None:
+    refused(400, "location", replace(WING, location=location), RUN)

@@ -46,6 +46,9 @@ ALL = (COMPUTE_1, COMPUTE_2, LINK_1)
         ([category(STOP, "action")], ()),
         ([("X-OCCI-Attribute", "occi.compute.cores=4")], (COMPUTE_2,)),
         ([("X-OCCI-Attribute", 'occi.compute.cores="4"')], (COMPUTE_2,)),
+        ([("X-OCCI-Attribute", "occi.compute.cores=4.0")], (COMPUTE_2,)),
+        ([("X-OCCI-Attribute", 'occi.compute.cores="4.0"')], (COMPUTE_2,)),
+        ([("X-OCCI-Attribute", "occi.compute.cores=4.5")], ()),
         ([("X-OCCI-Attribute", 'occi.core.id="c1"')], (COMPUTE_1,)),
         ([("X-OCCI-Attribute", 'occi.core.title="one", occi.compute.cores=2')], (COMPUTE_1,)),
         ([("X-OCCI-Attribute", 'occi.core.title="one", occi.compute.cores=4')], ()),
@@ -72,6 +75,10 @@ def test_the_query_interface_is_filtered_by_category() -> None:
     draft = parse(Rendering.TEXT_OCCI, [category(COMPUTE, "kind"), category(MINE.id, "mixin")], b"", MODEL)
     assert {found.id for found in select(MODEL.ordered, draft)} == {COMPUTE, MINE.id}
     assert select(MODEL.ordered, parse(Rendering.TEXT_OCCI, (), b"", MODEL)) == MODEL.ordered
+    unknown = parse(Rendering.TEXT_OCCI, [category("http://x#y", "mixin")], b"", MODEL)
+    with pytest.raises(OcciError, match=r"the category .* is unknown") as caught:
+        select(MODEL.ordered, unknown)
+    assert caught.value.status == 400
 
 
 def test_pages_are_counted_from_one() -> None:
@@ -83,7 +90,12 @@ def test_pages_are_counted_from_one() -> None:
     assert page({"action": "x"}).of([1, 2]) == [1, 2]
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", " 1", "1" * 30, "١"])
+@pytest.mark.parametrize("text", ["9" * 20, "1" * 5000, "0" * 30 + "9"])
+def test_however_far_past_the_end_a_page_is_empty(text: str) -> None:
+    assert page({"page": text, "number": "1"}).of([1, 2]) == []
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", " 1", "0" * 30, "١"])
 @pytest.mark.parametrize("name", ["page", "number"])
 def test_a_page_is_a_positive_integer(name: str, text: str) -> None:
     with pytest.raises(OcciError) as caught:
@@ -93,9 +105,10 @@ def test_a_page_is_a_positive_integer(name: str, text: str) -> None:
 
 def test_a_page_that_is_too_large_is_413() -> None:
     assert page({"number": str(MOST_NUMBER)}).number == MOST_NUMBER
-    with pytest.raises(OcciError) as caught:
-        page({"number": str(MOST_NUMBER + 1)})
-    assert caught.value.status == 413
+    for number in (str(MOST_NUMBER + 1), "1" * 5000):
+        with pytest.raises(OcciError) as caught:
+            page({"number": number})
+        assert caught.value.status == 413
 
 
 @given(st.lists(st.integers(), max_size=30), st.integers(1, 12))

@@ -72,6 +72,13 @@ def test_a_creation_has_what_the_client_gave_then_templates_then_defaults() -> N
     assert (checked.mixins, checked.title, checked.summary) == ((SMALL, BEAM), "T", "S")
 
 
+@pytest.mark.parametrize("value", [2.0, "2.0", "2", 2])
+def test_a_number_without_a_fraction_is_an_integer_whatever_it_is_written_like(value: float | str) -> None:
+    cores = check_creation(Draft(COMPUTE, attributes={CORES: value}), MODEL).attributes[CORES]
+    assert (cores, type(cores)) == (2, int)
+    refused(400, "does not match the pattern", Draft(COMPUTE, attributes={CORES: 2.5}))
+
+
 @pytest.mark.parametrize(
     ("asked", "honoured"),
     [
@@ -103,8 +110,15 @@ def test_a_link_is_created_by_its_ends() -> None:
     ends = {"occi.core.source": "/compute/1", "occi.core.target": "/storage/1", "occi.core.target.kind": STORAGE}
     checked = check_creation(Draft(STORAGELINK, attributes={**ends, "occi.storagelink.deviceid": "vda"}), MODEL)
     assert (checked.source, checked.target, checked.target_kind) == ("/compute/1", "/storage/1", (STORAGE,))
-    refused(400, "occi.core.target: is required by every link", Draft(AMQPLINK, attributes={
-        "occi.core.source": "/compute/1", "occi.amqplink.queue": "q"}))  # fmt: skip
+    refused(400, "occi.core.target: is required by every link", Draft(STORAGELINK, attributes={
+        "occi.core.source": "/compute/1", "occi.storagelink.deviceid": "vda"}))  # fmt: skip
+
+
+def test_an_amqplink_leads_to_its_queue_unless_it_says_where() -> None:
+    given = {"occi.core.source": "/compute/1", "occi.amqplink.queue": "occi.amqp.service.a b"}
+    assert check_creation(Draft(AMQPLINK, attributes=given), MODEL).target == "amqp:///occi.amqp.service.a%20b"
+    elsewhere = {**given, "occi.core.target": "amqp:///q"}
+    assert check_creation(Draft(AMQPLINK, attributes=elsewhere), MODEL).target == "amqp:///q"
 
 
 def test_an_architecture_that_nobody_knows_is_kept_as_it_is_sent() -> None:

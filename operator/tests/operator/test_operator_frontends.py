@@ -238,6 +238,15 @@ async def test_a_broker_that_comes_back_empty_gets_the_queue_again(stage: Fronte
         await stage.until(lambda: queued(occi, stage, 0), "it is made again")
 
 
+async def test_a_queue_that_somebody_deletes_is_made_again(stage: FrontendStage, broker: Broker) -> None:
+    async with clients_broker(broker) as (occi, _), stage.operator(occi) as operator:
+        operator.frontends.broker_changed(reachable=True)
+        await stage.publish(replicas=1)
+        await stage.until(lambda: queued(occi, stage, 0), "the queue is made")
+        await occi.remove_queue(stage.endpoint)
+        await stage.until(lambda: queued(occi, stage, 0), "it is made again")
+
+
 async def has(stage: FrontendStage, kinds: set[str], replicas: int | None) -> bool:
     return (await stage.kinds(), await stage.replicas()) == (kinds, replicas)
 

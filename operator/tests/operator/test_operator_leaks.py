@@ -16,6 +16,7 @@ _BOUNDED = {
     *("_boot_seconds", "_stages", "seconds"),  # the newest measurements
     *("_heap", "_begun", "_due", "_recent"),  # until their time has come
     *("_idle", "_channels"),  # connections that are used again
+    "_states",  # one for each state of machines
     *("stored", "written"),  # what a Usage object says
 }
 """What may grow for a while on purpose."""

@@ -151,8 +151,8 @@ async def test_the_life_of_a_compute(world: World, frontend: Frontend, tmp_path:
         found = world.seen.workers.get(world.name, worker)
         return found.status.restarts if found is not None else None
 
+    assert frontend.state(path) == "active"
     await world.until(lambda: restarts() == 1, "its site has restarted it")
-    await world.until(lambda: frontend.state(path) == "active", "it is back")
     assert world.made_once()
 
     await frontend.objects.delete(ADMIN, [frontend.entity(path)])

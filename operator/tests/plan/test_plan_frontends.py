@@ -46,7 +46,9 @@ MOST_TRIES_A_DAY = 12
 counts = st.integers(0, 10_000)
 latencies = st.floats(0, 10, allow_nan=False)
 replica_loads = st.one_of(st.none(), st.builds(ReplicaLoad, counts, latencies))
-loads = st.builds(Load, st.one_of(st.none(), counts), st.lists(replica_loads, max_size=MOST).map(tuple))
+loads = st.builds(
+    Load, st.one_of(st.none(), counts), st.lists(replica_loads, max_size=MOST).map(tuple), st.integers(0, 2)
+)
 times = st.floats(0, 1e6, allow_nan=False)
 
 
@@ -385,3 +387,13 @@ def test_a_service_without_frontends_says_nothing_of_them() -> None:
     after = plan_service(replace(bare, service=service), ServiceCounts(0, 0, 0), at(1))
     assert [item.type for item in after.conditions] == ["Available"]
     assert (after.frontends, after.endpoints) == (None, [])
+
+
+@given(st.integers(1, 10), st.integers(1, 10), st.one_of(st.none(), st.integers(0, 5)))
+def test_frontends_that_are_too_busy_to_tell_ask_for_as_many_more(silent: int, ready: int, depth: int | None) -> None:
+    spec = Autoscaling(min_replicas=1, max_replicas=MOST, target_queue_depth=100, target_latency_milliseconds=100)
+    load = Load(depth, (*([None] * silent), *([ReplicaLoad(10, 0.001)] * ready)), silent)
+    after = scale(spec, Scaling(silent + ready), load, 0.0)
+    assert after.replicas == 2 * silent + ready
+    assert scale(spec, after, load, LOOK).replicas == after.replicas, "those that start are not asked for again"
+    assert f"{silent} do not answer" in explain(spec, load)

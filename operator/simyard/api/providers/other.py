@@ -12,7 +12,7 @@ SettingValue = Annotated[str, Field(max_length=4096)]
 
 
 class OtherProvider(ApiModel):
-    """A provider that is installed beside the platform, see docs/sites/writing-a-site.md; it checks its own settings."""
+    """A provider installed beside the platform, see docs/sites/writing-a-site.md; it checks its own settings."""
 
     model_config = rules(
         cel(

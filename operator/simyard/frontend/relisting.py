@@ -1,0 +1,52 @@
+"""Objects that only a list can find, since their paths have nothing but their uid."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from simyard.frontend.storing import answered
+from simyard.kube.cache import Cache
+from simyard_sites.kubernetes.client import KubeClient
+
+SPACING_SECONDS = 1.0
+
+
+class Relisting:
+    """Lists a kind again, once at a time and once in a second: whoever asks for paths that nobody has costs no more."""
+
+    def __init__(self, client: KubeClient, namespace: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._next: dict[str, float] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def read(self, cache: Cache[Any]) -> None:
+        """Have the cache know what there is now, or what there was within the last second.
+
+        Raises:
+            OcciError: 503 or 504, the API server did not say.
+        """
+        kind = cache.resource.kind
+        task = self._under_way.get(kind)
+        if task is None:
+            if self._clock() < self._next.get(kind, 0.0):
+                return
+            self._next[kind] = self._clock() + SPACING_SECONDS
+            task = self._under_way[kind] = asyncio.create_task(self._read(cache), name=f"list {kind}")
+            task.add_done_callback(lambda done: self._ended(kind, done))
+        await asyncio.shield(task)
+
+    def _ended(self, kind: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[kind]
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it
+
+    async def _read(self, cache: Cache[Any]) -> None:
+        async with answered(cache.resource.kind):
+            raw, _ = await self._client.list_all(cache.resource, self._namespace)
+        for item in raw:
+            cache.learn(item)

@@ -1,0 +1,77 @@
+"""What a real API server answers to changes that do not fit, told from what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from kube_api import Api
+from simyard.api import names
+from simyard.api.occi import OcciMixin
+from simyard.build import install
+from simyard.frontend.storing import Storing
+from simyard.kube.cache import Cache
+from simyard.occi.errors import OcciError
+from simyard_dev.controlplane import ControlPlane
+from simyard_sites.kubernetes.client import KubeClient
+
+Stored = tuple[Storing, Cache[OcciMixin], OcciMixin]
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    api = Api(control_plane.kubeconfig)
+    api.install(install.objects())
+    name = f"storing-{uuid.uuid4().hex[:8]}"
+    assert api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).accepted
+    yield name
+    api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+async def stored(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Stored]:
+    """A mixin with one member."""
+    async with await KubeClient.connect(control_plane.kubeconfig) as client:
+        storing = Storing(client)
+        cache: Cache[OcciMixin] = Cache(client, names.OCCI_MIXINS, OcciMixin.model_validate, namespace=namespace)
+        body = {
+            "apiVersion": names.OCCI_MIXINS.api_version,
+            "kind": names.OCCI_MIXINS.kind,
+            "metadata": {"name": "tag", "namespace": namespace},
+            "spec": {"scheme": "http://example.org/tags#", "term": "tag", "location": "/tag/", "members": ["/a/1"]},
+        }
+        yield storing, cache, await storing.create(cache, body)
+
+
+def add(path: str) -> list[dict[str, str]]:
+    return [{"op": "add", "path": "/spec/members/-", "value": path}]
+
+
+async def test_a_test_that_fails_and_a_member_that_is_there_are_others_changes(stored: Stored) -> None:
+    storing, cache, mixin = stored
+    assert await storing.patch(cache, mixin, add("/a/1")) is None
+    unlike = [{"op": "test", "path": "/spec/location", "value": "/other/"}, *add("/a/2")]
+    assert await storing.patch(cache, mixin, unlike) is None
+    changed = await storing.patch(cache, mixin, add("/a/2"))
+    assert changed is not None and changed.spec.members == ["/a/1", "/a/2"]
+
+
+async def test_what_the_schema_refuses_is_refused_at_once(stored: Stored) -> None:
+    storing, cache, mixin = stored
+    with pytest.raises(OcciError, match="should match") as refused:
+        await storing.patch(cache, mixin, add("no path"))
+    assert refused.value.status == 400
+
+
+async def test_changes_at_the_same_moment_all_happen_and_under_one_key_once(stored: Stored) -> None:
+    storing, cache, mixin = stored
+
+    def longer(now: OcciMixin) -> dict[str, dict[str, str]]:
+        return {"spec": {"title": now.spec.title + "x"}}
+
+    await asyncio.gather(*(storing.change(cache, mixin, longer, key) for key in ("", "", "one", "one", "two", "two")))
+    found = await storing.get(cache, "tag", mixin.metadata.namespace)
+    assert found is not None and found.spec.title == "xxxx"
