@@ -11,13 +11,14 @@ BENCH_PROFILER ?=
 BENCH_ARGS ?=
 BENCH_OCCI_N ?= 2 41 1000 10000
 BENCH_OCCI_FINISHED ?= 25000
+BENCH_SITES ?= kubevirt pod openNebula
 RUN := .run
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 IMAGE ?= simyard:dev
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock image bench-start bench-occi bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock image bench-start bench-occi bench-sites bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,7 +75,10 @@ bench-start: venv ## Start pools of BENCH_N workers with BENCH_PROFILE, measure,
 bench-occi: venv ## Ask OCCI frontends with BENCH_OCCI_N workers and after BENCH_OCCI_FINISHED ones, measure, compare.
 	@$(BENCH) occi --n $(BENCH_OCCI_N) --finished $(BENCH_OCCI_FINISHED) $(BENCH_ARGS)
 
-bench-plot: venv ## Draw the results of bench-start and bench-occi, and write the tables of docs/performance.md.
+bench-sites: venv ## Start and watch machines at BENCH_SITES (clouds simulated), beside bare clients, measure, compare.
+	@$(BENCH) sites --sites $(BENCH_SITES) $(BENCH_ARGS)
+
+bench-plot: venv ## Draw the results of the benchmarks, and write the tables of docs/performance.md.
 	@$(BENCH) plot
 
 bench-check: venv ## Say which of the promised figures the results meet.

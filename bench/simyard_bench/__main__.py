@@ -20,6 +20,11 @@ from simyard_bench.occi import promises as occi_promises
 from simyard_bench.occi import tables as occi_tables
 from simyard_bench.occi.measuring import Effort
 from simyard_bench.occi.scenario import Scenario
+from simyard_bench.sites import pictures as site_pictures
+from simyard_bench.sites import promises as site_promises
+from simyard_bench.sites import rows as site_rows
+from simyard_bench.sites import scenario as site_scenario
+from simyard_bench.sites import tables as site_tables
 from simyard_bench.workload import Load, guests_for
 from simyard_bench.world import World
 from simyard_dev import watchdog
@@ -60,9 +65,23 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
     command.set_defaults(run=_occi)
 
+    command = commands.add_parser("sites", help="start and watch machines at sites, beside bare clients")
+    command.add_argument("--sites", nargs="+", choices=site_scenario.SITES, default=site_scenario.SITES)
+    sizes = site_scenario.Sizes()
+    command.add_argument("--vmis", type=int, nargs="+", default=sizes.vmis, help="starts of VirtualMachineInstances")
+    command.add_argument("--pods", type=int, nargs="+", default=sizes.pods, help="starts of pods")
+    command.add_argument("--vms", type=int, default=sizes.vms, help="starts of VMs of OpenNebula")
+    command.add_argument("--known", type=int, default=sizes.known, help="VMs that are polled")
+    command.add_argument("--finished", type=int, nargs="+", default=sizes.finished, help="VMs beside polled ones")
+    command.add_argument("--rounds", type=int, default=3, help="each figure is the median of so many (default: 3)")
+    _add_results(command, "--results", site_rows.FILE)
+    command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
+    command.set_defaults(run=_sites)
+
     command = commands.add_parser("plot", help="draw the results, and write the tables of the document")
     _add_results(command, "--results", results.FILE)
     _add_results(command, "--occi-results", rows.FILE)
+    _add_results(command, "--site-results", site_rows.FILE)
     command.add_argument("--images", type=Path, default=Path("docs/images"), help="where pictures are written")
     command.add_argument("--document", type=Path, default=Path("docs/performance.md"), help="what has the tables")
     command.add_argument("--readme", type=Path, default=Path("README.md"), help="what has the promised figures")
@@ -71,11 +90,12 @@ def main(arguments: list[str] | None = None) -> int:
     command = commands.add_parser("check", help="say which promised figures the results meet; fails when one is not")
     _add_results(command, "--results", results.FILE)
     _add_results(command, "--occi-results", rows.FILE)
+    _add_results(command, "--site-results", site_rows.FILE)
     command.set_defaults(run=_check)
 
     options = parser.parse_args(arguments)
-    # SIGTERM ends what was started, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM ends what was started, as Ctrl-C does: an event loop that runs has a handler of its own for that.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         options.run(options)
     except SetupError as problem:
@@ -104,10 +124,24 @@ def _occi(options: argparse.Namespace) -> None:
     say(f"{options.results}: {len(scenario.rows)} cases")
 
 
+def _sites(options: argparse.Namespace) -> None:
+    sizes = site_scenario.Sizes(options.vmis, options.pods, options.vms, options.known, options.finished)
+    with _directory(options.keep) as directory:
+        found = site_scenario.run(directory, options.sites, sizes, options.rounds)
+    site_rows.store(options.results, found)
+    say(f"{options.results}: {len(found)} cases")
+
+
 def _plot(options: argparse.Namespace) -> None:
     runs = results.load(options.results)
     cases = rows.load(options.occi_results)
-    for file in (*plot.draw(runs, options.images), *pictures.draw(cases, options.images)):
+    sites = site_rows.load(options.site_results)
+    drawn = (
+        *plot.draw(runs, options.images),
+        *pictures.draw(cases, options.images),
+        *site_pictures.draw(sites, options.images),
+    )
+    for file in drawn:
         say(str(file))
     promises = tables.promises(check.verdicts(runs))
     for document, name, text in (
@@ -116,6 +150,8 @@ def _plot(options: argparse.Namespace) -> None:
         (options.document, "results", tables.results(runs)),
         (options.document, "OCCI promises", tables.promises(occi_promises.verdicts(cases))),
         (options.document, "OCCI results", occi_tables.results(cases)),
+        (options.document, "site promises", tables.promises(site_promises.verdicts(sites))),
+        (options.document, "site results", site_tables.results(sites)),
     ):
         tables.insert(document, name, text)
         say(f"{document}: {name}")
@@ -124,6 +160,7 @@ def _plot(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     found = check.verdicts(results.load(options.results))
     found += occi_promises.verdicts(rows.load(options.occi_results))
+    found += site_promises.verdicts(site_rows.load(options.site_results))
     print(tables.promises(found), end="")
     if any(verdict.met is not True for verdict in found):
         raise SetupError("not all figures are measured and met")

@@ -8,8 +8,10 @@ for our pools.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from kube_api import Api
@@ -42,6 +44,19 @@ def peer(directory: Path, n: int) -> float:
     Raises:
         SetupError: something did not become ready in time.
     """
+    with cluster(directory, n) as (plane, processes), step(f"peer, {n} pods"):
+        seconds = _measure(plane, processes, n)
+    say(f"peer {seconds:.2f} s")
+    return seconds
+
+
+@contextlib.contextmanager
+def cluster(directory: Path, n: int) -> Iterator[tuple[ControlPlane, tuple[Process, ...]]]:
+    """A fresh control plane with a namespace and nodes for ``n`` pods, and the processes that place and play them.
+
+    Raises:
+        SetupError: something did not become ready in time.
+    """
     plane = ControlPlane(directory / "controlplane")
     kwok, scheduler = Process(directory, "kwok"), Process(directory, "kube-scheduler")
     try:
@@ -49,24 +64,22 @@ def peer(directory: Path, n: int) -> float:
         programs = tools.ensure([kwok.name, scheduler.name])
         kwok.start([programs[kwok.name], *_kwok_flags(plane.kubeconfig)])
         scheduler.start([programs[scheduler.name], *_scheduler_flags(plane.kubeconfig)])
-        with step(f"peer, {n} pods"):
-            seconds = _measure(plane, (kwok, scheduler), n)
+        api = Api(plane.kubeconfig)
+        nodes = [_node(number) for number in range(math.ceil(n / PODS_PER_NODE))]
+        api.install([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, *nodes])
+        for node in nodes:
+            # Every new node is tainted as not ready, and the controller that would take that away is not there.
+            api.patch(node, {"spec": {"taints": None}})
+        yield plane, (kwok, scheduler)
     finally:
         for process in (scheduler, kwok):
             process.stop(_GRACE_SECONDS)
         plane.stop()
-    say(f"peer {seconds:.2f} s")
-    return seconds
 
 
 def _measure(plane: ControlPlane, processes: tuple[Process, ...], n: int) -> float:
     api = Api(plane.kubeconfig)
-    nodes = [_node(number) for number in range(math.ceil(n / PODS_PER_NODE))]
-    api.install([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, *nodes])
-    for node in nodes:
-        # Every new node is tainted as not ready, and the controller that would take that away is not there.
-        api.patch(node, {"spec": {"taints": None}})
-    api.install([_deployment(), _first_pod()])
+    api.install([deployment(_POD), _first_pod()])
     namespace, timeout = f"--namespace={NAMESPACE}", f"--timeout={_PREPARE_SECONDS}s"
     # Scheduler, controllers and kubelets are at work once these are so.
     plane.kubectl("wait", namespace, "pod/first", "--for=condition=Ready", timeout)
@@ -86,7 +99,7 @@ def _measure(plane: ControlPlane, processes: tuple[Process, ...], n: int) -> flo
 
 
 def _scale(api: Api, n: int) -> None:
-    answer = api.patch(_deployment(), {"spec": {"replicas": n}})
+    answer = api.patch(deployment(_POD), {"spec": {"replicas": n}})
     if not answer.accepted:
         raise SetupError(f"the Deployment cannot be scaled: {answer.message}")
 
@@ -96,7 +109,8 @@ def _first_pod() -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _POD}
 
 
-def _deployment() -> Json:
+def deployment(pod: Json) -> Json:
+    """A Deployment without replicas, whose pods have this spec."""
     labels = {"app": NAME}
     return {
         "apiVersion": "apps/v1",
@@ -105,7 +119,7 @@ def _deployment() -> Json:
         "spec": {
             "replicas": 0,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": _POD},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
 

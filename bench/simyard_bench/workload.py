@@ -15,8 +15,8 @@ NAME = "bench"
 """Of the service, the site and the pool."""
 MOST_PROCESS_GUESTS = 100
 PATIENCE_SECONDS = 14_400
-_PROGRAM = Path(__file__).with_name("program.py")
-_CLASS = "program:Program"
+PROGRAM = Path(__file__).with_name("program.py")
+PROGRAM_CLASS = "program:Program"
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ def namespace() -> Json:
 
 def objects(load: Load) -> list[Json]:
     """A service, a site, and a pool without workers."""
-    program = {"path": "program.py", "content": _PROGRAM.read_text()}
+    program = {"path": "program.py", "content": PROGRAM.read_text()}
     service = {
-        "interface": load_class(_CLASS, _PROGRAM.parent).interface.to_json(),
-        "connector": {"python": {"class": _CLASS}, "files": [program]},
+        "interface": load_class(PROGRAM_CLASS, PROGRAM.parent).interface.to_json(),
+        "connector": {"python": {"class": PROGRAM_CLASS}, "files": [program]},
         # A slow cloud is what some profiles are about: nothing is replaced.
         "readinessDeadlineSeconds": PATIENCE_SECONDS,
     }

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
+from simyard_bench.modules import command, environment
 from simyard_bench.occi import amqp_client, http_client
 from simyard_bench.occi.load import Load, Outcome
-from simyard_bench.occi.servers import command, environment
 from simyard_dev.errors import SetupError
 
 CLIENT_SECONDS = 120.0

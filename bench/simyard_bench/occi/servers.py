@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +12,7 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from simyard_bench import machine
+from simyard_bench.modules import command, environment
 from simyard_bench.occi import bare_amqp, bare_http
 from simyard_bench.occi.cases import Access, Asking
 from simyard_bench.occi.load import SERVING, Request, pin
@@ -24,7 +24,6 @@ from simyard_dev.processes import Process
 
 GRACE_SECONDS = 10.0
 READY_SECONDS = 30.0
-_BENCH = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -125,16 +124,6 @@ class Frontends:
 
     def _pid(self, number: int) -> int:
         return _pid(self._processes[number])
-
-
-def command(module: ModuleType) -> list[str | Path]:
-    """What runs a module of the benchmark."""
-    return [sys.executable, "-m", module.__name__]
-
-
-def environment() -> Mapping[str, str]:
-    """In which it is found, wherever it is run."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(_BENCH.parent / "hack"), str(_BENCH)])}
 
 
 def _pid(process: Process) -> int:

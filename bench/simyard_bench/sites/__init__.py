@@ -1,0 +1,1 @@
+"""What sites cost: ``make bench-sites``; ``bench-plot`` and ``bench-check`` look at its results, too."""

@@ -1,0 +1,46 @@
+"""The machines that are asked for: as a pool's workers ask for them, each with a whole bootstrap document."""
+
+from __future__ import annotations
+
+import uuid
+
+from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
+from simyard_adapter.python_backend import load_class
+from simyard_bench.workload import PROGRAM, PROGRAM_CLASS
+from simyard_sites.base import MachineRequest, Owner
+
+IMAGE = "registry.example.com/solver:3"
+MEMORY_MIB = 64
+CPU_MILLIS = 100
+_INTERFACE = load_class(PROGRAM_CLASS, PROGRAM.parent).interface
+_CONNECTOR = {"python": {"class": PROGRAM_CLASS}}
+_BROKER = BrokerAddress("broker.example.com", 5671, "simyard", "pool", "p" * 32, "c" * 1200)
+"""A password and a certificate as long as real ones are."""
+
+
+def machine_requests(pool: str, namespace: str, n: int, image: str = IMAGE) -> list[MachineRequest]:
+    """For a pool of ``n`` workers; with image "" the site's own."""
+    return [_request(f"{pool}-{number}", pool, namespace, image) for number in range(n)]
+
+
+def _request(worker: str, pool: str, namespace: str, image: str) -> MachineRequest:
+    uid = str(uuid.uuid4())
+    document = Bootstrap(
+        namespace=namespace,
+        worker=worker,
+        worker_uid=uid,
+        service="bench",
+        pool=pool,
+        broker=_BROKER,
+        interface=_INTERFACE,
+        connector=_CONNECTOR,
+        files={PROGRAM.name: PROGRAM.read_text()},
+    )
+    return MachineRequest(
+        name=f"{worker}-{uid[:8]}",
+        owner=Owner(namespace, worker, uid, pool),
+        bootstrap=document.to_bytes(),
+        memory_mib=MEMORY_MIB,
+        image=image,
+        cpu_millis=CPU_MILLIS,
+    )

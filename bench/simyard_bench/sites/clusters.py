@@ -1,0 +1,219 @@
+"""The cases at Kubernetes: VirtualMachineInstances beside a bare client's, pods beside those of a Deployment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import aiohttp
+import orjson
+import uvloop
+from prometheus_client import generate_latest
+
+from kube_api import Api, eventually
+from simyard.api.base import Json
+from simyard_bench import peer, writes
+from simyard_bench.modules import command, environment
+from simyard_bench.occi.load import SERVING
+from simyard_bench.sites import bare_kube, virt
+from simyard_bench.sites.asking import machine_requests
+from simyard_bench.sites.bare_kube import CONCURRENCIES, BareKube, like
+from simyard_bench.sites.rows import Figures
+from simyard_bench.sites.starting import Fleet, Started
+from simyard_bench.workload import NAME, NAMESPACE
+from simyard_dev import kubevirt
+from simyard_dev.controlplane import ControlPlane
+from simyard_dev.processes import Process
+from simyard_dev.progress import say, step
+from simyard_sites.base import Site, SiteConfig
+from simyard_sites.kubernetes.client import path_of
+from simyard_sites.kubernetes.resource import Resource
+from simyard_sites.kubevirt import KubevirtSite
+from simyard_sites.kubevirt.vmi import VMIS
+from simyard_sites.pod import PodSite
+from simyard_sites.pod.site import PODS
+
+OURS = "ours"
+"""The namespace of our machines; the yardstick's are in another one."""
+WARM_UP = 10
+READY_SECONDS = 30.0
+GRACE_SECONDS = 10.0
+KUBEVIRT = "kube-apiserver with KubeVirt's definitions; its controllers simulated, four writes a machine, no latency"
+KWOK = "kube-apiserver and kube-scheduler; kwok for the kubelets, no image pulled, no container started"
+
+Bare = Callable[[int], Awaitable[bare_kube.Started]]
+"""The yardstick with so many machines; what it made is gone afterwards."""
+
+
+def vmis(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures]:
+    """Pools of VirtualMachineInstances of these sizes.
+
+    Raises:
+        SetupError: something was refused, or did not come to its end in time.
+    """
+    plane, simulator = ControlPlane(directory / "controlplane"), Process(directory, "virt")
+    try:
+        plane.start(fresh=True)
+        kubevirt.install(plane)
+        _namespaces(plane, OURS, NAMESPACE)
+        simulator.start([*command(virt), plane.kubeconfig], environment())
+        simulator.wait_ready(lambda: SERVING in simulator.log_file.read_text(), READY_SECONDS)
+        for n in sizes:
+            with step(f"{n} VirtualMachineInstances"):
+                yield uvloop.run(_vmis(plane, n, rounds))
+    finally:
+        simulator.stop(GRACE_SECONDS)
+        plane.stop()
+
+
+def pods(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures]:
+    """Pools of pods of these sizes.
+
+    Raises:
+        SetupError: something was refused, or did not come to its end in time.
+    """
+    with peer.cluster(directory, max(sizes)) as (plane, _):
+        _namespaces(plane, OURS, NAMESPACE)
+        for n in sizes:
+            with step(f"{n} pods"):
+                yield uvloop.run(_pods(plane, n, rounds))
+
+
+async def _vmis(plane: ControlPlane, n: int, rounds: int) -> Figures:
+    load = os.getloadavg()[0]
+    async with bare_kube.connected(plane.kubeconfig) as session:
+        ours = Ours(session, VMIS, partial(_site, KubevirtSite, plane.kubeconfig))
+        example = like(await ours.warm_up())
+        theirs = BareKube(session, VMIS, NAMESPACE)
+
+        async def bare(concurrency: int, n: int) -> bare_kube.Started:
+            started = await theirs.create(example, n, concurrency)
+            say(f"a bare client with {concurrency} requests at once: {started.seconds:.2f} s")
+            await theirs.end()
+            return started
+
+        await bare(CONCURRENCIES[0], WARM_UP)
+        tried = [(await bare(concurrency, n), concurrency) for concurrency in CONCURRENCIES]
+        first, best = min(tried, key=lambda one: one[0].seconds)
+        return await _compare("kubevirt", KUBEVIRT, ours, partial(bare, best), first, n, rounds, load, best)
+
+
+async def _pods(plane: ControlPlane, n: int, rounds: int) -> Figures:
+    load = os.getloadavg()[0]
+    async with bare_kube.connected(plane.kubeconfig) as session:
+        ours = Ours(session, PODS, partial(_site, PodSite, plane.kubeconfig))
+        example = like(await ours.warm_up())
+        spec = {name: value for name, value in example["spec"].items() if name != "nodeName"}
+        deployment = peer.deployment(spec)
+        Api(plane.kubeconfig).install([deployment])
+        theirs = BareKube(session, PODS, NAMESPACE)
+        path = path_of(Resource("apps", "v1", "deployments", "Deployment"), NAMESPACE, NAME)
+
+        async def bare(n: int) -> bare_kube.Started:
+            started = await theirs.scale(path, n)
+            say(f"Deployment: {started.seconds:.2f} s")
+            await theirs.ask_to_scale(path, 0)
+            await theirs.gone()
+            return started
+
+        await bare(WARM_UP)
+        return await _compare("pod", KWOK, ours, bare, await bare(n), n, rounds, load)
+
+
+class Ours:
+    """Pools at one site after the other; each site is new, and what was made is gone afterwards."""
+
+    def __init__(self, session: aiohttp.ClientSession, resource: Resource, make_site: Callable[[], Site]) -> None:
+        self._session = session
+        self._resource = resource
+        self._make_site = make_site
+        self._pools = 0
+
+    async def warm_up(self) -> Json:
+        """A small pool, and one of its objects as it was stored."""
+        _, _, stored = await self._pool(WARM_UP)
+        return stored
+
+    async def start(self, n: int) -> tuple[Started, writes.Counts]:
+        """The start of a pool, and the writes of it."""
+        started, made, _ = await self._pool(n)
+        return started, made
+
+    async def _pool(self, n: int) -> tuple[Started, writes.Counts, Json]:
+        self._pools += 1
+        requests = machine_requests(f"pool-{n}-{self._pools}", OURS, n)
+        async with Fleet(self._make_site()) as fleet:
+            before = _told()
+            started = await fleet.start(requests)
+            made = _told() - before
+            say(f"ours: {started.seconds:.2f} s, {started.setting.calls} calls of {started.setting.batch}")
+            async with self._session.get(path_of(self._resource, OURS, requests[0].name)) as answer:
+                stored: Json = orjson.loads(await answer.read())
+            await fleet.end()
+        return started, made, stored
+
+
+async def _compare(
+    site: str,
+    cloud: str,
+    ours: Ours,
+    bare: Bare,
+    first: bare_kube.Started,
+    n: int,
+    rounds: int,
+    load: float,
+    concurrency: int | None = None,
+) -> Figures:
+    """The yardstick, of which the first round is known, and ours in turn."""
+    theirs, mine = [first], [await ours.start(n)]
+    for _ in range(rounds - 1):
+        theirs.append(await bare(n))
+        mine.append(await ours.start(n))
+    started = [one for one, _ in mine]
+    made = writes.by_resource(mine[-1][1])
+    middle = sorted(started, key=lambda one: one.seconds)[len(started) // 2]
+    return Figures(
+        site=site,
+        case="start",
+        n=n,
+        cloud=cloud,
+        ours_s=round(median(one.seconds for one in started), 3),
+        yardstick_s=round(median(one.seconds for one in theirs), 3),
+        cpu_s=round(median(one.cpu_seconds for one in started), 3),
+        yardstick_cpu_s=round(median(one.cpu_seconds for one in theirs), 3),
+        ours_rounds_s=[round(one.seconds, 3) for one in started],
+        yardstick_rounds_s=[round(one.seconds, 3) for one in theirs],
+        accepted_s=round(median(one.accepted_seconds for one in started), 3),
+        yardstick_accepted_s=round(median(one.accepted_seconds for one in theirs), 3) if concurrency else None,
+        writes_per_worker=writes.total(made) / n,
+        writes=made,
+        calls_at_once=middle.setting.calls,
+        batch=middle.setting.batch,
+        yardstick_concurrency=concurrency,
+        load_average=round(load, 2),
+    )
+
+
+def _site(make: Callable[[SiteConfig], Site], kubeconfig: Path) -> Site:
+    return make(SiteConfig(NAME, {"namespace": OURS}, installation=NAME, kubeconfig=kubeconfig))
+
+
+def _told() -> writes.Counts:
+    """The writes of this process so far."""
+    return writes.told(generate_latest().decode())
+
+
+def _namespaces(plane: ControlPlane, *names: str) -> None:
+    """Make them, and wait until pods can be made there."""
+    api = Api(plane.kubeconfig)
+    api.install([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names])
+    for name in names:
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        eventually(partial(_is_there, api, account))
+
+
+def _is_there(api: Api, path: str) -> bool:
+    return api.request("GET", path).accepted

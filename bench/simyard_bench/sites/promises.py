@@ -1,0 +1,108 @@
+"""The promised figures of sites, and whether the results meet them. Pure: from rows to verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from simyard_bench.check import Verdict, missing
+from simyard_bench.sites.rows import Row
+
+VMIS = (100, 1000)
+"""What they take from the first to the second number tells what each one takes."""
+PODS = 500
+VMS = 512
+KNOWN = 10_000
+FINISHED = (600, 25_600)
+MOST_TIMES = 1.15
+MOST_WRITES = 1.0
+LEAST_TIMES_FASTER = 2.0
+MOST_STOCK = 1.02
+"""No slower: the scheduler gives the pace, and both look twice a second."""
+MOST_CPU = 1 / 3
+MOST_GROWTH = 1.1
+
+
+def verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    """All promises, in the order in which they were given."""
+    return [
+        _times(rows, "kubevirt", "start", VMIS[1], "VMIs until all run", "a bare client's"),
+        _writes(rows),
+        _wide(rows),
+        _times(rows, "openNebula", "start-stock", VMS, "VMs, stock scheduler", "pyone's", MOST_STOCK),
+        _cpu(rows),
+        *(_growth(rows, case) for case in ("poll", "sweep")),
+        _times(rows, "pod", "start", PODS, "pods until all run", "a Deployment's"),
+    ]
+
+
+def find(rows: Sequence[Row], site: str, case: str, n: int | None = None, finished: int = 0) -> Row | None:
+    """The row of a case; of any size without ``n``."""
+    return next(
+        (row for row in rows if (row.site, row.case, row.finished) == (site, case, finished) and n in (None, row.n)),
+        None,
+    )
+
+
+def _times(
+    rows: Sequence[Row], site: str, case: str, n: int, what: str, whose: str, most: float = MOST_TIMES
+) -> Verdict:
+    figure, required = f"{site}: {n} {what}", f"at most {most:g} x {whose} time"
+    row = find(rows, site, case, n)
+    if row is None or not row.yardstick_s:
+        return missing(figure, required)
+    ratio = row.ours_s / row.yardstick_s
+    return Verdict(figure, required, f"{row.ours_s:.2f} s, {ratio:.2f} x {row.yardstick_s:.2f} s", ratio <= most)
+
+
+def _writes(rows: Sequence[Row]) -> Verdict:
+    """What is written once for a whole pool is no write of any machine."""
+    figure, required = "kubevirt: API writes for each VMI", f"at most {MOST_WRITES:g}, and some for all together"
+    small, large = (find(rows, "kubevirt", "start", n) for n in VMIS)
+    if small is None or large is None:
+        return missing(figure, required)
+    each = (_total(large) - _total(small)) / (large.n - small.n)
+    rest = _total(large) - each * large.n
+    return Verdict(figure, required, f"{each:.3f}, and {rest:.0f} for all together", each <= MOST_WRITES)
+
+
+def _total(row: Row) -> int:
+    return sum(sum(verbs.values()) for verbs in row.writes.values())
+
+
+def _wide(rows: Sequence[Row]) -> Verdict:
+    figure = f"openNebula: rate of {VMS} VMs, scheduler without limits"
+    required = f"at least {LEAST_TIMES_FASTER:g} x that of pyone's loop"
+    row = find(rows, "openNebula", "start-wide", VMS)
+    if row is None or not row.yardstick_s:
+        return missing(figure, required)
+    ratio = row.yardstick_s / row.ours_s
+    measured = f"{row.n / row.ours_s:.1f} a second, {ratio:.2f} x {row.n / row.yardstick_s:.1f}"
+    return Verdict(figure, required, measured, ratio >= LEAST_TIMES_FASTER)
+
+
+def _cpu(rows: Sequence[Row]) -> Verdict:
+    figure, required = f"openNebula: CPU of a poll of {KNOWN} VMs", "at most a third of pyone's"
+    row = find(rows, "openNebula", "poll", KNOWN)
+    if row is None or not row.yardstick_cpu_s:
+        return missing(figure, required)
+    ratio = row.cpu_s / row.yardstick_cpu_s
+    return Verdict(figure, required, f"{row.cpu_s:.2f} s, {ratio:.2f} x {row.yardstick_cpu_s:.2f} s", ratio <= MOST_CPU)
+
+
+def _growth(rows: Sequence[Row], case: str) -> Verdict:
+    """The worst of the client's CPU, the calls and what they cost the server counts."""
+    few, many = FINISHED
+    figure = f"openNebula: {case} beside {many} finished VMs"
+    required = f"at most {MOST_GROWTH - 1:.0%} above that beside {few}"
+    small, large = (find(rows, "openNebula", case, finished=count) for count in FINISHED)
+    if small is None or large is None or not small.server_ms or not large.server_ms:
+        return missing(figure, required)
+    ratios = dict(_ratios(small, large, small.server_ms, large.server_ms))
+    measured = ", ".join(f"{name} {ratio - 1:+.1%}" for name, ratio in ratios.items())
+    return Verdict(figure, required, measured, max(ratios.values()) <= MOST_GROWTH)
+
+
+def _ratios(small: Row, large: Row, small_ms: float, large_ms: float) -> Iterator[tuple[str, float]]:
+    yield "CPU", large.cpu_s / small.cpu_s
+    yield "calls", sum(large.calls.values()) / sum(small.calls.values())
+    yield "oned (modelled)", large_ms / small_ms

@@ -1,0 +1,162 @@
+"""Starts machines as the fleet does: by its bulk executor with its tuner and breaker, heard of by the site's events.
+
+What the operator does beside that (Workers, pools, restarts) is not here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from simyard.api.cloud_site import SiteLimits
+from simyard.fleet.bulk import Bulk, Told
+from simyard.fleet.site_calls import carry_out
+from simyard.fleet.site_events import follow
+from simyard.fleet.site_health import SiteHealth
+from simyard.plan.machine import Step
+from simyard.plan.tuner import START, Setting
+from simyard_dev.errors import SetupError
+from simyard_sites.base import Changed, Gone, Machine, MachineRequest, MachineState, Outcome, Site, SiteEvent, Snapshot
+
+START_SECONDS = 300.0
+_NAME = "bench"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A start: seconds until the last machine was accepted, and until the last one ran as the site's events say.
+
+    ``cpu_seconds`` are those of this process; ``setting`` is what the tuner had come to.
+    """
+
+    seconds: float
+    accepted_seconds: float
+    cpu_seconds: float
+    setting: Setting
+
+
+class Fleet:
+    """The machines of one site; an asynchronous context, entered once the site's events have begun."""
+
+    def __init__(self, site: Site) -> None:
+        self.machines: dict[str, Machine] = {}
+        self._site = site
+        self._running: set[str] = set()
+        self._health = SiteHealth(
+            _NAME,
+            site,
+            changed=_nothing,
+            permitted_changed=lambda: self._bulk.permitted_changed(),
+            waits=lambda: self._bulk.waits,
+        )
+        self._bulk = Bulk(_NAME, self._send, SiteLimits(), lambda: self._health.permitted, _nothing)
+        self._requests: dict[str, MachineRequest] = {}
+        self._answers = 0
+        self._answered_at = 0.0
+        self._failure: SetupError | None = None
+        self._began = False
+        self._news = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        events = follow(_NAME, self._site, self._health, self._take, self._broken)
+        self._tasks = [asyncio.create_task(events), asyncio.create_task(self._bulk.run())]
+        try:
+            await self._until(lambda: self._began)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._site.aclose()
+
+    async def start(self, requests: Sequence[MachineRequest]) -> Started:
+        """Have machines made, and wait until all of them run.
+
+        Raises:
+            SetupError: one was refused or failed, or not all ran in time.
+        """
+        self._requests = {request.name: request for request in requests}
+        self._answers = 0
+        cpu, began = time.process_time(), time.monotonic()
+        for name in self._requests:
+            self._bulk.want(Step.CREATE, name)
+        await self._until(lambda: len(self._running) == len(requests) == self._answers)
+        seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+        # A start that one round of calls suffices for ends before the tuner hears of it.
+        setting = next((each.setting for each in self._bulk.observations() if each.call == "Create"), START)
+        return Started(seconds, self._answered_at - began, cpu, setting)
+
+    async def end(self) -> None:
+        """Have all machines ended, and wait until they are gone.
+
+        Raises:
+            SetupError: one cannot be ended, or not all were gone in time.
+        """
+        for machine_id in self.machines:
+            self._bulk.want(Step.DELETE, machine_id)
+        await self._until(lambda: not self.machines)
+
+    async def _until(self, wanted: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not wanted():
+                    if self._failure is not None:
+                        raise self._failure
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            states = f"{len(self.machines)} machines, {len(self._running)} of them run"
+            raise SetupError(f"after {START_SECONDS:.0f} s there are {states}") from None
+
+    async def _send(self, step: Step, keys: Sequence[str]) -> Told | None:
+        if step is Step.CREATE:
+            call = self._site.create([self._requests[key] for key in keys])
+        else:
+            call = self._site.delete(keys)
+        return await carry_out(_NAME, self._health, step, keys, call, partial(self._answered, step))
+
+    def _answered(self, step: Step, outcome: Outcome) -> None:
+        self._bulk.done(step, outcome.key)
+        self._answers += 1
+        self._answered_at = time.monotonic()
+        if outcome.error is not None:
+            self._fail(f"{step.name.lower()} {outcome.key}: {outcome.error}")
+        self._news.set()
+
+    def _take(self, event: SiteEvent) -> None:
+        if isinstance(event, Snapshot):
+            self._began = True
+            for machine in event.machines:
+                self._seen(machine)
+        elif isinstance(event, Changed):
+            self._seen(event.machine)
+        elif isinstance(event, Gone):
+            self.machines.pop(event.id, None)
+            self._running.discard(event.id)
+        self._news.set()
+
+    def _seen(self, machine: Machine) -> None:
+        self.machines[machine.id] = machine
+        if machine.state is MachineState.RUNNING:
+            self._running.add(machine.id)
+        elif machine.state is MachineState.FAILED:
+            self._fail(f"the machine {machine.id} failed: {machine.reason} {machine.message}")
+
+    def _broken(self) -> None:
+        self._fail("the site's events broke")
+
+    def _fail(self, message: str) -> None:
+        self._failure = self._failure or SetupError(message)
+        self._news.set()
+
+
+def _nothing() -> None:
+    """Nobody is to be told."""
