@@ -128,6 +128,7 @@ class ControlPlane:
     def _start(self, programs: Mapping[str, Path]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self._etcd.is_alive():
+            self._apiserver.stop(GRACE_SECONDS)  # which may wait for minutes for an etcd that was gone
             client, peer = self._ports.reserve("etcd"), self._ports.reserve("etcd-peer")
             self._etcd.start([programs["etcd"], *_etcd_flags(self.directory / "etcd", client, peer)])
         if not self._apiserver.is_alive():
