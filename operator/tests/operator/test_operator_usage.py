@@ -57,6 +57,7 @@ def test_usage_agrees_with_the_stages_when_the_operator_is_killed(world: Scene, 
     world.stack.patch(names.WORKER_POOLS, world.namespace, "pool", {"spec": {"replicas": 1}})
     operator.start()
     world.available(1)
+    wait_until(lambda: len(ran_from(world)) == 1, "those that go are gone")
     left = set(ran_from(world))
     second = settled(world, 1)
     asked_last = time.time()
