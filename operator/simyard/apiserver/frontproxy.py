@@ -7,7 +7,7 @@ How it proves that stands in ConfigMap ``kube-system/extension-apiserver-authent
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -30,6 +30,14 @@ class Identity:
     uid: str
     groups: tuple[str, ...]
     extra: tuple[tuple[str, tuple[str, ...]], ...]
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.user, self.uid, self.groups, self.extra)))
+
+    def __hash__(self) -> int:
+        """Found once: every request looks up what its user may do."""
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

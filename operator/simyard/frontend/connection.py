@@ -18,6 +18,7 @@ from typing import Any
 from aiohttp import StreamReader, http_exceptions, web
 
 from simyard.frontend.exchange import ALLOW, COMMON_HEADERS, METHODS, PHRASES
+from simyard.frontend.head import Head
 from simyard.frontend.metrics import Transport, answered
 from simyard.occi.errors import OcciError
 
@@ -75,12 +76,13 @@ class Listener(web.Server):
 
 
 class Connection(web.RequestHandler):
-    """One client's connection."""
+    """One client's connection; ``head`` is what the frontend keeps of the headers that came over it."""
 
-    __slots__ = ("_head_bytes", "_head_timer", "_limits", "_lost", "_payload", "_write_timer")
+    __slots__ = ("_head_bytes", "_head_timer", "_limits", "_lost", "_payload", "_write_timer", "head")
 
     def __init__(self, manager: web.Server, *, limits: Limits, **options: Any) -> None:
         super().__init__(manager, **options)
+        self.head: Head | None = None
         self._limits = limits
         self._payload: StreamReader | None = None
         self._head_bytes = 0

@@ -55,6 +55,7 @@ class OcciRequest:
     identity: who asks; authenticated by the transport.
     base: what absolute URIs begin with, without a trailing slash: ``https://host:port``.
     key: the same for every delivery of one request, where the transport has such (AMQP: user and message id), else "".
+    first: the first header of each name, where the transport knows them already.
     """
 
     method: str
@@ -65,9 +66,12 @@ class OcciRequest:
     identity: Identity
     base: str
     key: str = ""
+    first: Mapping[str, str] | None = None
 
     def header(self, name: str) -> str | None:
         """The first header of a name, which is given in lower case."""
+        if self.first is not None:
+            return self.first.get(name)
         for known, value in self.headers:
             if known == name:
                 return value

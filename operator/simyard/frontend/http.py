@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import time
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +11,7 @@ from aiohttp import hdrs, web
 
 from simyard.frontend.answers import MOST_JOINED_BYTES, Answer
 from simyard.frontend.budget import BodyBudget, SendingBudget
-from simyard.frontend.connection import TEXT, Limits
+from simyard.frontend.connection import TEXT, Connection, Limits
 from simyard.frontend.exchange import (
     ALLOW,
     METHODS,
@@ -23,8 +22,9 @@ from simyard.frontend.exchange import (
     path_and_query,
 )
 from simyard.frontend.handlers import Handlers, allowed, refusal
+from simyard.frontend.head import MOST_KEPT_HEAD_BYTES, Head
 from simyard.frontend.health import Health
-from simyard.frontend.identity import CHALLENGES
+from simyard.frontend.identity import CHALLENGES, Authorization
 from simyard.frontend.metrics import IN_FLIGHT, Transport, answered
 from simyard.frontend.targets import Collection, target_of
 from simyard.occi.errors import OcciError, shown
@@ -46,14 +46,13 @@ EXPOSED = (
 )
 """The response headers that a script in a browser may read."""
 
-_HOST = re.compile(r"(?:[A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 _HEALTH = frozenset({"/healthz", "/readyz"})
 _READING = frozenset({"GET", "HEAD"})
 _CONTENT = frozenset({"category", "content-type", "link", "x-occi-attribute", "x-occi-location"})
 _STANDARD = Model(STANDARD)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-Identify = Callable[[str | None], Awaitable[Identity]]
+Identify = Callable[[Authorization], Awaitable[Identity]]
 """The user behind an ``Authorization`` header; raises OcciError 401 or 503."""
 
 
@@ -108,14 +107,14 @@ class HttpFrontend:
             return self._report(request, target)
         if request.method == "OPTIONS":
             return OcciResponse(200, b"", TEXT[1], (_allow(target), *PREFLIGHT))
-        headers = self._headers(request)
-        identity = await self._identify(request.headers.get(hdrs.AUTHORIZATION))
+        head = self._head(request)
+        identity = await self._identify(head.authorization)
         if request.method not in METHODS:
             raise OcciError(405, f"{shown(request.method)} is not served; {ALLOW[1]} are")
         if not target.startswith("/"):
             target = str(request.rel_url)
         path, query = path_and_query(target, "the request's target")
-        asked = OcciRequest(request.method, path, query, headers, b"", identity, self._base(request))
+        asked = OcciRequest(request.method, path, query, head.lines, b"", identity, head.base, first=head.first)
         if not request.body_exists:
             return await self._handle(request, asked)
         chunks: list[bytes] = []
@@ -143,33 +142,14 @@ class HttpFrontend:
         good, text = self._health.report() if target == "/readyz" else (True, "ok\n")
         return OcciResponse(200 if good else 503, text.encode(), TEXT[1])
 
-    def _headers(self, request: web.BaseRequest) -> list[tuple[str, str]]:
-        """The request's headers with names in lower case.
-
-        Raises:
-            OcciError: 400, one is not UTF-8, or is there twice that must not be, or all are too long.
-        """
-        headers = [(name.lower(), value) for name, value in request.headers.items()]
-        authorizations = size = 0
-        for name, value in headers:
-            size += len(name) + len(value)
-            if name == "authorization":
-                authorizations += 1
-            if not value.isascii() and not _is_utf8(value):
-                raise OcciError(400, f"{name}: the value is not UTF-8")
-        if authorizations > 1:
-            raise OcciError(400, "Authorization: it is there twice")
-        if size > self._limits.head_bytes:
-            raise OcciError(400, f"the headers are longer than {self._limits.head_bytes} bytes")
-        return headers
-
-    def _base(self, request: web.BaseRequest) -> str:
-        if self._endpoint:
-            return self._endpoint
-        host = request.headers.get(hdrs.HOST, "")
-        if not _HOST.fullmatch(host):
-            raise OcciError(400, f"Host: {shown(host)} is no host and port")
-        return f"https://{host}"
+    def _head(self, request: web.BaseRequest) -> Head:
+        connection = request.protocol
+        assert isinstance(connection, Connection), "of the Listener"
+        head = connection.head
+        if head is None or head.raw != request.raw_headers:
+            head = Head(request, self._endpoint, self._limits.head_bytes)
+            connection.head = head if head.size <= MOST_KEPT_HEAD_BYTES else None
+        return head
 
     async def _read(self, request: web.BaseRequest, user: str, chunks: list[bytes]) -> None:
         """The body, in pieces; what is in ``chunks`` counts as held by the user, also after an error."""
@@ -223,15 +203,6 @@ def _allow(target: str) -> tuple[str, str]:
     if isinstance(known, Collection) and known.category is None and path != "/":
         return ALLOW  # the location of a mixin, or none
     return "Allow", ", ".join(allowed(known))
-
-
-def _is_utf8(value: str) -> bool:
-    """Whether aiohttp, which lets other bytes through as surrogates, had to."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _refusal(error: OcciError, request: web.BaseRequest) -> OcciResponse:

@@ -47,6 +47,16 @@ _ASKED = TOKEN_REVIEWS.labels("asked")
 _JOINED = TOKEN_REVIEWS.labels("joined")
 
 
+class Authorization:
+    """An ``Authorization`` header, hashed once for all requests that bring it again."""
+
+    __slots__ = ("digest", "text")
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text or ""
+        self.digest = _digest("header", self.text)
+
+
 class Authenticator:
     """Asks kube-apiserver, remembers for ten seconds under a hash of the token, and asks of each token once at a time.
 
@@ -63,14 +73,14 @@ class Authenticator:
         self._doors = asyncio.Semaphore(STRANGERS)
         self._strangers = 0
 
-    async def of_header(self, authorization: str | None) -> Identity:
+    async def of_header(self, authorization: Authorization) -> Identity:
         """The user behind an ``Authorization`` header.
 
         Raises:
             OcciError: 401, it is nobody; 503, it cannot be found out now.
         """
-        text = authorization or ""
-        return self._find(digest := _digest("header", text)) or await self._review(digest, token_of(text))
+        digest = authorization.digest
+        return self._find(digest) or await self._review(digest, token_of(authorization.text))
 
     async def of_token(self, token: str) -> Identity:
         """The user whose token came in a message; errors as for :meth:`of_header`."""
@@ -133,13 +143,13 @@ class Authenticator:
         return identity
 
 
-def token_of(authorization: str | None) -> str:
+def token_of(authorization: str) -> str:
     """The token in an ``Authorization`` header: ``Bearer TOKEN``, or Basic with it as the password.
 
     Raises:
         OcciError: 401, there is none.
     """
-    scheme, _, rest = (authorization or "").partition(" ")
+    scheme, _, rest = authorization.partition(" ")
     match scheme.lower():
         case "bearer":
             return rest.strip()

@@ -18,7 +18,7 @@ from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse, path_
 from simyard.frontend.handlers import Handlers
 from simyard.frontend.health import Health
 from simyard.frontend.http import HttpFrontend
-from simyard.frontend.identity import token_of
+from simyard.frontend.identity import Authorization, token_of
 from simyard.frontend.targets import location_of
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, Category, Entity, Link, Mixin, Model, Resource, Value
@@ -272,8 +272,8 @@ class Caller:
         return response.body.decode()
 
 
-async def identify(authorization: str | None) -> Identity:
-    user = TOKENS.get(token_of(authorization))
+async def identify(authorization: Authorization) -> Identity:
+    user = TOKENS.get(token_of(authorization.text))
     if user is None:
         raise OcciError(401, "the token is not valid")
     return identity(user)

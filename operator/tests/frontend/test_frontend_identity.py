@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simyard.frontend import identity
-from simyard.frontend.identity import Authenticator, token_of
+from simyard.frontend.identity import Authenticator, Authorization, token_of
 from simyard.occi.errors import OcciError
 from simyard_sites.kubernetes.errors import UnavailableError
 
@@ -61,7 +61,7 @@ async def test_a_token_is_asked_about_once_in_ten_seconds(api: Api) -> None:
     clock = Clock()
     ask = authenticator(api, clock)
     for _ in range(3):
-        known = await ask.of_header("bearer good")
+        known = await ask.of_header(Authorization("bearer good"))
     assert (known.user, known.uid, known.groups, known.extra) == ("ada", "1", ("a", "b"), (("k", ("v",)),))
     assert api.asked == ["good"]
     clock.now += identity.TTL_SECONDS + 1
@@ -121,7 +121,7 @@ async def test_whoever_is_known_does_not_wait_for_strangers(api: Api, monkeypatc
 
 async def test_a_header_s_text_is_no_token(api: Api) -> None:
     ask = authenticator(api, Clock())
-    assert (await ask.of_header("Bearer good")).user == "ada"
+    assert (await ask.of_header(Authorization("Bearer good"))).user == "ada"
     for token in ("Bearer good", ""):
         with pytest.raises(OcciError) as refused:
             await ask.of_token(token)
@@ -158,8 +158,8 @@ def test_a_token_comes_as_bearer_or_as_password() -> None:
     assert token_of(basic("anybody:a:b")) == "a:b"
 
 
-@pytest.mark.parametrize("header", [None, "", "abc", "Digest abc", "Basic !!!", "Basic \udcff"])
-def test_anything_else_is_refused(header: str | None) -> None:
+@pytest.mark.parametrize("header", ["", "abc", "Digest abc", "Basic !!!", "Basic \udcff"])
+def test_anything_else_is_refused(header: str) -> None:
     with pytest.raises(OcciError) as refused:
         token_of(header)
     assert refused.value.status == 401
@@ -169,5 +169,5 @@ async def test_an_empty_or_endless_token_is_not_asked_about(api: Api) -> None:
     ask = authenticator(api, Clock())
     for header in ("Bearer ", basic("user:"), basic("user"), "Bearer " + "x" * 20_000):
         with pytest.raises(OcciError):
-            await ask.of_header(header)
+            await ask.of_header(Authorization(header))
     assert api.asked == []
