@@ -132,7 +132,7 @@ def test_frontends_are_measured_on_a_real_platform(tmp_path: Path, simyard_direc
     file = tmp_path / "occi.json"
     command = [
         sys.executable, "-m", "simyard_bench", "occi", "--n", "42", "--finished", "2", "--rounds", "1",
-        "--seconds", "0.1", "--results", str(file), "--keep", str(simyard_directory),
+        "--seconds", "0.1", "--idle-cores", "1000", "--results", str(file), "--keep", str(simyard_directory),
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=290, check=False, cwd=ROOT,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from simyard.api import names
 from simyard.api.base import Json
+from simyard_bench import machine
 from simyard_bench.occi import finished
 from simyard_bench.occi.cases import LIST, LIST_TEXT, MODEL, Asking, compute, mixed
 from simyard_bench.occi.measuring import Effort, Measuring
@@ -22,9 +22,7 @@ from simyard_dev.errors import SetupError
 from simyard_dev.progress import step
 
 LIST_TIMES = 2
-
-Quiet = Callable[[], contextlib.AbstractContextManager[None]]
-"""What is held while something is measured."""
+IDLE_SECONDS = 5.0
 
 
 class Scenario:
@@ -33,9 +31,10 @@ class Scenario:
     The first frontend has a core of its own, the client another one; all else runs where there is time.
     """
 
-    def __init__(self, world: World, effort: Effort, quiet: Quiet = contextlib.nullcontext) -> None:
+    def __init__(self, world: World, effort: Effort, idle_cores: float) -> None:
+        """``idle_cores``: measured is when all processes of this machine together use no more."""
         self._world = world
-        self._quiet = quiet
+        self._idle_cores = idle_cores
         self._frontends = Frontends(world)
         self._asking = Asking(self._frontends.access)
         self._measuring = Measuring(world, self._frontends, effort)
@@ -57,10 +56,10 @@ class Scenario:
             largest = n == max(sizes)
             if largest and n - len(paths) > REGISTERING:
                 self._grow(n - REGISTERING)
-                with self._quiet(), step(f"{REGISTERING} more that register at once"):
+                with step(f"{REGISTERING} more that register at once"):
                     register(self._world, self._asking, self._measuring, self._frontends, n)
             paths = self._grow(n)
-            with self._quiet(), step(f"measuring with {n} workers"):
+            with step(f"measuring with {n} workers"):
                 self._basics(paths)
                 if largest:
                     self._lists()
@@ -68,7 +67,7 @@ class Scenario:
                     self._more_frontends(paths)
         if finished_count:
             self._finish(finished_count)
-            with self._quiet(), step(f"measuring with {finished_count} finished ones"):
+            with step(f"measuring with {finished_count} finished ones"):
                 self._basics(paths)
 
     def _grow(self, n: int) -> list[str]:
@@ -84,10 +83,29 @@ class Scenario:
         return paths
 
     def _settled(self, n: int) -> list[str]:
-        """The computes, once all are shown and nothing is written any more."""
+        """The computes, once all are shown, nothing is written any more and every process has come to rest."""
         paths = self._asking.wait_ready(n, BASE_SECONDS)
+        self._asking.ask(self._asking.actions(paths)[0])  # the first one has all workers listen to the pool's queue
         wait_quiet(self._world.told, QUIET_SECONDS, QUIETING_SECONDS)
+        self._wait_idle()
         return paths
+
+    def _wait_idle(self) -> None:
+        """Wait until this machine does nothing: with one of its cores busy, every request would wait for the other.
+
+        Raises:
+            SetupError: something goes on; it names what.
+        """
+        deadline = time.monotonic() + QUIETING_SECONDS
+        while True:
+            before, began = self._world.cpu_seconds(), machine.machine_cpu_seconds()
+            time.sleep(IDLE_SECONDS)
+            if (machine.machine_cpu_seconds() - began) / IDLE_SECONDS <= self._idle_cores:
+                return
+            if time.monotonic() > deadline:
+                used = {name: (now - before[name]) / IDLE_SECONDS for name, now in self._world.cpu_seconds().items()}
+                busy = ", ".join(f"{name} {cores:.2f}" for name, cores in used.items() if cores > 0.01)
+                raise SetupError(f"the machine does not come to rest; in cores: {busy or 'something else on it'}")
 
     def _finish(self, count: int) -> None:
         example = self._world.workers()[0]
