@@ -39,7 +39,7 @@ test: venv tools ## Set up and run all tests.
 	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 test-occi-clients: venv tools ## Have jOCCI make, call and delete a compute (needs Java 17 and Maven, else skipped).
-	@$(PY) -m pytest -q -rs e2e/occi-clients
+	@$(PY) -m pytest -q -rs e2e/occi-clients $(PYTEST_ARGS)
 
 test-guest: venv ## Build a guest image (or take GUEST_IMAGE), boot it as KubeVirt and OpenNebula do, have it register and act.
 	@$(PY) -m pytest -q -rs -s e2e/guest $(PYTEST_ARGS)
