@@ -61,8 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--finished", type=int, default=0, help="how many come and go before the last measurements")
     command.add_argument("--rounds", type=int, default=3, help="each figure is the median of so many (default: 3)")
     command.add_argument("--seconds", type=float, default=1.0, help="of each round (default: 1)")
-    idle = "measure when all processes of this machine use no more cores (default: 0.25)"
-    command.add_argument("--idle-cores", type=float, default=0.25, help=idle)
+    idle = "measure when all processes of this machine use no more cores (default: 0.4)"
+    command.add_argument("--idle-cores", type=float, default=0.4, help=idle)
     _add_results(command, "--results", rows.FILE)
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
     command.set_defaults(run=_occi)

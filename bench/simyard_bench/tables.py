@@ -12,7 +12,7 @@ from simyard_bench.results import Machine, Run, StageTimes
 from simyard_bench.writes import total
 from simyard_dev.errors import SetupError
 
-BEGIN, END = "<!-- begin of {}, written by `make bench-plot` -->", "<!-- end of {} -->"
+BEGIN, END = "<!-- begin of {}, written by `{}` -->", "<!-- end of {} -->"
 _PROCESSES = ("operator", "kube-apiserver", "etcd", "rabbitmq", "emulated cloud and guests")
 _WORDS = {True: "met", False: "**not met**", None: "not measured"}
 
@@ -23,12 +23,21 @@ def insert(document: Path, name: str, text: str) -> None:
     Raises:
         SetupError: the document has no such markers.
     """
-    first, last = BEGIN.format(name), END.format(name)
+    document.write_text(inserted(document, name, text, "make bench-plot"))
+
+
+def inserted(document: Path, name: str, text: str, command: str) -> str:
+    """The document with that text between the markers of that name; they say which command writes it.
+
+    Raises:
+        SetupError: the document has no such markers.
+    """
+    first, last = BEGIN.format(name, command), END.format(name)
     before, begin, rest = document.read_text().partition(first)
     _, end, after = rest.partition(last)
     if not begin or not end:
         raise SetupError(f"{document} needs the lines {first} and {last}")
-    document.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+    return f"{before}{begin}\n\n{text}\n{end}{after}"
 
 
 def results(runs: Sequence[Run]) -> str:

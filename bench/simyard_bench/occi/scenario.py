@@ -132,6 +132,7 @@ class Scenario:
 
     def _basics(self, paths: Sequence[str]) -> None:
         computes, frontend = tuple(map(compute, paths)), self._frontends.http()
+        self._asking.ask(LIST_TEXT)  # each of them is rendered once
         with self._frontends.bare_http(self._asking, computes[:1]) as bare:
             self._measuring.case("get-compute", frontend, computes, bare=bare)
         self._measuring.case("get-model", frontend, (MODEL,))

@@ -20,7 +20,7 @@ from typing import Any, Self
 from simyard_bench.modules import environment
 from simyard_dev.errors import SetupError
 from simyard_sites.base import Owner
-from simyard_sites.opennebula.ownership import label
+from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.testing.oned import STOCK, WIDE, Oned, Settings
 from simyard_sites.testing.oned.instantiate import instantiate
 from simyard_sites.testing.oned.template import Template
@@ -114,7 +114,9 @@ class _Serving:
             vm = cloud.vms[oid]
             owner = Owner("bench", vm.name, str(uuid.uuid4()), "bench")
             vm.template = example.template
-            vm.user_template = Template([*example.user_template.items(), ("LABELS", label(INSTALLATION, owner))])
+            vm.user_template = Template(
+                [*example.user_template.items(), ("LABELS", Ownership(INSTALLATION, INSTALLATION).label(owner))]
+            )
             vm.rendered = None
         return list(filled)[finished:]
 

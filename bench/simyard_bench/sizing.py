@@ -1,0 +1,74 @@
+"""What fleets of some sizes need, from the results of the benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+from simyard_bench.occi.rows import Row
+from simyard_bench.results import Run
+from simyard_bench.tables import measured_on, table
+from simyard_dev.errors import SetupError
+
+SIZES = (1_000, 10_000)
+PROFILE = "instant"
+_STEP_MIB = 64
+_SPARE = 1.5
+_PROCESSES = {"operator": "the leading operator", "kube-apiserver": "kube-apiserver", "etcd": "etcd",
+              "rabbitmq": "the broker", "aggregated apiserver": "the aggregated apiserver"}  # fmt: skip
+
+
+def sizing(runs: Sequence[Run], rows: Sequence[Row], sizes: Sequence[int] = SIZES) -> str:
+    """A table with a column for each number of workers, and where it was measured.
+
+    Raises:
+        SetupError: the results do not reach that far.
+    """
+    starts = [run for run in runs if run.profile == PROFILE and run.time_scale == 1]
+
+    def started(figure: Callable[[Run], float]) -> list[float]:
+        return [_between([(run.n, figure(run)) for run in starts], size) for size in sizes]
+
+    def answered(case: str, figure: Callable[[Row], float]) -> list[float]:
+        found = [row for row in rows if row.case == case and not row.finished and row.frontends == 1]
+        return [_between([(row.workers, figure(row)) for row in found], size) for size in sizes]
+
+    memory = started(lambda run: run.operator_rss_mib)
+    writes = started(lambda run: run.n * run.writes_per_worker)
+    lines = [
+        ("a start, where machines take no time", _each(started(lambda run: run.t_m_s), "{:.0f} s")),
+        ("writes to the API server for it", _each(writes, "{:,.0f}")),
+        *((f"CPU seconds for it: {shown}", _each(started(lambda run, name=name: run.cpu_s[name]), "{:.1f}"))
+          for name, shown in _PROCESSES.items()),
+        ("the operator's memory, at most", _each(memory, "{:.0f} MiB")),
+        ("`operator.resources.requests.memory` at least", _each(map(_requested, memory), "{:.0f}Mi")),
+        ("an OCCI frontend's memory, at most", _each(answered("get-compute", lambda row: row.rss_mib), "{:.0f} MiB")),
+        ("reads of one compute per second and frontend",
+         _each(answered("get-compute", lambda row: row.per_second), "{:,.0f}")),
+        ("actions per second and frontend", _each(answered("action", lambda row: row.per_second), "{:,.0f}")),
+    ]  # fmt: skip
+    head = ("", *(f"{size:,} workers" for size in sizes))
+    last = starts[-1]
+    return table(head, [(name, *cells) for name, cells in lines]) + "\n" + measured_on(
+        last.machine, last.versions, last.date
+    )  # fmt: skip
+
+
+def _between(measured: Sequence[tuple[int, float]], size: int) -> float:
+    """The figure at that size: measured, or on the straight line between the sizes around it."""
+    known = dict(sorted(measured))
+    if size in known:
+        return known[size]
+    for (low, below), (high, above) in pairwise(known.items()):
+        if low < size < high:
+            return below + (above - below) * (size - low) / (high - low)
+    raise SetupError(f"the results have nothing for {size:,} workers: run the benchmarks up to there")
+
+
+def _requested(used_mib: float) -> int:
+    """Memory to ask for: half as much again, in steps that people use."""
+    return -int(-used_mib * _SPARE // _STEP_MIB) * _STEP_MIB
+
+
+def _each(figures: Iterable[float], form: str) -> list[str]:
+    return [form.format(figure) for figure in figures]
