@@ -1,32 +1,44 @@
-# One image, one command: `simyard operator`, `simyard apiserver`; and `simyard-adapter run` in worker pods.
+# One image, one command: `simyard operator`, `simyard apiserver`, `simyard frontend`; and `simyard-adapter run` in worker
+# pods. hack/image.sh builds it.
 ARG BASE=python:3.13-slim
+# What the first stage is made from, where that needs more than the image (the CA of a company's proxy, say).
+ARG BUILD_BASE=${BASE}
 
-FROM ${BASE} AS build
+FROM ${BUILD_BASE} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 # What comes from outside is checked by its hash; our own three distributions are built from the tree.
 COPY operator/requirements.lock ./
-RUN python -m venv /opt/simyard && /opt/simyard/bin/pip install --require-hashes -r requirements.lock
+RUN python3 -m venv /opt/simyard && /opt/simyard/bin/pip install --no-compile --require-hashes -r requirements.lock
 COPY hack/build-requirements.lock ./
-RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r build-requirements.lock
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r build-requirements.lock
 COPY adapters adapters
 COPY operator operator
+COPY hack/adapter_tree.py hack/sbom.py ./
+ARG VERSION=dev
+# The adapter goes in as one directory of pure Python too, for pods whose image has none (docs/sites/pod.md).
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /wheels ./adapters/service ./adapters/sites ./operator \
- && /opt/simyard/bin/pip install --no-deps --no-index /wheels/*.whl \
+ && /opt/simyard/bin/pip install --no-compile --no-deps --no-index /wheels/*.whl \
+ && /opt/simyard/bin/pip uninstall -qy pip \
+ && find /opt/simyard/lib -type d -name tests -prune -exec rm -r {} + \
  && /opt/simyard/bin/python -m compileall -q /opt/simyard/lib \
- && /opt/simyard/bin/pip uninstall -qy pip
-# The adapter as one directory of pure Python, for pods whose image has none (docs/sites/pod.md).
-COPY hack/adapter_tree.py ./
-RUN /opt/simyard/bin/python adapter_tree.py /opt/simyard-adapter
+ && /opt/simyard/bin/python sbom.py /opt/simyard/sbom.cdx.json --version "${VERSION}" \
+ && /opt/simyard/bin/python adapter_tree.py /opt/simyard-adapter
 
 FROM ${BASE}
 ARG VERSION=dev
+ARG REVISION=unknown
+ARG CREATED=1970-01-01T00:00:00Z
 LABEL org.opencontainers.image.title="simyard" \
       org.opencontainers.image.description="Kubernetes operator that offers simulation software as a service" \
       org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}"
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      dev.simyard.sbom="/opt/simyard/sbom.cdx.json"
 COPY --from=build /opt/simyard /opt/simyard
 COPY --from=build /opt/simyard-adapter /opt/simyard-adapter
-ENV PATH=/opt/simyard/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# USER and HOME, because the uid need not be in /etc/passwd, and libraries ask who runs them.
+ENV PATH=/opt/simyard/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 USER=simyard HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["simyard"]

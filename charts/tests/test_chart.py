@@ -147,6 +147,27 @@ def test_wrong_values_are_refused_by_name(helm: Helm, value: str, said: str) -> 
     assert said in done.stderr
 
 
+def test_pods_are_spread_over_nodes_that_have_no_zone_too(helm: Helm) -> None:
+    """The scheduler leaves out a node that lacks the label of any one constraint, for all of them."""
+    for deployment in of_kind(helm.render(), "Deployment").values():
+        pod = deployment["spec"]["template"]["spec"]
+        assert [item["topologyKey"] for item in pod["topologySpreadConstraints"]] == ["kubernetes.io/hostname"]
+        wanted = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert [item["podAffinityTerm"]["topologyKey"] for item in wanted] == ["topology.kubernetes.io/zone"]
+    theirs = of_kind(helm.render("operator.affinity.nodeAffinity.x=y"), "Deployment")["simyard-operator"]
+    assert theirs["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": {"x": "y"}}
+
+
+def test_the_authority_outlives_the_release(helm: Helm) -> None:
+    secret = of_kind(helm.render(), "Secret")["simyard-ca"]
+    assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_the_broker_asks_its_clients_for_no_certificate(helm: Helm) -> None:
+    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
+    assert broker["spec"]["tls"] == {"secretName": "simyard-broker-tls", "disableNonTLSListeners": True}
+
+
 def test_no_secret_is_an_argument_or_a_variable(helm: Helm) -> None:
     for deployment in of_kind(helm.render(), "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]

@@ -126,16 +126,16 @@ def _budget(marks: dict[str, str]) -> Json:
 
 def _deployment(namespace: str, service: str, replicas: int, template: FrontendTemplate, marks: dict[str, str]) -> Json:
     selector = {"matchLabels": _selector(marks)}
-    spread = [
-        {
-            "maxSkew": 1,
-            "topologyKey": scope,
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": selector,
-            "matchLabelKeys": ["pod-template-hash"],
-        }
-        for scope in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
-    ]
+    # No constraint for zones beside it: where nodes have no zone the scheduler would score neither.
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": selector,
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    zones = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": selector}
+    apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": zones}]}
     pod = {
         "serviceAccountName": names.FRONTEND,
         "enableServiceLinks": False,
@@ -148,7 +148,8 @@ def _deployment(namespace: str, service: str, replicas: int, template: FrontendT
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "topologySpreadConstraints": spread,
+        "affinity": {"podAntiAffinity": apart},
+        "topologySpreadConstraints": [spread],
         "containers": [_container(namespace, service, template)],
         "volumes": [{"name": "tls", "secret": {"secretName": template.tls_secret, "defaultMode": 0o440}}],
     }
