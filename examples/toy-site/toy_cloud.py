@@ -26,12 +26,15 @@ class Cloud:
         self.news = asyncio.Event()
         self.tokens = {"good"}
         self.looked_at = 0
+        self.files: set[str] = set()  # that customers have put there
         # What goes wrong, if anything does.
         self.answers_to_lose = 0
         self.refusals: deque[RefusedError] = deque()
         self.creates_refused: RefusedError | None = None
         self.is_down = False
         self.is_silent = False
+        self.answers_nobody = False
+        self.is_held = False
 
     async def request(self, token: str, verb: str, *arguments: Any) -> Any:
         """One request over the network: it may be refused, and its answer may be lost."""
@@ -40,6 +43,8 @@ class Cloud:
             raise ConnectionRefusedError("nobody listens")
         if token not in self.tokens:
             raise RefusedError(401, "this token is not valid")
+        if self.answers_nobody:
+            await asyncio.Event().wait()
         answer = await getattr(self, verb)(*arguments)
         if verb in ("create", "delete") and self.answers_to_lose:
             self.answers_to_lose -= 1
@@ -83,7 +88,7 @@ class Cloud:
 
     async def machines_of(self, owner: str) -> tuple[int, list[dict[str, Any]]]:
         """The length of the log, and the machines that have not ended."""
-        found = [dict(machine) for machine in self.machines.values() if machine["labels"]["installation"] == owner]
+        found = [dict(machine) for machine in self.machines.values() if machine["labels"]["site"] == owner]
         self.looked_at += len(found)
         return self.forgotten + len(self.log), found
 
@@ -98,7 +103,7 @@ class Cloud:
         if since < self.forgotten:
             raise RefusedError(410, "that is too long ago")
         news = self.log[since - self.forgotten :]
-        return self.forgotten + len(self.log), [item for item in news if item["labels"]["installation"] == owner]
+        return self.forgotten + len(self.log), [item for item in news if item["labels"]["site"] == owner]
 
     def enter(self, machine: dict[str, Any], state: str, then: str = "") -> None:
         """Bring a machine into a state, and a moment later into the next."""
@@ -113,5 +118,7 @@ class Cloud:
             asyncio.get_running_loop().call_later(0.002, self._go_on, machine, state, then)
 
     def _go_on(self, machine: dict[str, Any], state: str, then: str) -> None:
-        if machine["state"] == state:
+        if self.is_held:
+            asyncio.get_running_loop().call_later(0.002, self._go_on, machine, state, then)
+        elif machine["state"] == state:
             self.enter(machine, then)

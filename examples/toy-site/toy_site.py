@@ -68,7 +68,7 @@ class ToySite:
             raise InvalidSpecError(message, scope=ErrorScope.SITE)
         self._cloud = CLOUDS[name]
         self._token = config.credentials.get("token", "")
-        self._installation = config.installation
+        self._owner = f"{config.installation}/{config.name}"  # several CloudSites may share a cloud
 
     async def probe(self) -> SiteInfo:
         return SiteInfo(f"toy {await self._ask('version')}")
@@ -87,22 +87,25 @@ class ToySite:
         return self._each(ids, lambda machine_id: self._act(machine_id, action))
 
     async def list_owned(self) -> Sequence[Machine]:
-        _, found = await self._ask("machines_of", self._installation)
+        _, found = await self._ask("machines_of", self._owner)
         return [to_machine(machine) for machine in found]
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
         since = -1
         while True:
             if since < 0:
-                since, found = await self._ask("machines_of", self._installation)
+                since, found = await self._ask("machines_of", self._owner)
                 yield Snapshot([to_machine(machine) for machine in found])
             try:
-                since, news = await self._ask("changes", self._installation, since, WATCH_SECONDS)
+                since, news = await self._ask("changes", self._owner, since, WATCH_SECONDS)
             except ForgottenError:
                 since, news = -1, []
             for machine in news:
                 is_gone = machine["state"] == "gone"
                 yield Gone(machine["id"], machine["name"]) if is_gone else Changed(to_machine(machine))
+
+    async def clear(self) -> None:
+        """Nothing is kept there but machines."""
 
     async def aclose(self) -> None:
         """There is no connection to close."""
@@ -110,7 +113,7 @@ class ToySite:
     async def _create(self, request: MachineRequest) -> Machine | None:
         owner = request.owner
         labels = {
-            "installation": self._installation,
+            "site": self._owner,
             "namespace": owner.namespace,
             "worker": owner.worker,
             "uid": owner.worker_uid,
@@ -118,20 +121,28 @@ class ToySite:
         }
         try:
             made = await self._ask("create", request.name, labels, request.bootstrap, request.memory_mib)
-        except ConflictError:  # it is there already
-            return next((machine for machine in await self.list_owned() if machine.name == request.name), None)
+        except ConflictError as error:  # it is there already, or somebody else has one of that name
+            for machine in await self.list_owned():
+                if machine.name == request.name and machine.owner == owner:
+                    return machine
+            raise InvalidSpecError(f"{error}, and it is not of this worker", scope=ErrorScope.ITEM) from error
         return to_machine(made)
 
     async def _delete(self, machine_id: str) -> None:
         with contextlib.suppress(MachineNotFoundError):
+            await self._get(machine_id)
             await self._ask("delete", machine_id)
 
     async def _get(self, machine_id: str) -> Machine:
-        return to_machine(await self._ask("get", machine_id))
+        found = await self._ask("get", machine_id)
+        if found["labels"]["site"] != self._owner:
+            raise MachineNotFoundError(f"the machine {machine_id} is none of ours")
+        return to_machine(found)
 
     async def _act(self, machine_id: str, action: PowerAction) -> Machine:
         if action is PowerAction.SUSPEND:
             raise InvalidSpecError("a toy cloud cannot suspend machines: stop them", scope=ErrorScope.ITEM)
+        await self._get(machine_id)
         state = "stopped" if action is PowerAction.STOP else "running"
         return to_machine(await self._ask("power", machine_id, state))
 

@@ -1,6 +1,6 @@
 """The toy cloud for the conformance suite, with everything that can go wrong."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,12 +22,12 @@ class ToyWorld(World):
         self.cloud = toy_site.CLOUDS["here"] = toy_cloud.Cloud()
         self.token = "good"
 
-    def site(self, installation: str = "default") -> Site:
-        return self.site_with("here", self.token, installation)
+    def site(self, installation: str = "default", name: str = "toy") -> Site:
+        return self.site_with("here", self.token, installation, name)
 
-    def site_with(self, cloud: str, token: str, installation: str = "default") -> Site:
+    def site_with(self, cloud: str, token: str, installation: str = "default", name: str = "toy") -> Site:
         provider = {"name": "toy", "settings": {"cloud": cloud}}
-        return self.make_site(SiteConfig("here", provider, {"token": token}, installation))
+        return self.make_site(SiteConfig(name, provider, {"token": token}, installation))
 
     async def lose_answers(self, calls: int) -> None:
         self.cloud.answers_to_lose = calls
@@ -50,6 +50,21 @@ class ToyWorld(World):
 
     def unreachable(self) -> Any:
         return self.changed(is_down=True)
+
+    def held(self) -> Any:
+        return self.changed(is_held=True)
+
+    @asynccontextmanager
+    async def silent(self) -> AsyncIterator[None]:
+        before, toy_site.DEADLINE_SECONDS = toy_site.DEADLINE_SECONDS, 0.05
+        try:
+            async with self.changed(answers_nobody=True):
+                yield
+        finally:
+            toy_site.DEADLINE_SECONDS = before
+
+    async def leftovers(self) -> Collection[str]:
+        return self.cloud.files
 
     @asynccontextmanager
     async def events_lost(self) -> AsyncIterator[None]:

@@ -235,7 +235,7 @@ class SiteInfo:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All machines that we own there: what is not in it is gone. The first event, and again after a resync."""
+    """All machines of this CloudSite there: what is not in it is gone. The first event, and again after a resync."""
 
     machines: Sequence[Machine]
 
@@ -261,8 +261,9 @@ SiteEvent = Snapshot | Changed | Gone
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
     """What a provider is made from: the CloudSite's name, its member of ``spec.provider``, its secret's data,
-    and which installation of Simyard owns the machines (several may share one site). ``kubeconfig`` is that of the
-    cluster which the control plane uses; None: found as usual."""
+    and which installation of Simyard owns the machines. Several installations, and several CloudSites of one, may share
+    an account: a machine belongs to the one whose installation and name it was created with. ``kubeconfig`` is that of
+    the cluster which the control plane uses; None: found as usual."""
 
     name: str
     provider: Mapping[str, Any]
@@ -292,8 +293,10 @@ class Site(Protocol):
         ...
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """Create machines, or adopt those that exist under the same name, whoever made them.
+        """Create machines, or adopt those that exist under the same name, whichever process made them.
 
+        One of that name that belongs to another owner or CloudSite is left alone: the item is refused with
+        :class:`InvalidSpecError` and the scope of the item, or, where names are not unique there, gets its own machine.
         An outcome with a machine says that the site accepted it. :class:`UnknownOutcomeError` says that it may have:
         the next ``create`` finds out. While a machine of that name still ends, either it is adopted as it is
         (TERMINATING) or the item is refused with :class:`ConflictError`.
@@ -303,6 +306,7 @@ class Site(Protocol):
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
         """Begin to end machines, whatever their state: while they boot, when they failed, and again while they end.
 
+        A machine that is not this site's is as good as absent, here and in ``get`` and ``act``.
         A state in which the site itself cannot yet do it is a :class:`ConflictError`.
         """
         ...
@@ -320,7 +324,7 @@ class Site(Protocol):
         ...
 
     async def list_owned(self) -> Sequence[Machine]:
-        """All machines of this installation that have not ended, each with the owner that it was created with."""
+        """All machines of this CloudSite that have not ended, each with the owner that it was created with."""
         ...
 
     def events(self) -> AsyncGenerator[SiteEvent, None]:
@@ -329,6 +333,13 @@ class Site(Protocol):
         A state that was passed quickly may be skipped, an end never: where changes may have been missed a Snapshot
         follows, or the stream breaks. There may be several streams. What one costs does not grow with machines that
         have ended. Close it (``contextlib.aclosing``) when it is not wanted any more.
+        """
+        ...
+
+    async def clear(self) -> None:
+        """Remove what this site keeps there beside machines, such as what they shared; of others, nothing.
+
+        It is called when the CloudSite is deleted and none of its machines is left. Repeating it does nothing.
         """
         ...
 

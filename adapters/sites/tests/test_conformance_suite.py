@@ -1,290 +1,29 @@
 """The suite finds what is wrong with a site, and is run from anywhere."""
 
-import asyncio
+from __future__ import annotations
+
 import logging
 import os
 import re
-import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import defects_of_calls  # noqa: F401 - notes what it has
 import pytest
+from defects import CLEARED, FOUND_BY, LEFT, TOY, toy_cloud, toy_site, toy_world
+from defects_of_machines import Keeps
 
 from simyard_sites import base
-from simyard_sites.base import (
-    Changed,
-    ConflictError,
-    ErrorScope,
-    Gone,
-    InternalError,
-    Machine,
-    MachineNotFoundError,
-    Outcome,
-    SiteError,
-    Snapshot,
-    ThrottledError,
-    UnavailableError,
-    UnknownOutcomeError,
-)
+from simyard_sites.base import SiteError
 from simyard_sites.conformance import world as world_module
 from simyard_sites.conformance.suite import Conformance
 from simyard_sites.conformance.trial import Trial
 from simyard_sites.conformance.world import World
 
-TOY = Path(__file__).resolve().parents[3] / "examples" / "toy-site"
-sys.path.append(str(TOY))
-
-import toy_cloud  # noqa: E402
-import toy_site  # noqa: E402
-import toy_world  # noqa: E402
-
-ToySite = toy_site.ToySite
-LEFT: list[Any] = []
 DOCUMENT = TOY.parents[1] / "docs" / "sites" / "writing-a-site.md"
-
-
-class RefusesWhatIsThere(ToySite):
-    async def _create(self, request: Any) -> Any:
-        if request.name in {machine.name for machine in await self.list_owned()}:
-            raise ConflictError("there is one")
-        return await super()._create(request)
-
-
-class ForgetsThePool(ToySite):
-    async def list_owned(self) -> Any:
-        return [replace(machine, owner=replace(machine.owner, pool="")) for machine in await super().list_owned()]
-
-
-class SeesAllInstallations(ToySite):
-    async def list_owned(self) -> Any:
-        return [toy_site.to_machine(machine) for machine in self._cloud.machines.values()]
-
-
-class TellsNoSnapshot(ToySite):
-    async def events(self) -> Any:
-        async for event in super().events():
-            if not isinstance(event, Snapshot):
-                yield event
-            else:
-                for machine in event.machines:
-                    yield Changed(machine)
-
-
-class TellsNoEnd(ToySite):
-    async def events(self) -> Any:
-        async for event in super().events():
-            if not isinstance(event, Gone):
-                yield event
-
-
-class EndsItsEvents(ToySite):
-    async def events(self) -> Any:
-        async for event in super().events():
-            yield event
-            return
-
-
-class NeverListsAgain(ToySite):
-    async def events(self) -> Any:
-        seen = 0
-        async for event in super().events():
-            seen += isinstance(event, Snapshot)
-            if not isinstance(event, Snapshot) or seen == 1:
-                yield event
-
-
-class LeavesTasks(ToySite):
-    async def _get(self, machine_id: str) -> Any:
-        LEFT.append(asyncio.create_task(asyncio.sleep(60)))
-        return await super()._get(machine_id)
-
-
-class LeavesConnections(ToySite):
-    async def _get(self, machine_id: str) -> Any:
-        LEFT.append(socket.socketpair())
-        return await super()._get(machine_id)
-
-
-class LeavesConnectionsOfCancelledCalls(ToySite):
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
-        one, other = socket.socketpair()
-        LEFT.append((one, other))
-        answer = await super()._ask(verb, *arguments)
-        one.close()
-        other.close()
-        return answer
-
-
-class SwallowsCancellation(ToySite):
-    async def probe(self) -> Any:
-        try:
-            return await super().probe()
-        except asyncio.CancelledError:
-            return None
-
-
-class StaysLockedWhenCancelled(ToySite):
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
-        while LEFT:
-            await LEFT[0].wait()
-        LEFT.append(asyncio.Event())
-        answer = await super()._ask(verb, *arguments)
-        LEFT.pop().set()
-        return answer
-
-
-class DeletesOnlyWhatIsThere(ToySite):
-    async def _delete(self, machine_id: str) -> None:
-        await self._ask("delete", machine_id)
-
-
-class DoesNotDeleteWhatBoots(ToySite):
-    async def _delete(self, machine_id: str) -> None:
-        if (await self._ask("get", machine_id))["state"] == "pending":
-            raise ConflictError("it boots")
-        await super()._delete(machine_id)
-
-
-class TakesIdZeroForNone(ToySite):
-    async def _get(self, machine_id: str) -> Any:
-        if not int(machine_id):
-            raise MachineNotFoundError("none")
-        return await super()._get(machine_id)
-
-
-class AnswersUnderWrongKeys(ToySite):
-    async def _each(self, keys: Any, do: Any) -> Any:
-        async for outcome in super()._each(keys, do):
-            yield replace(outcome, key=outcome.machine.id if outcome.machine else outcome.key)
-
-
-class AnswersForSome(ToySite):
-    def get(self, ids: Any) -> Any:
-        return super().get(ids[:-1])
-
-
-class FailsAsAWhole(ToySite):
-    async def _each(self, keys: Any, do: Any) -> Any:
-        for outcome in [Outcome(key, await do(key)) for key in keys]:
-            yield outcome
-
-
-class TriesAgainByItself(ToySite):
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
-        try:
-            return await super()._ask(verb, *arguments)
-        except ThrottledError:
-            return await super()._ask(verb, *arguments)
-
-
-class ForgetsWhenToComeAgain(ToySite):
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
-        try:
-            return await super()._ask(verb, *arguments)
-        except ThrottledError as error:
-            raise ThrottledError(str(error)) from error
-
-
-class TakesALostAnswerForNothingDone(ToySite):
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
-        try:
-            return await super()._ask(verb, *arguments)
-        except UnknownOutcomeError as error:
-            raise UnavailableError(str(error)) from error
-
-
-class TakesEverythingForInternal(ToySite):
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
-        try:
-            return await super()._ask(verb, *arguments)
-        except SiteError as error:
-            if isinstance(error, MachineNotFoundError | ConflictError):
-                raise
-            raise InternalError(str(error), scope=ErrorScope.SITE) from error
-
-
-class SaysUnavailableOfOneMachine(ToySite):
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
-        try:
-            return await super()._ask(verb, *arguments)
-        except UnavailableError as error:
-            raise UnavailableError(str(error), scope=ErrorScope.ITEM) from error
-
-
-class NamesNoField(ToySite):
-    async def probe(self) -> Any:
-        try:
-            return await super().probe()
-        except SiteError as error:
-            raise type(error)("something is wrong") from error
-
-
-class LogsTheDocument(ToySite):
-    async def _create(self, request: Any) -> Any:
-        logging.getLogger("toy").debug("creating %s", request.bootstrap)
-        return await super()._create(request)
-
-
-class ShowsTheDocument(ToySite):
-    async def _create(self, request: Any) -> Machine:
-        made = await super()._create(request)
-        assert made is not None
-        return replace(made, message=request.bootstrap.decode())
-
-
-class HasNamesTwice(toy_cloud.Cloud):
-    async def create(self, name: str, *asked: Any) -> Any:
-        made = await super().create(f"{name} {len(self.log)}", *asked)
-        self.machines[made["id"]]["name"] = name
-        return await self.get(made["id"])
-
-
-class LooksAtWhatHasEnded(toy_cloud.Cloud):
-    async def machines_of(self, owner: str) -> Any:
-        self.looked_at += len(self.ended)
-        return await super().machines_of(owner)
-
-
-FOUND_BY: list[tuple[type[Any], str]] = [
-    (RefusesWhatIsThere, "creating_it_again_adopts_it"),
-    (HasNamesTwice, "creating_it_again_adopts_it"),
-    (HasNamesTwice, "calls_beside_each_other_create_one_machine_of_a_name"),
-    (HasNamesTwice, "two_control_planes_that_create_the_same_leave_one_machine_of_a_name"),
-    (HasNamesTwice, "a_lost_answer_leaves_one_machine_and_the_call_can_be_repeated"),
-    (ForgetsThePool, "a_machine_that_was_created_is_there_with_its_owner"),
-    (SeesAllInstallations, "two_installations_do_not_see_each_others_machines"),
-    (TellsNoSnapshot, "a_snapshot_comes_first_even_if_there_is_nothing"),
-    (TellsNoSnapshot, "all_who_watch_are_told"),
-    (TellsNoEnd, "a_deleted_machine_ends_and_is_gone"),
-    (EndsItsEvents, "a_snapshot_comes_first_even_if_there_is_nothing"),
-    (NeverListsAgain, "what_was_not_told_is_made_up_for"),
-    (LeavesTasks, "an_absent_machine_does_not_hold_up_the_rest"),
-    (LeavesConnections, "an_absent_machine_does_not_hold_up_the_rest"),
-    (LeavesConnectionsOfCancelledCalls, "creating_can_be_cancelled_at_any_moment_and_repeated"),
-    (SwallowsCancellation, "reading_and_acting_can_be_cancelled_at_any_moment"),
-    (StaysLockedWhenCancelled, "deleting_can_be_cancelled_at_any_moment_and_repeated"),
-    (DeletesOnlyWhatIsThere, "deleting_an_absent_machine_succeeds_and_looking_at_it_finds_nothing"),
-    (DoesNotDeleteWhatBoots, "machines_that_still_boot_can_be_deleted"),
-    (TakesIdZeroForNone, "machine_id_0_is_a_machine"),
-    (AnswersUnderWrongKeys, "creating_it_again_adopts_it"),
-    (AnswersForSome, "an_absent_machine_does_not_hold_up_the_rest"),
-    (FailsAsAWhole, "a_bad_item_is_refused_for_good_and_does_not_hold_up_the_rest"),
-    (TriesAgainByItself, "a_throttled_create_makes_nothing_and_can_be_repeated"),
-    (ForgetsWhenToComeAgain, "a_throttled_create_says_when_to_come_again"),
-    (TakesALostAnswerForNothingDone, "a_lost_answer_leaves_one_machine_and_the_call_can_be_repeated"),
-    (TakesALostAnswerForNothingDone, "a_lost_answer_to_a_delete_leaves_no_machine"),
-    (TakesEverythingForInternal, "an_exhausted_quota_is_said_and_machines_are_made_when_there_is_some"),
-    (TakesEverythingForInternal, "a_missing_permission_is_said_and_what_is_permitted_goes_on"),
-    (TakesEverythingForInternal, "credentials_that_expire_are_renewed_or_said_to_be_wrong"),
-    (SaysUnavailableOfOneMachine, "while_a_cloud_cannot_be_reached_calls_say_so_and_afterwards_go_on"),
-    (NamesNoField, "a_wrong_setting_is_named"),
-    (LogsTheDocument, "creating_it_again_adopts_it"),
-    (ShowsTheDocument, "creating_it_again_adopts_it"),
-    (LooksAtWhatHasEnded, "the_cost_of_looking_does_not_grow_with_machines_that_have_ended"),
-]
+ARGUMENTS = {"reading_and_acting": ["probe"], "a_neighbour": ["of another CloudSite"]}
 
 
 @pytest.mark.parametrize(("defect", "case"), FOUND_BY)
@@ -306,12 +45,19 @@ async def test_nothing_is_found_where_nothing_is_wrong(case: str, caplog: pytest
     await carry_out(case, toy_world.ToyWorld(), caplog)
 
 
+async def test_nothing_is_found_where_a_site_keeps_things_and_removes_them(caplog: pytest.LogCaptureFixture) -> None:
+    world = toy_world.ToyWorld()
+    world.make_site = Keeps
+    await carry_out(CLEARED, world, caplog)
+    assert world.cloud.files
+
+
 async def carry_out(case: str, world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Run a test of the suite."""
     caplog.set_level(logging.DEBUG)
     LEFT.clear()
     trial = Trial(world)
-    arguments = ["probe"] if "reading_and_acting" in case else []
+    arguments = next((given for part, given in ARGUMENTS.items() if part in case), [])
     await getattr(Conformance(), f"test_{case}")(trial, *arguments)
     await trial.finish(caplog.records)
 

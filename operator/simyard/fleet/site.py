@@ -130,6 +130,14 @@ class SiteRunner:
                 self._tell_worker(machine)
             self._compare(new.metadata.uid)
 
+    async def clear(self) -> None:
+        """Remove what the site keeps beside machines; nothing is known to be left of those.
+
+        Raises:
+            SiteError: it cannot be done now.
+        """
+        await self._provider.clear()
+
     async def run(self) -> NoReturn:
         """Run until cancelled."""
         try:
@@ -375,7 +383,7 @@ class SiteRunner:
         if error is None:
             self._attempts.pop(uid, None)
             self._restarts.created(uid)
-            self.health.created()
+            self.health.created(len(self.machines))
         elif error.retryable or error.scope is ErrorScope.SITE:
             self._again(Step.CREATE, uid, uid, error)
         else:
@@ -390,7 +398,7 @@ class SiteRunner:
             self._statuses.observe(uid, waits=f"{error.reason}: {error}")
         full = isinstance(error, QuotaExhaustedError | CapacityExhaustedError) and error.scope is ErrorScope.SITE
         if full:
-            self._bulk.pause(step, self.health.full(error))
+            self._bulk.pause(step, self.health.full(error, len(self.machines)))
         if full or isinstance(error, ThrottledError):
             self._bulk.want(step, key)
             return

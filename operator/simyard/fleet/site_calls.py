@@ -11,7 +11,7 @@ from prometheus_client import Counter
 
 from simyard.fleet.bulk import Told
 from simyard.fleet.site_health import SiteHealth
-from simyard.plan.breaker import verdict
+from simyard.plan.breaker import DefectError, verdict
 from simyard.plan.machine import Step
 from simyard.plan.pace import retry_after
 from simyard_sites.base import Machine, Outcome, Site, SiteError, ThrottledError, UnknownOutcomeError
@@ -106,6 +106,8 @@ class Look:
                     machines = await self._provider.list_owned()
             except (SiteError, TimeoutError) as error:
                 log.warning("site %s: %s", self._name, error)
+                if isinstance(error, DefectError):
+                    self._health.failed(error)
                 return
             for machine in machines:
                 self._take(machine)

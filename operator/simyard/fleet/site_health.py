@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 
 from simyard.api.cloud_site import SiteWorkers
 from simyard.fleet.registry import now
-from simyard.plan.breaker import Breaker, BreakerState
+from simyard.plan.breaker import Breaker, BreakerState, DefectError
 from simyard.plan.pace import retry_after
 from simyard.plan.site import BreakerName, BreakerObservation, CallObservation, SiteObservation, StageSeconds
 from simyard_sites.base import (
@@ -77,9 +77,13 @@ class SiteHealth:
         self._permitted_changed = permitted_changed
         self._waits = waits
         self._version = ""
+        self._capacity: int | None = None
+        self._full_at: int | None = None
         self._probed: datetime | None = None
         self._probe_error: SiteError | None = None
         self._stream_error: SiteError | None = None
+        self._defect: DefectError | None = None
+        self._defect_until = 0.0
         self._exhausted: SiteError | None = None
         self._exhausted_until = 0.0
         self._throttled: SiteError | None = None
@@ -109,6 +113,16 @@ class SiteHealth:
         return max(0.0, self._throttled_until - self._clock())
 
     @property
+    def capacity(self) -> int | None:
+        """How many machines fit there in all, as the site says; None when it does not."""
+        return self._capacity
+
+    @property
+    def full_at(self) -> int | None:
+        """With how many machines the site was full, if nothing has shown since that more fit."""
+        return self._full_at
+
+    @property
     def boot_seconds(self) -> float | None:
         """The median time from accepting a machine to running it, of the newest ones."""
         return self._median(Stage.RUNNING)
@@ -126,7 +140,10 @@ class SiteHealth:
             workers=machines,
             desired=desired,
             version=self._version,
-            error=self._probe_error or self._stream_error,
+            capacity=self._capacity,
+            error=self._probe_error
+            or self._stream_error
+            or (self._defect if self._clock() < self._defect_until else None),
             exhausted=self._throttled if throttled else self._exhausted if self._full_seconds else None,
             paused_until=self._paused_until if throttled else None,
             probed=self._probed,
@@ -158,15 +175,18 @@ class SiteHealth:
             self._stages[stage].append(max(0.0, ends - begins))
             ends = begins
 
-    def created(self) -> None:
-        """The site created a machine: it is not full."""
+    def created(self, machines: int) -> None:
+        """The site created a machine, its ``machines``-th: it is not full."""
         self._full = 0
+        if self._full_at is not None and machines > self._full_at:
+            self._full_at = machines if self._full_seconds else None
         if self._exhausted is not None:
             self._exhausted = None
             self._changed()
 
-    def full(self, error: SiteError) -> float:
-        """The site, or a quota there, has no room; after how many seconds to try again."""
+    def full(self, error: SiteError, machines: int) -> float:
+        """The site, or a quota there, has no room beside ``machines``; after how many seconds to try again."""
+        self._full_at = machines
         if not self._full_seconds:
             self._full += 1
             seconds = retry_after(error) or pause_after(self._full)
@@ -189,7 +209,10 @@ class SiteHealth:
         self._breaks(self._breaker.served())
 
     def failed(self, error: SiteError) -> None:
-        """A call showed that the site does not work."""
+        """A call showed that the site does not work. A provider's defect is shown until the second probe from now."""
+        if isinstance(error, DefectError):
+            self._defect, self._defect_until = error, self._clock() + 1.5 * PROBE_SECONDS
+            self._changed()
         self._breaks(self._breaker.failed(error, self._clock(), random.random()))  # noqa: S311
         self._probe_wanted.set()
 
@@ -223,7 +246,14 @@ class SiteHealth:
         except SiteError as error:
             return error
         self._version = info.version
+        self._take_capacity(info.capacity)
         return None
+
+    def _take_capacity(self, capacity: int | None) -> None:
+        """What was full is not any more when more fits than before."""
+        before, self._capacity = self._capacity, capacity
+        if before is not None and (capacity is None or capacity > before):
+            self._exhausted = self._full_at = None
 
     def _breaks(self, breaker: Breaker) -> None:
         """Take over the breaker's new state."""

@@ -20,6 +20,7 @@ from simyard.api.worker import Worker
 from simyard.fleet.broker import SECRETS, Broker
 from simyard.fleet.bulk import forget_limits
 from simyard.fleet.evacuations import Evacuations
+from simyard.fleet.guarded import Guarded, defect
 from simyard.fleet.metering import Metering
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
@@ -29,7 +30,7 @@ from simyard.fleet.site_health import forget_breaker
 from simyard.fleet.statuses import write_status
 from simyard.fleet.workers import WorkerStatuses
 from simyard.plan.placement import SiteState
-from simyard.plan.site import SiteObservation, is_ready, plan_site
+from simyard.plan.site import SiteObservation, is_abandoned, is_ready, left_behind, plan_site, turned
 from simyard_sites.base import Machine, MachineState, Site, SiteConfig, SiteError
 from simyard_sites.kubernetes.errors import NotFoundError
 
@@ -118,10 +119,28 @@ class Sites:
         return counts
 
     async def emptied(self, name: str) -> None:
-        """Wait until no Worker and no machine is left at a CloudSite."""
+        """Wait until no Worker and no machine is left at a CloudSite, or until it is abandoned without any Worker."""
         while (site := self._registry.sites.get("", name)) is not None and self._left_at(site):
+            if is_abandoned(site) and not self._registry.workers.count("site", name):
+                running = self._running.get(name)
+                note = left_behind(running.runner.machines if running is not None else ())
+                self._recorder.emit(CLOUD_SITES, site.metadata, Reason.SITE_ABANDONED, note, warning=True)
+                return
             self._changed.clear()
             await self._changed.wait()
+        await self._clear(name)
+
+    async def _clear(self, name: str) -> None:
+        """Have a site that can be reached remove what it keeps beside machines."""
+        running = self._running.get(name)
+        if running is None or not running.runner.complete:
+            return
+        try:
+            await running.runner.clear()
+        except SiteError as error:
+            if error.retryable:
+                raise
+            log.warning("site %s: what it kept beside machines is left there: %s", name, error)
 
     def _left_at(self, site: CloudSite) -> bool:
         """Whether Workers or machines may be left at a site."""
@@ -135,12 +154,13 @@ class Sites:
 
     def _state(self, site: CloudSite, reserved: Mapping[str, int]) -> SiteState:
         name = site.metadata.name
+        workers = self._registry.workers.count("site", name) + reserved.get(name, 0)
         running = self._running.get(name)
+        if running is None:
+            return SiteState(site, workers)
+        health = running.runner.health
         return SiteState(
-            site=site,
-            workers=self._registry.workers.count("site", name) + reserved.get(name, 0),
-            exhausted=running is not None and running.runner.health.exhausted_seconds > 0,
-            boot_seconds=running.runner.health.boot_seconds if running is not None else None,
+            site, workers, health.exhausted_seconds > 0, health.boot_seconds, health.capacity, health.full_at
         )
 
     def _site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
@@ -150,6 +170,7 @@ class Sites:
             or new is None
             or old.metadata.generation != new.metadata.generation
             or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            or is_abandoned(old) != is_abandoned(new)
         ):
             self._queue.add(item.metadata.name)
 
@@ -194,7 +215,7 @@ class Sites:
         await self._stop(name)
         runner = SiteRunner(
             site,
-            make_provider(site, config),
+            Guarded(name, make_provider(site, config)),
             self._registry,
             self._statuses,
             self._broker,
@@ -237,7 +258,9 @@ class Sites:
             for state, count in running.runner.machines.states.items():
                 MACHINES.labels(name, state.value).set(count)
         status = plan_site(site, seen, now())
-        await write_status(self._registry.client, self._registry.sites, site.metadata, site.status, status)
+        written = await write_status(self._registry.client, self._registry.sites, site.metadata, site.status, status)
+        if written and (turn := turned(site.status, status)) is not None:
+            self._recorder.emit(CLOUD_SITES, site.metadata, turn.reason, turn.note, warning=turn.warning)
 
     async def _config(self, site: CloudSite) -> SiteConfig:
         _, member = site.spec.provider.member()
@@ -289,6 +312,9 @@ def make_provider(site: CloudSite, config: SiteConfig) -> Site:
         raise SetupError(Reason.PROVIDER_NOT_INSTALLED, f"the provider {kind} cannot be loaded: {error}") from error
     except SiteError as error:
         raise SetupError(error.reason, str(error)) from error
+    except Exception as error:  # noqa: BLE001 - whatever a provider raises
+        told = defect(config.name, "the factory", error)
+        raise SetupError(told.reason, str(told)) from None
     return provider
 
 

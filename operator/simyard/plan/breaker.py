@@ -27,6 +27,17 @@ JITTER = 0.2
 _BROKEN = (UnavailableError, UnauthenticatedError, PermissionDeniedError, UnknownOutcomeError, InternalError)
 
 
+class DefectError(InternalError):
+    """A provider raised what no provider may raise: somebody must mend it. Every machine of the site may meet it."""
+
+    scope = ErrorScope.SITE
+
+    @property
+    def reason(self) -> str:
+        """The reason of the error that it is for users."""
+        return "Internal"
+
+
 class BreakerState(enum.StrEnum):
     """Closed: requests go through. Open: none does. HalfOpen: one at a time, to see whether the site works again."""
 

@@ -65,6 +65,7 @@ class ScriptedSite:
     refusals: list[tuple[SiteError, bool]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     mute: bool = False
+    capacity: int | None = None
     broken: SiteError | None = None
     calls: Counter[str] = field(default_factory=Counter)
     _events: asyncio.Queue[SiteEvent | SiteError] = field(default_factory=asyncio.Queue)
@@ -87,7 +88,7 @@ class ScriptedSite:
 
     async def probe(self) -> SiteInfo:
         self.calls["probe"] += 1
-        return SiteInfo("scripted")
+        return SiteInfo("scripted", self.capacity)
 
     async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
         self.called("create")
@@ -130,6 +131,9 @@ class ScriptedSite:
             if isinstance(event, SiteError):
                 raise event
             yield event
+
+    async def clear(self) -> None:
+        self.calls["clear"] += 1
 
     async def aclose(self) -> None: ...
 

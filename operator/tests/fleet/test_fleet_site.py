@@ -12,6 +12,7 @@ from simyard_sites.base import (
     Gone,
     InvalidSpecError,
     MachineState,
+    QuotaExhaustedError,
     Snapshot,
     ThrottledError,
     UnavailableError,
@@ -83,6 +84,34 @@ async def test_a_full_site_is_asked_again_after_a_pause() -> None:
         await until(lambda: bench.site.machines)
         await until(lambda: bench.runner.health.exhausted_seconds == 0)
     assert bench.site.asked == ["create pool-0", "create pool-0"]
+
+
+async def test_a_site_that_was_full_shows_that_more_fits_by_what_it_makes_later() -> None:
+    bench = Bench()
+    bench.worker("pool-0")
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        assert bench.runner.health.full_at is None
+        bench.site.refusals = [(QuotaExhaustedError("limit of 1 reached"), False)] * 10_000
+        bench.worker("pool-1")
+        await until(lambda: bench.runner.health.full_at == 1)
+        bench.site.refusals = []
+        await until(lambda: len(bench.runner.machines) == 2)
+        await until(lambda: bench.runner.health.full_at is None)
+
+
+async def test_a_site_that_says_that_more_fits_is_not_full_any_more() -> None:
+    bench = Bench()
+    bench.site.capacity = 1
+    bench.site.refusals = [(QuotaExhaustedError("limit of 1 reached", retry_after_seconds=3600), False)]
+    bench.worker()
+    async with bench.running():
+        await until(lambda: bench.runner.health.full_at is not None)
+        await until(lambda: bench.runner.health.capacity == 1)
+        bench.site.capacity = 2
+        bench.runner.health.failed(UnavailableError("have it probed"))
+        await until(lambda: bench.runner.health.capacity == 2)
+        assert (bench.runner.health.full_at, bench.runner.health.exhausted_seconds) == (None, 0)
 
 
 async def test_no_machine_is_made_before_its_queue() -> None:

@@ -16,6 +16,7 @@ from test_fleet_site_trouble import LockedSite
 
 from simyard.api.base import Json, Metadata
 from simyard.api.cloud_site import CloudSite
+from simyard.api.names import ANNOTATION_ABANDON
 from simyard.fleet import sites as sites_module
 from simyard.fleet.broker import Broker
 from simyard.fleet.metering import Metering
@@ -23,7 +24,7 @@ from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.sites import Sites
 from simyard.fleet.workers import WorkerStatuses
-from simyard_sites.base import SiteEvent, UnauthenticatedError
+from simyard_sites.base import Changed, Machine, SiteEvent, UnauthenticatedError, UnavailableError
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
@@ -34,10 +35,15 @@ _versions = itertools.count(1)
 
 @dataclass
 class Api(ScriptedClient):
-    """An API server that has nothing, so that no status can be written."""
+    """An API server that has nothing, so that no status can be written; or only this object."""
 
-    async def patch(self, *_: Any, **__: Any) -> Json:
-        raise NotFoundError(404, "NotFound", "no such site")
+    item: Json | None = None
+
+    async def patch(self, _: Resource, name: str, change: Json, *__: Any, **___: Any) -> Json:
+        if self.item is None:
+            raise NotFoundError(404, "NotFound", "no such site")
+        metadata = {**self.item["metadata"], "resourceVersion": str(next(_versions))}
+        return {**self.item, "metadata": metadata, "status": change["status"]}
 
 
 @dataclass
@@ -52,16 +58,23 @@ class Recorded:
 
 @dataclass
 class DefectiveSite(ScriptedSite):
-    """Its provider has a defect; it cannot be used after it was closed."""
+    """Its provider tells what the runner cannot read; it cannot be used after it was closed."""
 
     closed: bool = False
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
-        raise RuntimeError("a defect")
-        yield
+        yield Changed(cast(Machine, None))
 
     async def aclose(self) -> None:
         self.closed = True
+
+
+class AwaySite(ScriptedSite):
+    """Its events cannot be followed."""
+
+    async def events(self) -> AsyncGenerator[SiteEvent, None]:
+        raise UnavailableError("nobody answers")
+        yield
 
 
 @dataclass
@@ -71,11 +84,12 @@ class World:
     providers: list[ScriptedSite]
     name: str = "site"
     recorder: Recorded = field(default_factory=Recorded)
+    api: Api = field(default_factory=Api)
     registry: Registry = field(init=False)
     sites: Sites = field(init=False)
 
     def __post_init__(self) -> None:
-        self.registry = Registry(cast(KubeClient, Api()))
+        self.registry = Registry(cast(KubeClient, self.api))
         self.sites = Sites(
             self.registry,
             cast(WorkerStatuses, Statuses()),
@@ -152,6 +166,26 @@ async def test_after_a_defect_a_site_gets_a_new_provider(make_world: MakeWorld) 
         assert defective.closed
 
 
+async def test_a_site_that_is_emptied_is_cleared(make_world: MakeWorld) -> None:
+    provider = ScriptedSite()
+    world = make_world(provider, name="emptied")
+    world.site()
+    async with world.running(), asyncio.timeout(60):
+        await until(lambda: "emptied" in world.sites._running and world.sites._running["emptied"].runner.complete)
+        await world.sites.emptied("emptied")
+    assert provider.calls["clear"] == 1
+
+
+async def test_a_site_that_was_never_reached_is_not_waited_for(make_world: MakeWorld) -> None:
+    provider = AwaySite()
+    world = make_world(provider, name="never")
+    world.site()
+    async with world.running(), asyncio.timeout(60):
+        await until(lambda: provider.calls["probe"])
+        await world.sites.emptied("never")
+    assert provider.calls["clear"] == 0
+
+
 async def test_an_orphan_whose_pool_is_gone_is_reported_on_its_site(make_world: MakeWorld) -> None:
     provider = ScriptedSite()
     provider.add("pool-0-unknown", owner("pool-0"))
@@ -172,3 +206,48 @@ async def test_a_pool_that_goes_waits_for_a_site_that_is_not_known_yet_but_for_n
     raw["metadata"]["resourceVersion"] = str(next(_versions))
     world.registry.sites.learn({**raw, "status": {"version": "1", "conditions": [condition]}})
     assert world.sites.machines_of_pool("default", "pool") == machines
+
+
+async def test_a_site_that_becomes_ready_is_told(make_world: MakeWorld) -> None:
+    world = make_world(ScriptedSite(), name="ready")
+    world.api.item = world.site().model_dump(mode="json", by_alias=True)
+    async with world.running():
+        await until(lambda: world.recorder.events)
+    assert world.recorder.events == [("CloudSite", "SiteReady")]
+
+
+async def test_a_site_that_is_gone_for_good_goes_when_it_is_abandoned_and_has_no_workers(make_world: MakeWorld) -> None:
+    world = make_world(LockedSite(broken=UnauthenticatedError("gone for good")), name="gone")
+    raw = world.site().model_dump(mode="json", by_alias=True)
+
+    def learn(**annotations: str) -> None:
+        metadata = {**raw["metadata"], "resourceVersion": str(next(_versions)), "annotations": annotations}
+        world.registry.sites.learn({**raw, "metadata": metadata, "status": {"version": "1"}})
+
+    metadata = {"name": "w", "namespace": "ns", "uid": "w-uid", "resourceVersion": str(next(_versions))}
+    spec = {"serviceRef": {"name": "service"}, "site": world.name}
+    worker = world.registry.workers.learn({"metadata": metadata, "spec": spec})
+    assert worker is not None
+    learn()
+    async with world.running():
+        emptied = asyncio.create_task(world.sites.emptied(world.name))
+        learn(**{ANNOTATION_ABANDON: "true"})
+        await until(lambda: world.gauge("site_breaker_open") == 1)
+        assert not emptied.done(), "a Worker is left"
+        world.registry.workers.forget(worker)
+        async with asyncio.timeout(60):
+            await emptied
+    assert world.recorder.events == [("CloudSite", "SiteAbandoned")]
+
+
+async def test_a_site_that_does_not_answer_stays_as_long_as_nobody_gives_it_up(make_world: MakeWorld) -> None:
+    world = make_world(LockedSite(broken=UnauthenticatedError("away")), name="away")
+    raw = world.site().model_dump(mode="json", by_alias=True)
+    metadata = {**raw["metadata"], "resourceVersion": str(next(_versions))}
+    world.registry.sites.learn({**raw, "metadata": metadata, "status": {"version": "1"}})
+    async with world.running():
+        emptied = asyncio.create_task(world.sites.emptied(world.name))
+        await until(lambda: world.gauge("site_breaker_open") == 1)
+        assert not emptied.done()
+        emptied.cancel()
+    assert world.recorder.events == []

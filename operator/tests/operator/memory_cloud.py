@@ -259,6 +259,9 @@ class MemorySite:
     def events(self) -> AsyncGenerator[SiteEvent, None]:
         return self._cloud.events()
 
+    async def clear(self) -> None:
+        """Nothing is kept but machines."""
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

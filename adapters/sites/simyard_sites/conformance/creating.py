@@ -61,6 +61,17 @@ class Creating:
         await observer.until_all(MachineState.RUNNING, 2)
         assert len(await trial.owned(other)) == 2
 
+    async def test_no_call_waits_for_a_machine(self, trial: Trial) -> None:
+        site = trial.site()
+        observer = trial.observe(site)
+        async with trial.world.held():
+            [a, b] = await trial.created(site, "a", "b")
+            assert MachineState.RUNNING not in (a.state, b.state), "nothing runs yet"
+            assert succeeded((await trial.delete(site, a.id))[0])
+            assert observer.machines.get(b.name, b).state is not MachineState.RUNNING
+        await observer.until(lambda machines: a.name not in machines, "the deleted machine is gone")
+        await observer.until_all(MachineState.RUNNING)
+
     async def test_calls_for_nothing_do_nothing(self, trial: Trial) -> None:
         site = trial.site()
         assert await trial.create(site) == []

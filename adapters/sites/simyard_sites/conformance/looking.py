@@ -47,19 +47,6 @@ class Looking:
         await trial.delete(site, *(key for key, _ in before.values()))
         await observer.until_none()
 
-    async def test_two_installations_do_not_see_each_others_machines(self, trial: Trial) -> None:
-        site, other = trial.site(), trial.site("other")
-        await trial.created(site, "a")
-        await trial.created(other, "b")
-        assert (await trial.owned(site)).keys() == {trial.name("a")}
-        assert (await trial.owned(other)).keys() == {trial.name("b")}
-        observer, neighbour = trial.observe(site), trial.observe(other)
-        await observer.until(lambda machines: machines.keys() == {trial.name("a")}, "one sees its own machine")
-        await neighbour.until(lambda machines: machines.keys() == {trial.name("b")}, "the other sees its own machine")
-        [more] = await trial.created(other, "c")
-        await neighbour.until(lambda machines: more.name in machines, "the other sees its second machine")
-        assert not any(more.name in repr(event) for event in observer.events)
-
     async def test_the_cost_of_looking_does_not_grow_with_machines_that_have_ended(self, trial: Trial) -> None:
         site = trial.site()
         await trial.running(site, "a", "b", "c")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing, suppress
+
 import pytest
 
 from simyard_sites.base import (
@@ -9,7 +12,9 @@ from simyard_sites.base import (
     MachineState,
     PermissionDeniedError,
     QuotaExhaustedError,
+    Site,
     SiteError,
+    Snapshot,
     ThrottledError,
     UnauthenticatedError,
     UnavailableError,
@@ -41,6 +46,8 @@ class Refusing:
             assert succeeded(adopted) and adopted.machine and adopted.machine.id == machine.id
             assert failed_with(refused, QuotaExhaustedError).retryable
             assert (await trial.owned(site)).keys() == {machine.name}
+            capacity = (await site.probe()).capacity
+            assert capacity is None or capacity <= 1, f"there is quota for one machine, and capacity for {capacity}"
         await trial.created(site, "b")
 
     async def test_a_missing_permission_is_said_and_what_is_permitted_goes_on(self, trial: Trial) -> None:
@@ -62,6 +69,7 @@ class Refusing:
             with pytest.raises(UnauthenticatedError) as raised:
                 await site.probe()
             trial.check(raised.value)
+        await self._nothing_is_hidden(site, machine.name)
         renewed = trial.site()
         assert machine.name in await trial.owned(renewed)
         await trial.created(renewed, "b")
@@ -73,7 +81,8 @@ class Refusing:
         async with trial.world.unreachable():
             for call in (site.probe, site.list_owned):
                 with pytest.raises(UnavailableError) as raised:
-                    await call()
+                    async with asyncio.timeout(trial.world.deadline_seconds):
+                        await call()
                 trial.check(raised.value)
             [created] = await trial.create(site, "b")
             failed_with(created, UnavailableError, UnknownOutcomeError)
@@ -85,6 +94,21 @@ class Refusing:
         await trial.created(site, "b")
         await observer.until_all(MachineState.RUNNING, 2)
 
+    async def test_a_cloud_that_never_answers_is_given_up(self, trial: Trial) -> None:
+        site = trial.site()
+        [machine, other] = await trial.running(site, "a", "b")
+        async with trial.world.silent():
+            for call in (site.probe, site.list_owned):
+                with pytest.raises(UnavailableError) as raised:
+                    async with asyncio.timeout(trial.world.deadline_seconds):
+                        await call()
+                trial.check(raised.value)
+            failed_with((await trial.get(site, machine.id))[0], UnavailableError)
+            failed_with((await trial.create(site, "c"))[0], UnknownOutcomeError, UnavailableError)
+            failed_with((await trial.delete(site, machine.id))[0], UnknownOutcomeError, UnavailableError)
+        await trial.created(site, "b", "c")
+        assert other.name in await trial.owned(site)
+
     async def test_a_wrong_setting_is_named(self, trial: Trial) -> None:
         for field, make in trial.world.wrong_sites().items():
             with pytest.raises(SiteError) as raised:
@@ -95,6 +119,15 @@ class Refusing:
                     await site.aclose()
             trial.check(raised.value)
             assert field in str(raised.value), f"the error does not name {field}: {raised.value}"
+
+    async def _nothing_is_hidden(self, site: Site, name: str) -> None:
+        """With credentials that count no more either all is seen, or it is said that nothing can be."""
+        with suppress(UnauthenticatedError):
+            assert name in {machine.name for machine in await site.list_owned()}
+        with suppress(UnauthenticatedError):
+            async with aclosing(site.events()) as events:
+                first = await anext(events)
+                assert isinstance(first, Snapshot) and name in {machine.name for machine in first.machines}
 
     async def _refused_then_created(self, trial: Trial, kind: type[SiteError]) -> list[SiteError]:
         """Create three machines, some of which are refused for now; gives the errors."""

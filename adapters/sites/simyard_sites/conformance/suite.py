@@ -14,6 +14,7 @@ from simyard_sites.conformance.creating import Creating
 from simyard_sites.conformance.ending import Ending
 from simyard_sites.conformance.interrupting import Interrupting
 from simyard_sites.conformance.looking import Looking
+from simyard_sites.conformance.neighbours import Neighbours
 from simyard_sites.conformance.refusing import Refusing
 from simyard_sites.conformance.trial import Trial
 from simyard_sites.conformance.watching import Watching
@@ -21,7 +22,7 @@ from simyard_sites.conformance.world import World
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
-class Conformance(Bursting, Interrupting, Refusing, Ending, Acting, Watching, Looking, Creating):
+class Conformance(Bursting, Interrupting, Refusing, Neighbours, Ending, Acting, Watching, Looking, Creating):
     """The suite. A subclass has an asynchronous fixture ``world`` that gives a world of the test."""
 
     @pytest_asyncio.fixture(loop_scope="function")

@@ -64,9 +64,9 @@ class Trial:
 
     # What is asked
 
-    def site(self, installation: str = "default") -> Site:
+    def site(self, installation: str = "default", name: str = "site") -> Site:
         """A new site object; it is closed when the test ends."""
-        site = self.world.site(installation)
+        site = self.world.site(installation, name)
         self._sites.append(site)
         return site
 
@@ -100,6 +100,12 @@ class Trial:
         for request, outcome in zip(requests, outcomes, strict=True):
             assert (outcome.machine is None) != (outcome.error is None), f"neither or both: {outcome}"
             assert outcome.machine is None or outcome.machine.name == request.name
+        ids = {
+            request.name: outcome.machine.id
+            for request, outcome in zip(requests, outcomes, strict=True)
+            if outcome.machine
+        }
+        assert len(set(ids.values())) == len(ids), f"an id was given out twice: {ids}"
         return outcomes
 
     async def created(self, site: Site, *names: str) -> list[Machine]:
@@ -124,13 +130,15 @@ class Trial:
         return await self._collect(site.act(ids, action), ids)
 
     async def owned(self, site: Site) -> dict[str, Machine]:
-        """All machines of the site's installation by their names; those that are on their way out left out."""
+        """All machines of the site by their names; those that are on their way out left out."""
         async with asyncio.timeout(self.world.deadline_seconds):
             machines = await site.list_owned()
         for machine in machines:
             self.check(machine)
         names = [machine.name for machine in machines if machine.state is not MachineState.TERMINATING]
         assert len(names) == len(set(names)), f"a name is there twice: {sorted(names)}"
+        ids = [machine.id for machine in machines]
+        assert len(ids) == len(set(ids)), f"an id is there twice: {sorted(ids)}"
         return {machine.name: machine for machine in machines if machine.state is not MachineState.TERMINATING}
 
     def observe(self, site: Site) -> Observer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NoReturn
@@ -33,10 +33,11 @@ class World:
     deadline_seconds = 30.0
     burst = 500
 
-    def site(self, installation: str = "default") -> Site:
+    def site(self, installation: str = "default", name: str = "site") -> Site:
         """A new site object for this cloud, as after a restart of the control plane; the suite closes it.
 
-        Each name of an installation is another one. On a cloud that several tests share, make it unique.
+        ``name`` is that of its CloudSite. Sites of another installation or name use the same account, namespace and
+        settings. On a cloud that several tests share, make installations unique.
         """
         raise NotImplementedError
 
@@ -97,12 +98,30 @@ class World:
         """As long as it lasts nobody answers: no connection is accepted, and those that are open are cut."""
         _lacks("unreachable")
 
+    def silent(self) -> AbstractAsyncContextManager[None]:
+        """As long as it lasts requests are taken, and never answered.
+
+        The deadlines of sites are much shorter than :attr:`deadline_seconds` then: a world sets them so.
+        """
+        _lacks("silent")
+
     def events_lost(self) -> AbstractAsyncContextManager[None]:
         """What changes as long as it lasts is not told, in the way that it happens there.
 
         A watch is cut and cannot go on from where it was; a message is dropped; polls fail.
         """
         _lacks("events_lost")
+
+    async def leftovers(self) -> Collection[str]:
+        """What is kept there beside machines and their records, by whatever name: Secrets, templates, tokens.
+
+        Of all installations and sites, and nothing that was there before the test.
+        """
+        _lacks("leftovers")
+
+    def held(self) -> AbstractAsyncContextManager[None]:
+        """As long as it lasts no machine goes on: what boots does not run, and what ends is not gone."""
+        _lacks("held")
 
     async def finish_machines(self, count: int) -> None:
         """Add so many machines of the installation ``default`` that have ended, as the cloud keeps them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -21,8 +21,8 @@ from simyard_sites.emulated.files import DIRECTORY_VARIABLE, cloud_files
 from simyard_sites.emulated.protocol import Disturb, Forget
 from simyard_sites.emulated.site import EmulatedSite
 
-_NAME = "conformance"
-_INSTALLATIONS = ("default", "other")
+_NAME = "site"
+_CLOUDS = (("default", _NAME), ("other", _NAME), ("default", "other"))
 _MANY = 1_000_000
 _UNUSABLE = "3"
 _GUEST = ("sh", "-c", "mkfifo end 2>&-; read code < end; exit $code", "guest")
@@ -37,9 +37,9 @@ _CLOUD = {
 class EmulatedWorld(World):
     """Emulated clouds in a directory of their own. They need no credentials, and keep no machine that has ended."""
 
-    def site(self, installation: str = "default") -> Site:
+    def site(self, installation: str = "default", name: str = _NAME) -> Site:
         """See :class:`World`."""
-        return _site(_CLOUD, installation)
+        return _site(_CLOUD, installation, name)
 
     async def lose_answers(self, calls: int) -> None:
         """See :class:`World`."""
@@ -57,6 +57,10 @@ class EmulatedWorld(World):
     def permission_denied(self) -> AbstractAsyncContextManager[None]:
         """See :class:`World`."""
         return _while(Disturb(_MANY, PermissionDeniedError("no machine may be created")))
+
+    async def leftovers(self) -> Collection[str]:
+        """See :class:`World`: such a cloud keeps nothing but machines."""
+        return ()
 
     def events_lost(self) -> AbstractAsyncContextManager[None]:
         """See :class:`World`: they are made up for by a snapshot, 0.3 s later."""
@@ -90,12 +94,12 @@ async def make_world() -> AsyncIterator[World]:
         try:
             yield EmulatedWorld()
         finally:
-            for installation in _INSTALLATIONS:
-                await client.shut_down(cloud_files(installation, _NAME))
+            for installation, name in _CLOUDS:
+                await client.shut_down(cloud_files(installation, name))
 
 
-def _site(provider: Mapping[str, Any], installation: str = "default") -> Site:
-    return EmulatedSite(SiteConfig(_NAME, provider, installation=installation), _GUEST)
+def _site(provider: Mapping[str, Any], installation: str = "default", name: str = _NAME) -> Site:
+    return EmulatedSite(SiteConfig(name, provider, installation=installation), _GUEST)
 
 
 async def _inject(fault: Forget | Disturb) -> None:

@@ -17,6 +17,7 @@ from typing import Any, assert_never
 
 from simyard_sites import base
 from simyard_sites.base import (
+    ErrorScope,
     Gone,
     Machine,
     MachineRequest,
@@ -322,12 +323,13 @@ def _outcome_from_json(data: dict[str, Any]) -> Outcome:
 
 
 def _error_to_json(error: SiteError) -> list[Any]:
-    return [type(error).__name__, str(error), error.retry_after_seconds]
+    return [type(error).__name__, str(error), error.retry_after_seconds, error.scope]
 
 
 def _error_from_json(data: list[Any]) -> SiteError:
-    name, message, retry_after_seconds = data
-    return _ERRORS[name](message, retry_after_seconds=retry_after_seconds)
+    name, message, retry_after_seconds, *scope = data  # a cloud that was started by an earlier version says no scope
+    kind = _ERRORS[name]
+    return kind(message, scope=ErrorScope(*scope) if scope else None, retry_after_seconds=retry_after_seconds)
 
 
 _ERRORS: dict[str, type[SiteError]] = {
@@ -336,6 +338,7 @@ _ERRORS: dict[str, type[SiteError]] = {
         base.ConflictError,
         base.MachineNotFoundError,
         base.InternalError,
+        base.InvalidSpecError,
         base.ThrottledError,
         base.QuotaExhaustedError,
         base.PermissionDeniedError,

@@ -12,7 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
 from simyard_sites.base import (
+    ErrorScope,
     InternalError,
+    InvalidSpecError,
+    Machine,
     MachineNotFoundError,
     MachineRequest,
     MachineState,
@@ -265,7 +268,7 @@ class CloudServer:
             self._guests_of |= dict.fromkeys(by_id, self._guests[self._cloud.settings.guests])
             for name, request in new.items():
                 found[name] = self._cloud.create(name, request.owner, time.time())
-        return [Outcome(request.name, found[request.name]) for request in requests]
+        return [_adopted(request, found[request.name]) for request in requests]
 
     def _prepare(self, requests: Mapping[str, MachineRequest]) -> None:
         needed_ids = self._cloud.next_id + len(requests)
@@ -358,3 +361,11 @@ class CloudServer:
         if not self._clients and not len(self._cloud):
             self._on_idle()
             self._restart_idle_clock()
+
+
+def _adopted(request: MachineRequest, machine: Machine | None) -> Outcome:
+    """The machine of that name, if it is the worker's that asks for it."""
+    if machine is None or machine.owner == request.owner:
+        return Outcome(request.name, machine)
+    said = f"the machine {request.name} exists and is not of this worker: delete it"
+    return Outcome(request.name, error=InvalidSpecError(said, scope=ErrorScope.ITEM))

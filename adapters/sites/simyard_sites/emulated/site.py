@@ -115,6 +115,9 @@ class EmulatedSite:
         finally:
             connection.close()
 
+    async def clear(self) -> None:
+        """See :class:`simyard_sites.base.Site`: a cloud that has no machine ends by itself."""
+
     async def aclose(self) -> None:
         """See :class:`simyard_sites.base.Site`."""
         while self._idle:

@@ -23,26 +23,31 @@ async def server_version(client: KubeClient) -> str:
     return f"Kubernetes {version.get('gitVersion', 'of an unknown version')}"
 
 
-async def check_rights(client: KubeClient, rules: Sequence[Rule], namespace: str) -> None:
-    """Ask whether the account has these rights; "" is every namespace.
+async def check_rights(client: KubeClient, wanted: Sequence[tuple[Rule, str]], document: str) -> None:
+    """Ask whether the account has these rights, each in a namespace; "" is every namespace.
+
+    ``document`` is where the rights are listed.
 
     Raises:
         PermissionDeniedError: it lacks some; which, is in the message.
         ApiError: the API server refuses, or does not answer.
     """
-    wanted = [(rule, verb) for rule in rules for verb in rule.verbs]
-    reviews = await asyncio.gather(*(client.create(REVIEWS, _review(rule, verb, namespace)) for rule, verb in wanted))
-    missing = [
-        f"{verb} {rule.resource}{f' of {rule.group}' if rule.group else ''}"
-        for (rule, verb), review in zip(wanted, reviews, strict=True)
-        if not review["status"]["allowed"]
-    ]
+    asked = [(rule, namespace, verb) for rule, namespace in wanted for verb in rule.verbs]
+    answers = await asyncio.gather(*(client.create(REVIEWS, _review(*question)) for question in asked))
+    missing: dict[tuple[Rule, str], list[str]] = {}
+    for (rule, namespace, verb), answer in zip(asked, answers, strict=True):
+        if not (answer.get("status") or {}).get("allowed"):
+            missing.setdefault((rule, namespace), []).append(verb)
     if missing:
-        where = f"the namespace {namespace}" if namespace else "all namespaces"
-        raise PermissionDeniedError(f"the account lacks rights in {where}: {', '.join(missing)}; grant them by RBAC")
+        named = [
+            f"{', '.join(verbs)} {rule.resource}{'.' if rule.group else ''}{rule.group}"
+            f" in {f'namespace {namespace}' if namespace else 'all namespaces'}"
+            for (rule, namespace), verbs in missing.items()
+        ]
+        raise PermissionDeniedError(f"the account may not {'; '.join(named)}: grant it what {document} lists")
 
 
-def _review(rule: Rule, verb: str, namespace: str) -> Json:
+def _review(rule: Rule, namespace: str, verb: str) -> Json:
     resource, _, subresource = rule.resource.partition("/")
     attributes = {"group": rule.group, "resource": resource, "subresource": subresource, "verb": verb}
     spec = {"resourceAttributes": {**attributes, "namespace": namespace}}

@@ -24,6 +24,8 @@ from simyard_sites.base import (
 from simyard_sites.kubernetes.errors import ApiError
 
 BAD_REQUEST = (400, 403, 404, 409, 422)
+QUOTA = "exceeded quota"
+"""In refusals of the quota plugin, which looks before anybody sees that the object exists already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def site_error(
         return UnauthenticatedError(f"the API server does not accept the credentials: {said}")
     if error.status == 429:
         return ThrottledError(said, retry_after_seconds=error.retry_after_seconds)
-    if error.status == 403 and "exceeded quota" in said:
+    if error.status == 403 and QUOTA in said:
         return QuotaExhaustedError(said, scope=None if own_quota else ErrorScope.POOL)
     if error.status == 403 and " cannot " in said and " in API group " in said:
         return PermissionDeniedError(f"{said}: grant it to the account that the operator uses there")

@@ -11,7 +11,7 @@ import base64
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from simyard_sites.kubernetes.client import Json, KubeClient
@@ -57,7 +57,7 @@ class SharedSecrets:
         Raises:
             ApiError: the API server refuses, or does not answer.
         """
-        revision = f"{name}-{_digest(data)}"
+        revision = f"{name}-{_digest(data, self._labels)}"
         making = self._making.setdefault((namespace, revision), asyncio.Lock())
         async with making:
             secret = self._names.get((namespace, revision))
@@ -118,6 +118,22 @@ class SharedSecrets:
         Raises:
             ApiError: the API server refuses, or does not answer.
         """
+        await self._find(client, namespace)
+        for key in self._unused():
+            await self._remove(client, key, self._unused)
+
+    async def clear(self, client: KubeClient, namespace: str) -> None:
+        """Remove all of them, also those of an earlier process: no machine is left, nor will be made.
+
+        Raises:
+            ApiError: the API server refuses, or does not answer.
+        """
+        await self._find(client, namespace)
+        for key in list(self._known):
+            await self._remove(client, key, lambda: self._known)
+
+    async def _find(self, client: KubeClient, namespace: str) -> None:
+        """Know all that are there; "" is every namespace."""
 
         def take(page: list[Json]) -> None:
             for item in page:
@@ -126,8 +142,6 @@ class SharedSecrets:
                 self._known.setdefault(key, _Known()).revision = metadata["name"]
 
         await client.list_all(REVISIONS, namespace, labels=selector(self._labels), take=take)
-        for key in self._unused():
-            await self._remove(client, key)
 
     @property
     def has_unused(self) -> bool:
@@ -138,16 +152,18 @@ class SharedSecrets:
         oldest = self._clock() - GRACE_SECONDS
         return [key for key, known in self._known.items() if not known.machines and known.asked <= oldest]
 
-    async def _remove(self, client: KubeClient, key: Key) -> None:
+    async def _remove(self, client: KubeClient, key: Key, due: Callable[[], Container[Key]]) -> None:
+        """Remove one, if it is still due when nobody makes it any more."""
         namespace, _ = key
         revision = self._known[key].revision
         async with self._making.setdefault((namespace, revision), asyncio.Lock()):
-            if key not in self._unused():
+            if key not in due():
                 return
             if revision:
                 with contextlib.suppress(NotFoundError):
                     await client.delete(REVISIONS, revision, namespace)
-            del self._known[key]
+            for machine_id in self._known.pop(key).machines:
+                del self._key_of[machine_id]
             self._names.pop((namespace, revision), None)
         self._making.pop((namespace, revision), None)
 
@@ -157,8 +173,10 @@ def _secret_of(revision: str, uid: str) -> str:
     return f"{revision}-{uid[:8]}"
 
 
-def _digest(data: Mapping[str, bytes]) -> str:
+def _digest(data: Mapping[str, bytes], labels: Mapping[str, str]) -> str:
+    """Of what is in it and whose it is: sites that share a namespace share no Secret, since each removes its own."""
     digest = hashlib.sha256()
-    for key, value in sorted(data.items()):
+    of_whom = {key: value.encode() for key, value in labels.items()}
+    for key, value in [*sorted(of_whom.items()), *sorted(data.items())]:
         digest.update(b"%d:%s%d:" % (len(key), key.encode(), len(value)) + value)
     return digest.hexdigest()[:_DIGITS]

@@ -13,10 +13,24 @@ from simyard_sites.kubernetes.resource import Resource
 
 
 class Seen:
-    """What the streams of events told last of each machine, so that no answer takes anybody back behind it."""
+    """What was seen of each machine: what the streams of events told last, so that no answer takes anybody back behind
+    it; and the uid of its object, so that nothing is done to another one."""
 
     def __init__(self) -> None:
         self._machines: dict[str, tuple[int, Machine]] = {}
+        self._uids: dict[str, str] = {}
+
+    def note(self, machine_id: str, uid: str) -> None:
+        """The object of a machine was seen."""
+        self._uids[machine_id] = uid
+
+    def uid(self, machine_id: str) -> str | None:
+        """The uid of a machine's object, as it was seen last."""
+        return self._uids.get(machine_id)
+
+    def forget(self, machine_id: str) -> None:
+        """The object of that id is gone, or is another one."""
+        self._uids.pop(machine_id, None)
 
     def newest(self, item: Json, machine: Machine) -> Machine:
         """The machine as an answer has it (``item``), or as a stream told meanwhile."""
@@ -30,11 +44,13 @@ class Seen:
     def remove(self, machine: Machine) -> None:
         """It is told that a machine is gone."""
         self._machines.pop(machine.id, None)
+        self.forget(machine.id)
 
     def keep(self, machine_ids: Iterable[str]) -> None:
         """A snapshot is told: what is not in it is gone."""
         kept = set(machine_ids)
         self._machines = {key: seen for key, seen in self._machines.items() if key in kept}
+        self._uids = {key: uid for key, uid in self._uids.items() if key in kept}
 
 
 Read = Callable[[Json], Machine | None]

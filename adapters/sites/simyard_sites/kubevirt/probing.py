@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
-from simyard_sites.base import ErrorScope, InvalidSpecError, PermissionDeniedError, UnavailableError
-from simyard_sites.kubernetes.client import Json, KubeClient
+from simyard_sites.base import ErrorScope, InvalidSpecError, UnavailableError
+from simyard_sites.kubernetes.access import check_rights
+from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 from simyard_sites.kubernetes.refusals import site_error
-from simyard_sites.kubernetes.rights import DISKS, INSTANCETYPES, MACHINES, Rule
+from simyard_sites.kubernetes.rights import DISKS, INSTANCETYPES, MACHINES
 from simyard_sites.kubevirt.settings import DataVolume, Settings
 
 API = "/apis/kubevirt.io/v1"
@@ -23,7 +23,12 @@ NO_CDI = (
     "spec.provider.kubevirt.rootDisk.dataVolume: the Containerized Data Importer (CDI) is not installed in the cluster;"
     " install it, or use rootDisk.containerDisk"
 )
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_NO_API = ("could not find the requested resource", "404 page not found")
+
+
+def lacks_api(error: ApiError) -> bool:
+    """Whether it is not the object that is absent, but its kind."""
+    return error.status == 404 and any(text in error.message for text in _NO_API)
 
 
 async def probe_cluster(client: KubeClient, settings: Settings) -> str:
@@ -60,40 +65,11 @@ async def _version(client: KubeClient) -> str:
 
 async def _permitted(client: KubeClient, settings: Settings) -> None:
     rules = MACHINES + (DISKS if isinstance(settings.root_disk, DataVolume) else ())
-    asked = [(rule, verb, settings.namespace) for rule in rules for verb in rule.verbs]
+    wanted = [(rule, settings.namespace) for rule in rules]
     for reference in filter(None, (settings.instancetype, settings.preference)):
         rule = next(rule for rule in INSTANCETYPES if rule.resource == f"{reference.kind.lower()}s")
-        asked += [(rule, verb, "" if "Cluster" in reference.kind else settings.namespace) for verb in rule.verbs]
-    answers = await asyncio.gather(*(_may(client, *question) for question in asked))
-    missing = [question for question, allowed in zip(asked, answers, strict=True) if not allowed]
-    if missing:
-        raise PermissionDeniedError(_missing(missing))
-
-
-async def _may(client: KubeClient, rule: Rule, verb: str, namespace: str) -> bool:
-    resource, _, subresource = rule.resource.partition("/")
-    attributes: Json = {"group": rule.group, "resource": resource, "verb": verb, "namespace": namespace}
-    if subresource:
-        attributes["subresource"] = subresource
-    body: Json = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
+        wanted.append((rule, "" if "Cluster" in reference.kind else settings.namespace))
     try:
-        answer = await client.request("POST", _REVIEWS, body=body)
+        await check_rights(client, wanted, "docs/sites/kubevirt.md")
     except ApiError as error:
         raise site_error(error) from error
-    return bool((answer.get("status") or {}).get("allowed"))
-
-
-def _missing(questions: Sequence[tuple[Rule, str, str]]) -> str:
-    verbs: dict[tuple[Rule, str], list[str]] = {}
-    for rule, verb, namespace in questions:
-        verbs.setdefault((rule, namespace), []).append(verb)
-    named = [
-        f"{', '.join(names)} {rule.resource}{'.' if rule.group else ''}{rule.group}"
-        f" in {f'namespace {namespace}' if namespace else 'all namespaces'}"
-        for (rule, namespace), names in verbs.items()
-    ]
-    return f"the account may not {'; '.join(named)}: grant it what docs/sites/kubevirt.md lists"

@@ -76,6 +76,14 @@ def hostname_of(request: MachineRequest) -> str:
     return request.hostname.partition(".")[0] or request.name
 
 
+def secret_of(machine: Json) -> str:
+    """The Secret that has the user data of a stored machine; "" where it refers to none."""
+    for volume in machine["spec"].get("volumes") or ():
+        if (source := volume.get("cloudInitNoCloud")) is not None:
+            return str(source["secretRef"]["name"])
+    return ""
+
+
 def data_volume(machine: Json, disk: DataVolume) -> Json:
     """The root disk of a stored machine, which owns it: they go together.
 

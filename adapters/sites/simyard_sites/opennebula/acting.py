@@ -43,7 +43,14 @@ async def act(oned: Oned, table: Table, view: View, ids: Sequence[int], action: 
     Raises:
         SiteError: the call failed.
     """
-    for part in parts(ids, MULTICALL):
+    for asked in parts(ids, MULTICALL):
+        await view.look_at_unknown(asked)
+        for machine_id in asked:
+            if not table.is_own(machine_id):
+                yield Outcome(str(machine_id), error=_absent(machine_id))
+        part = [machine_id for machine_id in asked if table.is_own(machine_id)]
+        if not part:
+            continue
         calls = [Call("one.vm.action", (_ACTIONS[action], machine_id)) for machine_id in part]
         answers = dict(zip(part, await oned.ask(calls, changes=True), strict=True))
         refused = [machine_id for machine_id, answer in answers.items() if isinstance(answer, OneActionException)]
@@ -60,7 +67,7 @@ def _error(answer: Answer, table: Table, machine_id: int, action: PowerAction) -
         return None
     machine = table.get(machine_id)
     if isinstance(answer, OneNoExistsException) or (isinstance(answer, OneActionException) and machine is None):
-        return MachineNotFoundError(f"there is no machine {machine_id}")
+        return _absent(machine_id)
     if isinstance(answer, OneActionException) and machine is not None:
         if machine.state in _DONE[action]:
             return None
@@ -70,3 +77,7 @@ def _error(answer: Answer, table: Table, machine_id: int, action: PowerAction) -
             )
         return ConflictError(str(answer))
     return refusal_of_change(answer, "MANAGE its VMs")
+
+
+def _absent(machine_id: int) -> SiteError:
+    return MachineNotFoundError(f"there is no machine {machine_id}")

@@ -8,11 +8,11 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from pyone import OneAuthenticationException
+from pyone import OneAuthenticationException, OneAuthorizationException, OneNoExistsException
 
 from simyard_sites.base import UnavailableError, UnknownOutcomeError
 from simyard_sites.opennebula.errors import refusal
-from simyard_sites.opennebula.records import VmRecord, read_pool
+from simyard_sites.opennebula.records import VmRecord, read_machine, read_pool
 from simyard_sites.opennebula.session import Session
 from simyard_sites.opennebula.settings import Settings
 from simyard_sites.opennebula.states import SWEPT, VmState
@@ -85,6 +85,22 @@ class Oned:
         call = Call("one.vmpool.infoset", (",".join(map(str, ids)), False))
         pool = str(await self.read(call, "USE its VMs"))
         return await _aside(partial(read_pool, pool), len(pool))
+
+    async def each_machine(self, ids: Sequence[int]) -> dict[int, VmRecord | None]:
+        """The machines of these ids, :data:`MULTICALL` at most, asked for one by one; None: there is no such one.
+
+        Of one that the account may not see any more nothing is said.
+        """
+        answers = await self.ask([Call("one.vm.info", (machine_id, False)) for machine_id in ids], changes=False)
+        found: dict[int, VmRecord | None] = {}
+        for machine_id, answer in zip(ids, answers, strict=True):
+            if isinstance(answer, OneNoExistsException):
+                found[machine_id] = None
+            elif not isinstance(answer, Exception):
+                found[machine_id] = read_machine(str(answer))
+            elif not isinstance(answer, OneAuthorizationException):
+                raise refusal(answer, "USE its VMs") from answer
+        return found
 
     async def unfinished(self, first: int, states: Sequence[VmState] = SWEPT) -> list[VmRecord]:
         """All machines of the account with that id or a later one, in these states.

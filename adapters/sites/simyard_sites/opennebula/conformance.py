@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,10 +15,12 @@ import pytest
 
 from simyard_sites.base import Machine, MachineRequest, Site, SiteConfig
 from simyard_sites.conformance.world import World
+from simyard_sites.opennebula import transport
 from simyard_sites.opennebula.site import OpenNebulaSite
 from simyard_sites.testing.oned import WIDE, Lcm, Oned, Settings, State
 
 CHANGES = ("one.template.instantiate", "one.vm.action", "one.vm.recover")
+_SILENCE_SECONDS = 0.2
 _CLOUD = Settings(time_scale=0.03, cost_scale=0, scheduler=WIDE)
 _PROVIDER = {"template": "worker", "imageOwner": "oneadmin", "pollMilliseconds": 50, "quietPollSeconds": 1}
 
@@ -31,11 +33,11 @@ class OpenNebulaWorld(World):
         self.password = "secret"  # noqa: S105 - of the simulated cloud
         self._bytes = 0
 
-    def site(self, installation: str = "default", **provider: Any) -> Site:
+    def site(self, installation: str = "default", name: str = "one", **provider: Any) -> Site:
         """See :class:`World`."""
         config = {"endpoint": self.oned.url, "loginTokenSeconds": 600, **_PROVIDER, **provider}
         credentials = {"username": "simyard", "password": self.password}
-        return OpenNebulaSite(SiteConfig("one", config, credentials, installation))
+        return OpenNebulaSite(SiteConfig(name, config, credentials, installation))
 
     def connections(self) -> int:
         """See :class:`World`."""
@@ -85,6 +87,23 @@ class OpenNebulaWorld(World):
         self.oned.faults.close(1_000_000)
         yield
         self.oned.faults.clear()
+
+    @asynccontextmanager
+    async def silent(self) -> AsyncIterator[None]:
+        """See :class:`World`."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transport, "READ_SECONDS", _SILENCE_SECONDS)
+            patch.setattr(transport, "WRITE_SECONDS", _SILENCE_SECONDS)
+            self.oned.faults.pause()
+            try:
+                yield
+            finally:
+                self.oned.faults.resume()
+
+    async def leftovers(self) -> Collection[str]:
+        """See :class:`World`."""
+        cloud = self.oned.cloud
+        return [*(f"template {number}" for number in cloud.templates), *(f"image {number}" for number in cloud.images)]
 
     @asynccontextmanager
     async def events_lost(self) -> AsyncIterator[None]:

@@ -9,11 +9,20 @@ from itertools import islice
 
 from pyone import OneNoExistsException
 
-from simyard_sites.base import InternalError, InvalidSpecError, MachineRequest, Outcome, SiteError
+from simyard_sites.base import (
+    ErrorScope,
+    InternalError,
+    InvalidSpecError,
+    Machine,
+    MachineRequest,
+    Outcome,
+    SiteError,
+)
 from simyard_sites.opennebula.catalog import Catalog
 from simyard_sites.opennebula.client import MULTICALL, Oned
 from simyard_sites.opennebula.ending import Ending
 from simyard_sites.opennebula.errors import refusal_of_create
+from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.opennebula.requests import instantiate
 from simyard_sites.opennebula.settings import Settings
 from simyard_sites.opennebula.sharing import Sharing
@@ -39,7 +48,7 @@ class Creating:
         sharing: Sharing,
         ending: Ending,
         settings: Settings,
-        installation: str,
+        ownership: Ownership,
     ) -> None:
         self._oned = oned
         self._table = table
@@ -48,7 +57,7 @@ class Creating:
         self._sharing = sharing
         self._ending = ending
         self._settings = settings
-        self._installation = installation
+        self._ownership = ownership
         self._under_way: dict[str, asyncio.Event] = {}
 
     async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
@@ -68,7 +77,7 @@ class Creating:
             await asyncio.gather(*(other.wait() for other in others))
             await self._view.learn_names()
         found = {each.name: machine for each in requests if (machine := self._table.named(each.name)) is not None}
-        outcomes = [Outcome(name, machine) for name, machine in found.items()]
+        outcomes = [_adopted(each, found[each.name]) for each in requests if each.name in found]
         new = {each.name: each for each in requests if each.name not in found}
         if new:
             done = asyncio.Event()
@@ -87,7 +96,7 @@ class Creating:
         outcomes = []
         for request in requests:
             try:
-                calls[request.name] = instantiate(request, template, self._settings, self._installation)
+                calls[request.name] = instantiate(request, template, self._settings, self._ownership)
             except InvalidSpecError as error:
                 outcomes.append(Outcome(request.name, error=error))
         if not calls:
@@ -126,3 +135,11 @@ class Creating:
         if isinstance(answer, Exception):
             return refusal_of_create(answer)
         return InternalError(f"the machine {name} was made, and ended at once")
+
+
+def _adopted(request: MachineRequest, machine: Machine) -> Outcome:
+    """The machine of that name, if it is the worker's that asks for it."""
+    if machine.owner == request.owner:
+        return Outcome(request.name, machine)
+    said = f"the VM {machine.id} has the name {request.name} and is not of this worker: delete it, or mend its LABELS"
+    return Outcome(request.name, error=InvalidSpecError(said, scope=ErrorScope.ITEM))

@@ -35,14 +35,16 @@ class Ending:
         self._accepted: set[int] = set()
 
     async def end(self, ids: Sequence[int]) -> AsyncIterator[Outcome]:
-        """End machines; each is accepted, or the outcome says why not.
+        """End machines; each is accepted, or the outcome says why not. What is not this CloudSite's is left alone.
 
         Raises:
             SiteError: the call failed.
         """
         for part in parts(ids, MULTICALL):
-            errors = await self._terminate(part)
-            self._table.expect_change(part)
+            await self._view.look_at_unknown(part)
+            own = [machine_id for machine_id in part if self._table.is_own(machine_id)]
+            errors = await self._terminate(own) if own else {}
+            self._table.expect_change(own)
             for machine_id in part:
                 yield Outcome(str(machine_id), error=errors.get(machine_id))
 

@@ -44,6 +44,18 @@ def read_pool(body: str) -> list[VmRecord]:
         raise InternalError(f"OpenNebula's answer is no pool of virtual machines: {error}") from error
 
 
+def read_machine(body: str) -> VmRecord:
+    """The machine of a VM.
+
+    Raises:
+        InternalError: it is none.
+    """
+    try:
+        return _record(etree.fromstring(body, parser()))
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise InternalError(f"OpenNebula's answer is no virtual machine: {error}") from error
+
+
 def _record(vm: etree._Element) -> VmRecord:
     text = vm.findtext
     address = next((found for path in _ADDRESS if (found := text(path))), "")

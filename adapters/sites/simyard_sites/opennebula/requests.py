@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from simyard_sites.base import InvalidSpecError, MachineRequest
 from simyard_sites.guest import context
 from simyard_sites.opennebula.catalog import VmTemplate
-from simyard_sites.opennebula.ownership import label
+from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.opennebula.settings import Network, Settings
 from simyard_sites.opennebula.templates import Value, render
 from simyard_sites.opennebula.wire import Call
@@ -17,26 +17,26 @@ SECRETS = ("SIMYARD_BOOTSTRAP", "USER_DATA", "SIMYARD_USER_SCRIPT")
 _OF_AN_IMAGE = ("IMAGE", "IMAGE_ID", "IMAGE_UNAME", "IMAGE_UID")
 
 
-def instantiate(request: MachineRequest, template: VmTemplate, settings: Settings, installation: str) -> Call:
+def instantiate(request: MachineRequest, template: VmTemplate, settings: Settings, ownership: Ownership) -> Call:
     """The call that makes the machine.
 
     Raises:
         InvalidSpecError: it cannot be made.
     """
     try:
-        attributes = render(_attributes(request, template, settings, installation))
+        attributes = render(_attributes(request, template, settings, ownership))
     except ValueError as error:
         raise InvalidSpecError(f"the bootstrap document cannot be handed over: {error}") from error
     return Call("one.template.instantiate", (template.id, request.name, False, attributes, False))
 
 
 def _attributes(
-    request: MachineRequest, template: VmTemplate, settings: Settings, installation: str
+    request: MachineRequest, template: VmTemplate, settings: Settings, ownership: Ownership
 ) -> Iterator[tuple[str, Value]]:
     yield "CPU", f"{request.cpu_millis / 1000:g}" if request.cpu_millis else str(request.cores)
     yield "VCPU", str(request.cores)
     yield "MEMORY", str(request.memory_mib)
-    yield "LABELS", label(installation, request.owner)
+    yield "LABELS", ownership.label(request.owner)
     yield "CONTEXT", _context(request, template)
     yield from (("DISK", disk) for disk in _disks(request.image, template, settings))
     yield from (("NIC", _nic(network)) for network in settings.networks)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -12,8 +14,13 @@ from simyard_sites.opennebula.errors import refusal
 from simyard_sites.opennebula.settings import Settings
 from simyard_sites.opennebula.wire import Answer, Call
 
+log = logging.getLogger(__name__)
+
 RENEWAL = 0.75
 """A token is replaced after this share of its life."""
+AGAIN_SECONDS = 60.0
+"""After this a token is asked for again, where there was none to be had."""
+_TOO_MANY = re.compile(r"max\w* number of tokens", re.IGNORECASE)
 _ANY_GROUP = -1
 Ask = Callable[[Call, str], Awaitable[Answer]]
 """Makes one call with that session."""
@@ -30,7 +37,8 @@ class Session:
     """Gives the session of the next call.
 
     With ``loginTokenSeconds`` the password goes over the wire only to get a token; a token is taken back when the next
-    one is there, and at the end. OpenNebula keeps ten per account at most.
+    one is there, and at the end. OpenNebula keeps ten per account at most: while others have them all (processes that
+    were killed, until theirs expire), the password is used itself.
     """
 
     def __init__(self, settings: Settings, ask: Ask) -> None:
@@ -71,6 +79,9 @@ class Session:
     async def _login(self, now: float) -> _Token:
         seconds = self._settings.token_seconds
         answer = await self._ask(self._call("", seconds), self._own)
+        if isinstance(answer, Exception) and _TOO_MANY.search(str(answer)):
+            log.warning("the account has all the login tokens that OpenNebula permits: the password is used for now")
+            return _Token(self._own, "", now + AGAIN_SECONDS)
         if isinstance(answer, Exception):
             raise refusal(answer, "get login tokens for itself (one.user.login)") from answer
         if not isinstance(answer, str) or not answer:
@@ -78,6 +89,8 @@ class Session:
         return _Token(f"{self._settings.username}:{answer}", answer, now + seconds * RENEWAL)
 
     async def _take_back(self, token: _Token) -> None:
+        if not token.value:  # OpenNebula would take all tokens of the account back
+            return
         with contextlib.suppress(SiteError):
             await self._ask(self._call(token.value, 0), self._own)
 

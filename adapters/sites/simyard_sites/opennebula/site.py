@@ -19,6 +19,7 @@ from simyard_sites.opennebula.catalog import Catalog
 from simyard_sites.opennebula.client import SET_IDS, Oned, parts
 from simyard_sites.opennebula.creating import Creating
 from simyard_sites.opennebula.ending import Ending
+from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.opennebula.probing import probe
 from simyard_sites.opennebula.settings import Settings
 from simyard_sites.opennebula.sharing import Sharing
@@ -40,7 +41,8 @@ class OpenNebulaSite:
     def __init__(self, config: SiteConfig) -> None:
         settings = Settings.from_config(config)
         self._oned = Oned(settings)
-        self._table = Table(config.installation, self._oned.now)
+        ownership = Ownership(config.installation, config.name)
+        self._table = Table(ownership, self._oned.now)
         self._view = View(self._oned, self._table)
         self._catalog = Catalog(self._oned, settings)
         self._sharing = Sharing(self._oned, self._catalog, settings)
@@ -53,7 +55,7 @@ class OpenNebulaSite:
             self._sharing,
             self._ending,
             settings,
-            config.installation,
+            ownership,
         )
         self._watching = Watching(self._table, self._view, self._ending, self._sharing, settings)
 
@@ -93,6 +95,9 @@ class OpenNebulaSite:
     def events(self) -> AsyncGenerator[SiteEvent, None]:
         """See :class:`simyard_sites.base.Site`: by polls; a state that was passed quickly may be skipped."""
         return self._watching.events()
+
+    async def clear(self) -> None:
+        """See :class:`simyard_sites.base.Site`: nothing is kept there beside machines, but a token until the end."""
 
     async def aclose(self) -> None:
         """See :class:`simyard_sites.base.Site`."""

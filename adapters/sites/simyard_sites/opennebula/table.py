@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from simyard_sites.base import Machine, MachineState, Owner
 from simyard_sites.opennebula.machines import STARTING, machine_of
-from simyard_sites.opennebula.ownership import owner_of
+from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.opennebula.records import VmRecord
 from simyard_sites.opennebula.states import VmState, is_settled, meaning_of, name_of
 
@@ -29,7 +29,7 @@ class Changes:
 
 
 class Table:
-    """Machines of one installation.
+    """Machines of one CloudSite.
 
     OpenNebula does not mind two machines of one name. Here the one of the lower id is the machine; the other one is a
     duplicate, is not shown, and waits in :attr:`duplicates` to be ended. Ids only grow, so all who look agree.
@@ -38,8 +38,8 @@ class Table:
     ``begun`` numbers the questions.
     """
 
-    def __init__(self, installation: str, now: Callable[[], float]) -> None:
-        self._installation = installation
+    def __init__(self, ownership: Ownership, now: Callable[[], float]) -> None:
+        self._ownership = ownership
         self._now = now
         self._machines: dict[int, Machine] = {}
         self._begun: dict[int, int] = {}
@@ -71,6 +71,14 @@ class Table:
     def get(self, machine_id: int) -> Machine | None:
         """The machine of that id."""
         return self._machines.get(machine_id)
+
+    def is_own(self, machine_id: int) -> bool:
+        """Whether it is a machine of this CloudSite that has not ended, as far as is known."""
+        return machine_id in self._machines or machine_id in self.duplicates
+
+    def is_known(self, machine_id: int) -> bool:
+        """Whether it is, or was, a machine of this CloudSite, as far as is remembered."""
+        return self.is_own(machine_id) or machine_id in self._finished
 
     def named(self, name: str) -> Machine | None:
         """The machine of that name."""
@@ -112,14 +120,14 @@ class Table:
                 self.finish([record.id])
                 continue
             known = self._machines.get(record.id)
-            owner = owner_of(record.labels, self._installation) or (known.owner if known is not None else None)
+            owner = self._ownership.owner_of(record.labels) or (known.owner if known is not None else None)
             if owner is not None and record.id not in self._finished:
                 self._put(record, owner, begun)
 
     def finish(self, ids: Iterable[int]) -> None:
         """These do not exist any more, and never will again."""
         for machine_id in ids:
-            if machine_id in self._machines or machine_id in self.duplicates:
+            if self.is_own(machine_id):
                 self._finished[machine_id] = None
             self.duplicates.discard(machine_id)
             self._drop(machine_id)

@@ -25,7 +25,9 @@ from simyard_sites.opennebula.settings import PATH, Settings
 READ_SECONDS = 12.0
 WRITE_SECONDS = 90.0
 CONNECT_SECONDS = 6.0
-_HEADERS = {"Content-Type": "text/xml", "User-Agent": "simyard"}
+MOST_BYTES = 2**28
+"""Of one answer: half of it would be 100,000 machines."""
+_HEADERS = {"Content-Type": "text/xml", "User-Agent": "simyard", "Accept-Encoding": "identity"}
 _OK = 200
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _SKEW_SECONDS = 2.0
@@ -85,7 +87,7 @@ class Transport:
                     if response.status != _OK:
                         raise self._refused(response, changes)
                     self._note_time(response)
-                    return await response.read()
+                    return await self._read(response, changes)
             except aiohttp.ClientSSLError as error:
                 raise UnavailableError(
                     f"{PATH}.endpoint: no TLS with {self._url.host}: {error}. The certificate must be for that host "
@@ -103,12 +105,31 @@ class Transport:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=self._ssl)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=_HEADERS)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, headers=_HEADERS, auto_decompress=False
+            )
         # Within TLS the proxy reads the request for a tunnel, and is not to be told oned's; without, it reads ours.
         inside = {} if self._url.scheme == "https" else self._login
         return self._session.post(
             self._url, data=body, proxy=self._proxy, proxy_headers=self._login, headers=inside, allow_redirects=False
         )
+
+    async def _read(self, response: aiohttp.ClientResponse, changes: bool) -> bytes:
+        """The body, if it is as it was asked for: not packed, for a kilobyte may become gigabytes, and not endless."""
+        problem, body = "", bytearray()
+        if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
+            problem = f"its answer is packed ({encoding[:20]!r}), which nobody asked for"
+        else:
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    problem = f"its answer has more than {MOST_BYTES} bytes"
+                    break
+        if not problem:
+            return bytes(body)
+        if changes:
+            raise UnknownOutcomeError(f"the answer of {self._url} was not read: {problem}")
+        raise not_opennebula(problem)
 
     def _lost(self, error: Exception, seconds: float, changes: bool) -> SiteError:
         what = str(error)
@@ -132,6 +153,12 @@ class Transport:
                 return ThrottledError(said, retry_after_seconds=_retry_after(response))
             case 500 | 502 | 504:
                 return UnknownOutcomeError(said) if changes else UnavailableError(f"{PATH}.endpoint: {said}")
+            case status if 300 <= status < 400:
+                where = _place(response.headers.get("Location", ""))
+                return not_opennebula(
+                    f"{said} and redirects to {where}. That is not followed, because the credentials would go there: "
+                    "name the endpoint itself, if it is the right one"
+                )
             case status if status < 500:
                 return not_opennebula(f"{said}; the path of OpenNebula is /RPC2")
         return InternalError(said)
@@ -147,6 +174,15 @@ class Transport:
 def not_opennebula(problem: str) -> InvalidSpecError:
     """The endpoint is wrong."""
     return InvalidSpecError(f"{PATH}.endpoint: that is not OpenNebula's XML-RPC API: {problem}", scope=ErrorScope.SITE)
+
+
+def _place(location: str) -> str:
+    """Where a redirect leads to, without what may be secret in it."""
+    try:
+        url = URL(location)
+    except ValueError:
+        return "nowhere"
+    return str(url.with_user(None).with_query(None).with_fragment(None))[:200] if url.host else url.path[:200]
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

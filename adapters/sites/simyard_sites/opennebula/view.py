@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from simyard_sites.opennebula.client import SET_IDS, Oned, parts
+from simyard_sites.opennebula.client import MULTICALL, SET_IDS, Oned, parts
 from simyard_sites.opennebula.states import VmState
 from simyard_sites.opennebula.table import Table
 
@@ -22,12 +22,24 @@ class View:
         self.is_doubtful = False
 
     async def look(self, ids: Iterable[int]) -> None:
-        """Look at machines by their ids. One that is not there any more is finished."""
+        """Look at machines by their ids. One that a pool does not show is asked for by itself before it is finished:
+        a pool shows less when rights were changed, or while oned's database is repaired."""
         for part in parts(ids, SET_IDS):
             begun = self._table.question()
             records = await self._oned.machines(part)
             self._table.put(records, begun)
-            self._table.finish(set(part).difference(record.id for record in records))
+            missing = set(part).difference(record.id for record in records)
+            for few in parts(sorted(filter(self._table.is_own, missing)), MULTICALL):
+                begun = self._table.question()
+                for machine_id, record in (await self._oned.each_machine(few)).items():
+                    if record is None:
+                        self._table.finish([machine_id])
+                    else:
+                        self._table.put([record], begun)
+
+    async def look_at_unknown(self, ids: Iterable[int]) -> None:
+        """Look at those of which it is not known whether they are machines of this CloudSite."""
+        await self.look([machine_id for machine_id in ids if not self._table.is_known(machine_id)])
 
     async def look_for_new(self) -> None:
         """Look for machines that were made since the last look, by whomever.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from http import HTTPStatus
@@ -14,6 +14,7 @@ from simyard_dev.controlplane import ControlPlane
 from simyard_sites.base import Machine, MachineRequest, Site, SiteConfig
 from simyard_sites.conformance.world import World
 from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.secrets import REVISIONS
 from simyard_sites.kubevirt import KubevirtSite
 from simyard_sites.kubevirt.vmi import VMIS
 from simyard_sites.testing.kube_front import KubeFront
@@ -41,11 +42,11 @@ class KubevirtWorld(World):
         self.token = token
         self._tokens: Callable[[], str] | None = None
 
-    def site(self, installation: str = "default", **provider: Any) -> Site:
+    def site(self, installation: str = "default", name: str = "there", **provider: Any) -> Site:
         """See :class:`World`; ``provider`` is what the CloudSite says beside namespace and cluster."""
         given = {"namespace": self.namespace, "kubeconfigSecretRef": {"name": "kubevirt"}, **provider}
         credentials = {"kubeconfig": self.front.kubeconfig(self.token)}
-        return KubevirtSite(SiteConfig("there", given, credentials, f"{self.namespace}-{installation}"))
+        return KubevirtSite(SiteConfig(name, given, credentials, f"{self.namespace}-{installation}"))
 
     def request(self, request: MachineRequest) -> MachineRequest:
         """See :class:`World`."""
@@ -100,6 +101,11 @@ class KubevirtWorld(World):
     def events_lost(self) -> AbstractAsyncContextManager[None]:
         """See :class:`World`."""
         return self.front.blind()
+
+    async def leftovers(self) -> Collection[str]:
+        """See :class:`World`: Secrets go with the revisions that own them, and by a controller that does not run."""
+        revisions, _ = await self.client.list_all(REVISIONS, self.namespace)
+        return [item["metadata"]["name"] for item in revisions]
 
     async def fail_machine(self, machine: Machine) -> None:
         """See :class:`World`."""

@@ -120,7 +120,7 @@ async def test_a_name_that_somebody_else_has_is_not_taken_over(world: KubevirtWo
     theirs = replace(mine, owner=replace(mine.owner, worker_uid=str(uuid.uuid4())))
     [outcome] = await create(site, theirs)
     assert isinstance(outcome.error, InvalidSpecError)
-    assert "belongs to somebody else" in str(outcome.error)
+    assert "is not of this worker" in str(outcome.error)
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 import asyncio
 import datetime
 import email.utils
+import gzip
 import ssl
 import time
 import xmlrpc.client
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from simyard_sites.base import (
 )
 from simyard_sites.opennebula import OpenNebulaSite, transport
 from simyard_sites.opennebula.settings import Settings
-from simyard_sites.testing.oned import HttpAnswer
+from simyard_sites.testing.oned import Code, HttpAnswer
 
 
 def certificate(directory: Path, *hosts: str) -> tuple[ssl.SSLContext, str]:
@@ -200,6 +201,81 @@ async def test_tokens_are_used_renewed_and_taken_back(yard: Any, monkeypatch: py
     assert third != second
     await site.aclose()
     assert not user.tokens
+
+
+async def test_where_no_token_is_to_be_had_the_password_is_used_and_nobodys_token_is_taken_back(yard: Any) -> None:
+    user = yard.oned.cloud.user("simyard")
+    others = [user.login("", 600, -1, yard.oned.cloud.now) for _ in range(10)]
+    site = yard.site(loginTokenSeconds=600)
+    await site.probe()
+    await yard.create(site, "a")
+    await site.aclose()
+    assert [token.value for token in user.tokens] == others
+
+
+async def test_a_token_that_is_refused_too_is_not_asked_for_over_and_over(yard: Any) -> None:
+    site = yard.site(loginTokenSeconds=600)
+    await site.probe()
+    yard.oned.faults.deny("one.vmpool.info", "User couldn't be authenticated, aborting call.", Code.AUTHENTICATION)
+    before = yard.oned.counters.calls["one.user.login"]
+    with pytest.raises(UnauthenticatedError):
+        await site.list_owned()
+    assert yard.oned.counters.calls["one.user.login"] <= before + 2
+
+
+async def test_a_redirect_is_not_followed_and_its_place_is_named_without_secrets(yard: Any) -> None:
+    asked: list[bytes] = []
+
+    async def elsewhere(request: aiohttp.web.BaseRequest) -> aiohttp.web.Response:
+        asked.append(await request.read())
+        return aiohttp.web.Response(body=b"")
+
+    async with served(elsewhere) as other:
+        location = other.replace("http://", "http://user:word@") + "/RPC2?ticket=word"
+        for status in (301, 302, 303, 307, 308):
+            yard.oned.faults.answer(2, HttpAnswer(status, "Moved", headers=(("Location", location),)))
+            with pytest.raises(InvalidSpecError, match=r"spec\.provider\.openNebula\.endpoint") as raised:
+                await yard.site().probe()
+            assert f"redirects to {other}/RPC2. That is not followed" in str(raised.value)
+            assert "word" not in str(raised.value)
+    assert not asked
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+async def test_a_packed_answer_is_not_unpacked(yard: Any, encoding: str) -> None:
+    bomb = HttpAnswer(200, "OK", gzip.compress(bytes(10_000_000)), (("Content-Encoding", encoding),))
+    yard.oned.faults.answer(1, bomb, "one.system.version")
+    with pytest.raises(InvalidSpecError, match="packed"):
+        await yard.site().probe()
+    yard.oned.faults.answer(1, bomb, "one.template.instantiate")
+    with pytest.raises(UnknownOutcomeError, match="packed"):
+        await yard.create(yard.site(), "a")
+
+
+@pytest.mark.parametrize(("changes", "kind"), [(False, InvalidSpecError), (True, UnknownOutcomeError)])
+async def test_an_answer_without_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, changes: bool, kind: type[SiteError]
+) -> None:
+    monkeypatch.setattr(transport, "MOST_BYTES", 1_000_000)
+
+    async def serve(request: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
+        response = aiohttp.web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(bytes(65536))
+        return response
+
+    async with served(serve) as url:
+        carrier = transport.Transport(
+            Settings.from_config(SiteConfig("one", {"endpoint": url, "template": "t"}, login()))
+        )
+        try:
+            async with asyncio.timeout(60):
+                with pytest.raises(kind, match="more than 1000000 bytes"):
+                    await carrier.post(b"", changes=changes)
+        finally:
+            await carrier.aclose()
 
 
 async def test_a_token_in_the_secret_is_used_as_it_is(yard: Any) -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard_sites.base import MachineState, Owner
-from simyard_sites.opennebula.ownership import label
+from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.opennebula.records import VmRecord
 from simyard_sites.opennebula.table import Table
 
@@ -13,12 +13,12 @@ BOOT, RUNNING, SHUTDOWN = 2, 3, 12
 
 
 def table() -> Table:
-    return Table("here", lambda: 100.0)
+    return Table(Ownership("default", "here"), lambda: 100.0)
 
 
 def vm(machine_id: int, name: str = "", state: int = ACTIVE, lcm_state: int = RUNNING, ours: bool = True) -> VmRecord:
     name = name or f"m{machine_id}"
-    labels = label("here" if ours else "there", Owner("default", name, f"uid-{name}"))
+    labels = Ownership("default", "here" if ours else "there").label(Owner("default", name, f"uid-{name}"))
     return VmRecord(machine_id, name, state, lcm_state, labels=labels)
 
 

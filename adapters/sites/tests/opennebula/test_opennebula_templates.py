@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from simyard_sites.base import InvalidSpecError, Owner
-from simyard_sites.opennebula.ownership import label, owner_of
+from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.opennebula.templates import render
 
 XML_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufffe\uffff").filter(
@@ -54,9 +54,12 @@ def test_a_name_that_is_none_is_refused() -> None:
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(lambda name: name != "-")
 
 
-@given(NAMES, NAMES, NAMES, st.one_of(NAMES, st.just("")))
-def test_a_label_names_the_owner_to_its_installation_alone(ours: str, namespace: str, worker: str, pool: str) -> None:
+@given(NAMES, NAMES, NAMES, NAMES, st.one_of(NAMES, st.just("")))
+def test_a_label_names_the_owner_to_its_cloud_site_alone(
+    ours: str, site: str, namespace: str, worker: str, pool: str
+) -> None:
     owner = Owner(namespace, worker, "1-2-3", pool)
-    labels = f"of the user, {label(ours, owner)} ,more/of/it"
-    assert owner_of(labels, ours) == owner
-    assert owner_of(labels, f"{ours}x") is None
+    labels = f"of the user, {Ownership(ours, site).label(owner)} ,more/of/it"
+    assert Ownership(ours, site).owner_of(labels) == owner
+    assert Ownership(f"{ours}x", site).owner_of(labels) is None
+    assert Ownership(ours, f"{site}x").owner_of(labels) is None

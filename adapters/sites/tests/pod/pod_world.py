@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from simyard_sites.conformance.world import World
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
+from simyard_sites.kubernetes.secrets import REVISIONS
 from simyard_sites.pod import PodSite
 from simyard_sites.pod.site import PODS
 from simyard_sites.testing.kube_front import KubeFront
@@ -74,11 +75,11 @@ class PodWorld(World):
         self.namespace = namespace
         self.token = token
 
-    def site(self, installation: str = "default", **provider: Any) -> PodSite:
+    def site(self, installation: str = "default", name: str = "here", **provider: Any) -> PodSite:
         """See :class:`World`; ``provider`` is what the CloudSite says beside namespace and cluster."""
         given = {"namespace": self.namespace, "kubeconfigSecretRef": {"name": "cluster"}, **provider}
         credentials = {"kubeconfig": self.front.kubeconfig(self.token)}
-        return PodSite(SiteConfig("here", given, credentials, f"{self.namespace}-{installation}"))
+        return PodSite(SiteConfig(name, given, credentials, f"{self.namespace}-{installation}"))
 
     def request(self, request: MachineRequest) -> MachineRequest:
         """See :class:`World`: pods refuse user data."""
@@ -136,6 +137,11 @@ class PodWorld(World):
     def events_lost(self) -> AbstractAsyncContextManager[None]:
         """See :class:`World`."""
         return self.front.blind()
+
+    async def leftovers(self) -> Collection[str]:
+        """See :class:`World`: Secrets go with the revisions that own them, and by a controller that does not run."""
+        revisions, _ = await self.client.list_all(REVISIONS, self.namespace)
+        return [item["metadata"]["name"] for item in revisions]
 
     async def fail_machine(self, machine: Machine) -> None:
         """See :class:`World`: as a kubelet does that runs out of memory."""

@@ -14,12 +14,15 @@ from pod_world import IMAGE, NAMESPACES, READY_SECONDS, PodWorld, make_namespace
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
 from simyard_sites.base import (
+    ConflictError,
     ErrorScope,
     InvalidSpecError,
     Machine,
+    MachineNotFoundError,
     MachineRequest,
     Owner,
     PermissionDeniedError,
+    PowerAction,
     QuotaExhaustedError,
     Site,
     SiteConfig,
@@ -200,9 +203,52 @@ async def test_a_pod_that_says_to_be_the_worker_of_another_namespace_is_no_machi
         assert [machine.name for machine in await site.list_owned()] == [here.name]
 
 
+async def test_a_pod_that_took_the_name_of_one_of_ours_is_not_deleted(world: PodWorld) -> None:
+    async with aclosing(world.site()) as site:
+        item = request()
+        [machine] = await created(site, item)
+        pod = await world.client.get(PODS, item.name, world.namespace)
+        immediately = {"gracePeriodSeconds": 0}
+        path = f"/api/v1/namespaces/{world.namespace}/pods/{item.name}"
+        await world.client.request("DELETE", path, body=immediately, resource=PODS)
+        spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+        async with asyncio.timeout(READY_SECONDS):
+            while await _exists(world.client, machine, world.namespace):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        theirs = await world.client.create(PODS, {"metadata": {"name": item.name}, "spec": spec}, world.namespace)
+        [outcome] = [outcome async for outcome in site.delete([machine.id])]
+        assert isinstance(outcome.error, ConflictError), "it is not the one that it was"
+        [outcome] = [outcome async for outcome in site.delete([machine.id])]
+        assert outcome.error is None, "for this site there is none"
+        [outcome] = [outcome async for outcome in site.act([machine.id], PowerAction.STOP)]
+        assert isinstance(outcome.error, MachineNotFoundError)
+    assert (await world.client.get(PODS, item.name, world.namespace))["metadata"]["uid"] == theirs["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("machine_id", ["{namespace}", "{namespace}/", "{namespace}/a/log", "", "/"])
+async def test_an_id_that_is_none_does_nothing(world: PodWorld, machine_id: str) -> None:
+    async with aclosing(world.site()) as site:
+        [machine] = await created(site, request())
+        asked = machine_id.format(namespace=world.namespace)
+        [outcome] = [outcome async for outcome in site.delete([asked])]
+        assert outcome.error is None
+        [outcome] = [outcome async for outcome in site.get([asked])]
+        assert isinstance(outcome.error, MachineNotFoundError)
+        assert [found.id for found in await site.list_owned()] == [machine.id]
+
+
+async def test_sites_that_share_a_namespace_share_no_secret(world: PodWorld) -> None:
+    item = request()
+    async with aclosing(world.site()) as site, aclosing(world.site(name="other")) as other:
+        await created(site, item)
+        await created(other, replace(item, name=f"{item.name}-too"))
+    revisions, _ = await world.client.list_all(REVISIONS, world.namespace)
+    assert {item["metadata"]["labels"]["simyard.dev/site"] for item in revisions} == {"here", "other"}
+
+
 async def test_a_probe_names_the_rights_that_are_missing(world: PodWorld) -> None:
     async with world.permission_denied(), aclosing(world.site()) as site:
-        with pytest.raises(PermissionDeniedError, match=r"create pods, delete pods, create secrets"):
+        with pytest.raises(PermissionDeniedError, match=r"create, delete pods in namespace [-\w]+; create secrets in"):
             await site.probe()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import math
 import signal
 import ssl
 from pathlib import Path
@@ -12,24 +14,13 @@ from simyard_sites.testing.oned.cloud import FIRST_USER
 from simyard_sites.testing.oned.server import Oned
 from simyard_sites.testing.oned.settings import MM_SCHED, STOCK, WIDE, Failure, Settings, Step
 
+_LAST_PORT = 65535
 _SCHEDULERS = {"stock": STOCK, "mm_sched": MM_SCHED, "wide": WIDE}
 
 
 def main() -> None:
     """Serve until SIGINT or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m simyard_sites.testing.oned", description=__doc__)
-    parser.add_argument("--listen", default="127.0.0.1:2633", help="ADDRESS:PORT; port 0 is any free one")
-    parser.add_argument("--tls-certificate", type=Path, help="PEM file; with it the endpoint is https")
-    parser.add_argument("--tls-key", type=Path, help="PEM file")
-    parser.add_argument("--auth-file", type=Path, help="user:password of the user beside oneadmin (simyard:secret)")
-    parser.add_argument("--version", default="7.0.0", help="what one.system.version says")
-    parser.add_argument("--scheduler", choices=_SCHEDULERS, default="stock")
-    parser.add_argument("--time-scale", type=float, default=1.0, help="seconds here per second of the drivers")
-    parser.add_argument("--cost-scale", type=float, default=1.0, help="seconds here per second that calls cost")
-    parser.add_argument("--hosts", type=int, default=10)
-    parser.add_argument("--finished", type=int, default=0, help="VMs that have ended long ago")
-    parser.add_argument("--fail", type=_failure, action="append", default=[], help="STEP=SHARE, as boot=0.05")
-    parser.add_argument("--seed", type=int, default=0, help="of the failures")
+    parser = _parser()
     given = parser.parse_args()
     settings = Settings(
         version=given.version,
@@ -40,21 +31,102 @@ def main() -> None:
         hosts=given.hosts,
         seed=given.seed,
     )
-    tls = None
-    if given.tls_certificate:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(given.tls_certificate, given.tls_key)
-    host, _, port = given.listen.rpartition(":")
-    oned = Oned(settings, host=host, port=int(port), tls=tls)
+    if given.tls_key and not given.tls_certificate:
+        parser.error("--tls-key needs --tls-certificate")
+    try:
+        tls = _tls(given.tls_certificate, given.tls_key) if given.tls_certificate else None
+    except (OSError, ssl.SSLError) as error:
+        parser.error(f"--tls-certificate, --tls-key: {error}")
+    oned = Oned(settings, host=given.listen[0], port=given.listen[1], tls=tls)
     if given.auth_file:
         user = oned.cloud.users[FIRST_USER]
-        user.name, _, user.password = given.auth_file.read_text().strip().partition(":")
+        user.name, user.password = given.auth_file
     oned.fill(finished=given.finished)
-    asyncio.run(_serve(oned))
+    try:
+        asyncio.run(_serve(oned))
+    except OSError as error:
+        parser.exit(1, f"{parser.prog}: cannot listen on {':'.join(map(str, given.listen))}: {error.strerror}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m simyard_sites.testing.oned",
+        description="A simulated oned: OpenNebula's XML-RPC API over a cloud that is only remembered. It prints its "
+        "URL when it can be used, and serves until SIGINT or SIGTERM. Templates, images, networks and users are there "
+        "to begin with: the template `worker`, and the user `simyard` with the password `secret`.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    given = parser.add_argument
+    given("--listen", type=_address, default="127.0.0.1:2633", metavar="ADDRESS:PORT", help="port 0 is any free one")
+    given("--tls-certificate", type=Path, metavar="FILE", help="in PEM; with it the endpoint is https")
+    given("--tls-key", type=Path, metavar="FILE", help="in PEM; if it is not in the file of the certificate")
+    given("--auth-file", type=_login, metavar="FILE", help="USER:PASSWORD of the user beside oneadmin")
+    given("--version", default="7.0.0", help="what one.system.version says")
+    given("--scheduler", choices=_SCHEDULERS, default="stock", help="limits: of 7.x, of 5.12 to 6.10, or none")
+    given("--time-scale", type=_positive, default=1.0, metavar="SECONDS", help="here per second of the drivers")
+    given("--cost-scale", type=_not_negative, default=1.0, metavar="SECONDS", help="here per second that calls cost")
+    given("--hosts", type=_count, default=10, metavar="COUNT", help="of 64 cores and 256 GiB each")
+    given("--finished", type=_count, default=0, metavar="COUNT", help="of VMs that have ended long ago")
+    steps = ", ".join(Step)
+    given(
+        "--fail", type=_failure, action="append", default=[], metavar="STEP=SHARE",
+        help=f"as boot=0.05, for each of several steps: {steps}",
+    )  # fmt: skip
+    given("--seed", type=int, default=0, help="of the failures")
+    return parser
+
+
+def _tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def _address(argument: str) -> tuple[str, int]:
+    host, _, port = argument.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{argument!r} is not ADDRESS:PORT, as 127.0.0.1:2633")
+    return host.strip("[]"), int(port)
+
+
+def _login(argument: str) -> tuple[str, str]:
+    try:
+        name, _, password = Path(argument).read_text().strip().partition(":")
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{argument}: {error}") from None
+    if not name or not password:
+        raise argparse.ArgumentTypeError(f"{argument}: there is no USER:PASSWORD in it")
+    return name, password
+
+
+def _number(argument: str, least: float, *, inclusive: bool) -> float:
+    with contextlib.suppress(ValueError):
+        number = float(argument)
+        if math.isfinite(number) and (number > least or (inclusive and number == least)):
+            return number
+    raise argparse.ArgumentTypeError(f"{argument!r} is no number {'from' if inclusive else 'above'} {least:g}")
+
+
+def _positive(argument: str) -> float:
+    return _number(argument, 0, inclusive=False)
+
+
+def _not_negative(argument: str) -> float:
+    return _number(argument, 0, inclusive=True)
+
+
+def _count(argument: str) -> int:
+    if not argument.isdecimal():
+        raise argparse.ArgumentTypeError(f"{argument!r} is no whole number from 0")
+    return int(argument)
 
 
 def _failure(argument: str) -> Failure:
     step, _, share = argument.partition("=")
+    if step not in list(Step):
+        raise argparse.ArgumentTypeError(f"{step!r} is no step; there are {', '.join(Step)}")
+    if _number(share or "1", 0, inclusive=True) > 1:
+        raise argparse.ArgumentTypeError(f"{share!r} is no share from 0 to 1")
     return Failure(Step(step), float(share or 1))
 
 
