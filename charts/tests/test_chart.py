@@ -168,6 +168,15 @@ def test_the_broker_asks_its_clients_for_no_certificate(helm: Helm) -> None:
     assert broker["spec"]["tls"] == {"secretName": "simyard-broker-tls", "disableNonTLSListeners": True}
 
 
+def test_pods_of_the_brokers_operator_are_restricted(helm: Helm) -> None:
+    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
+    pod = broker["spec"]["override"]["statefulSet"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in (*pod["initContainers"], *pod["containers"]):
+        context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == context
+
+
 def test_no_secret_is_an_argument_or_a_variable(helm: Helm) -> None:
     for deployment in of_kind(helm.render(), "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]

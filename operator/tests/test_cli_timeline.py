@@ -164,11 +164,13 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(f"""#!{sys.executable}
 import sys, pathlib
 words, here = sys.argv[1:], pathlib.Path({str(tmp_path)!r})
+if words[0] == "config":
+    sys.exit(0)
 plural = words[1].split(".")[0]
-name = "watch" if "--watch" in words else plural if words[2].startswith("-") else "pool"
+name = "watch" if "--raw" in words else plural if words[2].startswith("-") else "pool"
 file = here / (name + ".json")
 if not file.exists():
-    sys.exit('Error from server (Forbidden): no rights on ' + plural)
+    sys.exit("Error from server (NotFound): no pool" if name == "pool" else "Error from server (Forbidden): " + plural)
 print(file.read_text())
 """)
     program.chmod(0o755)
@@ -188,6 +190,7 @@ def answers(directory: Path, *starts: PoolStart) -> None:
     (directory / "pool.json").write_text(json.dumps(pools[-1]))
     (directory / "workers.json").write_text(json.dumps({"items": workers}))
     events = [json.dumps({"type": "MODIFIED", "object": item}) for item in pools]
+    events.append(json.dumps({"type": "DELETED", "object": pools[-1]}))
     (directory / "watch.json").write_text("\n".join(events))
 
 
@@ -202,6 +205,13 @@ def test_who_may_not_see_sites_gets_the_timeline_all_the_same(kubectl: Path) -> 
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[0].startswith("Start of beams: 1 worker, at")
     assert done.output.splitlines()[-1] == "T_boot 3.000 s, T_r 3.500 s, T_m 3.540 s"
+
+
+def test_text_may_be_asked_for_by_name(kubectl: Path) -> None:
+    answers(kubectl, PUBLISHED)
+    texts = [CliRunner().invoke(cli, ["timeline", "beams", *more]).output for more in ([], ["-o", "text"])]
+    assert texts[0] == texts[1]
+    assert CliRunner().invoke(cli, ["timeline", "beams", "--watch", "-o", "text"]).exit_code == 0
 
 
 def test_a_watch_ends_when_the_start_is_complete_and_skips_what_is_drawn_already(kubectl: Path) -> None:
@@ -223,6 +233,11 @@ def test_a_watch_whose_pool_goes_away_fails(kubectl: Path) -> None:
     done = CliRunner().invoke(cli, ["timeline", "beams", "--watch"])
     assert done.exit_code == 1
     assert "the watch ended: pool beams was deleted" in done.output
+
+
+def test_a_watch_of_a_pool_that_does_not_exist_fails_as_kubectl_does(kubectl: Path) -> None:
+    done = CliRunner().invoke(cli, ["timeline", "beams", "--watch"])
+    assert (done.exit_code, done.output) == (1, "Error from server (NotFound): no pool\n")
 
 
 @pytest.mark.parametrize("arguments", [["service/x"], ["beams", "--watch", "-o", "svg"], ["beams", "-o", "gif"]])

@@ -25,7 +25,7 @@ from simyard_adapter.logs import WorkerLog
 from simyard_adapter.news import News
 from simyard_adapter.running import wire_error
 from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, encode
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, pool_queue, worker_queue
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, worker_queue
 from simyard_adapter.work import Work
 
 STOP_SECONDS = 15.0
@@ -87,7 +87,7 @@ class _Running:
         self._consumer: Optional[Consumer] = None
         self._pool = PoolConsumer(
             connections,
-            pool_queue(self._user),
+            self._user,
             lambda session, message: self._take(session, message, from_pool=True),
             lambda session, consuming: self._work.may_take_from_pool(session, consuming=consuming),
             self._work.session_lost,
@@ -228,7 +228,7 @@ class _Running:
             reply: Mapping[str, Any] = await self._reply(delivery)
         except RefusedError as refused:
             reply = {"error": refused.error.to_json()}
-        await self._work.answer(delivery, encode(reply))
+        await self._work.answers.answer(delivery, encode(reply))
 
     async def _reply(self, delivery: Delivery) -> Mapping[str, Any]:
         """Answer what is not an action."""

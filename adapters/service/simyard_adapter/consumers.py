@@ -16,6 +16,7 @@ from aiormq.abc import DeliveredMessage
 from simyard_adapter.deadline import within
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.transport import BrokerError, Connections, Session, guarded
+from simyard_adapter.wire import pool_queue
 
 WORKER_PREFETCH = 16
 POOL_PREFETCH = 1
@@ -99,7 +100,7 @@ class PoolConsumer:
     def __init__(
         self,
         connections: Connections,
-        queue: str,
+        user: str,
         take: Take,
         may_take: Callable[[Session, bool], bool],
         on_lost: Callable[[Session], None],
@@ -107,7 +108,8 @@ class PoolConsumer:
     ) -> None:
         """``may_take`` is asked with the session, and whether it consumes now."""
         self._connections = connections
-        self._queue = queue
+        self._user = user
+        self._queue = pool_queue(user)
         self._take = take
         self._may_take = may_take
         self._on_lost = on_lost
@@ -120,8 +122,8 @@ class PoolConsumer:
         failures = 0
         while True:
             try:
-                async with self._connections.channel(publishes=False) as channel:
-                    self._session = session = Session(channel)
+                async with self._connections.channel() as channel:
+                    self._session = session = Session(channel, self._user)
                     self._consumer = Consumer(session, self._queue, POOL_PREFETCH, self._take)
                     try:
                         await self.adjust()

@@ -17,6 +17,7 @@ from simyard_adapter.wire import Reason, WireError
 
 REMEMBERED_REPLIES = 300
 REMEMBERED_BYTES = 8 * 2**20
+REQUESTER_LIMIT = 100
 REPLY_DEADLINE_SECONDS = 60.0
 """How long a reply without an expiration is offered to a broker that cannot be reached."""
 
@@ -33,6 +34,23 @@ class RefusedError(Exception):
         """Values that do not fit: the first one's path is the field, the others stand in the message."""
         first, *others = invalid.errors
         return cls(Reason.INVALID_PARAMETERS, "; ".join([first.problem, *map(str, others)]), first.path)
+
+    def reply(self) -> dict[str, Any]:
+        """The body of the reply."""
+        return Outcome(error=self.error).to_json()
+
+
+class UncertainError(RefusedError):
+    """A request that is not run because another worker may have begun it; who knows better may send it again."""
+
+    def __init__(self, *, again: bool) -> None:
+        """``again``: whoever begins such a request tells its requester, who therefore knows."""
+        super().__init__(Reason.INTERRUPTED, "it may have been begun before, and it is not idempotent")
+        self._again = again
+
+    def reply(self) -> dict[str, Any]:
+        """See :class:`RefusedError`."""
+        return {**super().reply(), "again": True} if self._again else super().reply()
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,12 @@ class Delivery:
         """Until when a reply is of use (loop time)."""
         return self.expires or self.received + REPLY_DEADLINE_SECONDS
 
+    @property
+    def requester(self) -> Optional[str]:
+        """Who waits for the reply; None if nobody does who can be answered."""
+        name = self.properties.reply_to
+        return name if name and "." not in name and len(name) <= REQUESTER_LIMIT else None
+
     def body(self) -> dict[str, Any]:
         """The JSON object that it holds.
 
@@ -93,6 +117,7 @@ class ActionRequest:
     parameters: Mapping[str, Json]
     mode: ActionMode
     timeout_seconds: float
+    tells_begun: bool = False
 
     @classmethod
     def read(cls, body: Mapping[str, Any], interface: Interface) -> "ActionRequest":
@@ -118,7 +143,7 @@ class ActionRequest:
             raise RefusedError.of_values(error) from None
         except (TypeError, ValueError, OverflowError) as error:
             raise RefusedError(Reason.INVALID_REQUEST, str(error)) from None
-        return cls(action, parameters, mode, timeout)
+        return cls(action, parameters, mode, timeout, body.get("tellBegun") is True)
 
 
 @dataclass(eq=False)
@@ -135,6 +160,13 @@ class Invocation:
     def synchronous(self) -> bool:
         """Somebody waits for the reply."""
         return self.request.mode is ActionMode.SYNC
+
+    @property
+    def tells_begun(self) -> bool:
+        """Its requester is told before it begins, because it must not begin twice and others may be given it."""
+        latest = self.deliveries[-1] if self.deliveries else None
+        wanted = self.request.tells_begun and not self.request.action.idempotent
+        return wanted and latest is not None and latest.from_pool and latest.requester is not None
 
     @property
     def runs_again(self) -> bool:

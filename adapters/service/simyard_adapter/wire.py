@@ -31,6 +31,10 @@ EVENTS_EXCHANGE = "simyard.events"
 REPLIES_EXCHANGE = "simyard.replies"
 REPLY = "reply"
 """The ``type`` of a reply."""
+BEGUN = "begun"
+"""The ``type`` of what comes before the reply of an action from the pool's queue that is not idempotent, if the request
+asks for it: from here on it may have run. It is confirmed by the broker, on the channel that holds the request, before
+the action begins; so it comes before anything that another worker says of the same request."""
 ACTIVE_SECONDS = 30.0
 """While a worker runs Sync requests it says so this often, beginning with the first, and no more."""
 
@@ -38,7 +42,9 @@ ACTIVE_SECONDS = 30.0
 class Request(str, enum.Enum):
     """The ``type`` of a request, its body, and the reply; any reply may be ``{"error": {..}}`` instead."""
 
-    ACTION = "action"  # {"action", "parameters", "mode", "timeoutSeconds"?}; reply: {"worker", "result", "seconds"}
+    # {"action", "parameters", "mode", "timeoutSeconds"?, "tellBegun": bool?}; reply: {"worker", "result", "seconds"}
+    # or {"error", "again": true} when another worker may have begun it: who has not heard BEGUN may send it again
+    ACTION = "action"
     CANCEL = "cancel"  # {"invocation": id}; reply: {"cancelled": bool}
     GET_ATTRIBUTES = "get-attributes"  # {"names": [..]?}; reply: {"values": {..}, "observedAt": seconds}
     SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES

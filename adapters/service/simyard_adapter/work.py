@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Awaitable, Callable, Optional
 
+from simyard_adapter.answers import Answers
 from simyard_adapter.backend import Backend
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.context import Context
@@ -23,6 +24,7 @@ from simyard_adapter.invocations import (
     RefusedError,
     Replies,
     Turns,
+    UncertainError,
     must_not_run,
 )
 from simyard_adapter.journal import Journal, State
@@ -31,16 +33,13 @@ from simyard_adapter.logs import WorkerLog
 from simyard_adapter.news import News
 from simyard_adapter.programs import end_leftovers
 from simyard_adapter.running import outcome_of, stop_error
-from simyard_adapter.transport import BrokerError, Session, UnroutableError, encode
+from simyard_adapter.transport import Session, encode
 from simyard_adapter.wire import (
     EVENTS_EXCHANGE,
-    REPLIES_EXCHANGE,
-    REPLY,
     Event,
     Reason,
     WireError,
     event_key,
-    reply_key,
 )
 
 SYNC_LIMIT = 9
@@ -50,8 +49,6 @@ say): fewer than the prefetch of 16, so that requests of other kinds always get 
 
 ASYNC_LIMIT = 1000
 CONCURRENT_ASYNC_LIMIT = 32
-LAST_REPLY_SECONDS = 1.0
-REQUESTER_LIMIT = 100
 
 
 class Work:
@@ -88,7 +85,7 @@ class Work:
         self._replies = Replies()
         self._live: dict[str, Invocation] = {}
         self._unsent: set[str] = set()
-        self._answering = 0
+        self.answers = Answers(link, bootstrap.broker.username, log, self._changed)
         self._draining = False
         self._stopping = False
 
@@ -150,7 +147,7 @@ class Work:
             if asynchronous:
                 await self._take_async(delivery, request)
                 await on_taken()
-                await self.acknowledge(delivery)
+                await self.answers.acknowledge(delivery)
             else:
                 await self._take_sync(delivery, request)
         except RefusedError as refused:
@@ -158,14 +155,14 @@ class Work:
             self._log.info("refused: %s", refused, extra={"invocation": delivery.id})
             if asynchronous:
                 await self._link.publish_surely(*self._result_event(self._result(delivery.id, outcome)))
-                await self.acknowledge(delivery)
+                await self.answers.acknowledge(delivery)
             else:
-                await self.answer(delivery, encode(outcome.to_json()))
+                await self.answers.answer(delivery, encode(refused.reply()))
 
     async def _take_sync(self, delivery: Delivery, request: ActionRequest) -> None:
         reply, live = self._replies.get(delivery.id), self._live.get(delivery.id)
         if reply is not None:
-            await self.answer(delivery, reply)
+            await self.answers.answer(delivery, reply)
         elif live is not None and live.synchronous:
             live.deliveries.append(delivery)
         elif live is not None:
@@ -186,7 +183,7 @@ class Work:
     def _admit(self, delivery: Delivery, request: ActionRequest) -> None:
         """Refuse what is not known yet and may not be run now."""
         if must_not_run(delivery, request):
-            raise RefusedError(Reason.INTERRUPTED, "it may have been begun before, and it is not idempotent")
+            raise UncertainError(again=delivery.from_pool and request.tells_begun)
         if self._draining:
             raise RefusedError(Reason.DRAINING, "the worker takes no new actions")
         concurrent, synchronous = request.action.concurrent, request.mode is ActionMode.SYNC
@@ -222,7 +219,7 @@ class Work:
         turn = None if self._stopping else self.turns.next()
         if turn is not None:
             self._tasks.spawn(self._perform(turn))
-        if self._live or self._unsent or self._answering:
+        if self._live or self._unsent or self.answers.under_way:
             self.quiet.clear()
         else:
             self.quiet.set()
@@ -235,11 +232,14 @@ class Work:
                 self._log.info("not run: nobody waits for it any more", extra={"invocation": invocation.id})
                 del self._live[invocation.id]
                 for delivery in invocation.deliveries:
-                    await self.acknowledge(delivery)
+                    await self.answers.acknowledge(delivery)
                 return
             invocation.running = True
             if invocation.synchronous:
                 self._news.serving(1)
+                if invocation.tells_begun and not await self.answers.tell_begun(invocation.deliveries[-1]):
+                    self._give_up(invocation)
+                    return
             else:
                 await self._journal.move(invocation.id, State.STARTED)
                 invocation.context.progress()
@@ -254,6 +254,13 @@ class Work:
             if self.turns.running is invocation:
                 self.turns.running = None
             self._changed()
+
+    def _give_up(self, invocation: Invocation) -> None:
+        """It did not begin, and whoever is given it next cannot know that: only its requester can."""
+        self._log.info("not run: it may be another worker's by now", extra={"invocation": invocation.id})
+        del self._live[invocation.id]
+        for delivery in invocation.deliveries:
+            self._tasks.spawn(self.answers.answer(delivery, encode(UncertainError(again=True).reply())))
 
     async def _run(self, invocation: Invocation) -> None:
         context, request = invocation.context, invocation.request
@@ -286,7 +293,7 @@ class Work:
                 reply = encode({"worker": self._bootstrap.worker, **outcome.to_json()})
                 self._replies.remember(invocation.id, reply)
                 for delivery in invocation.deliveries:
-                    self._tasks.spawn(self.answer(delivery, reply))
+                    self._tasks.spawn(self.answers.answer(delivery, reply))
         elif invocation.runs_again:
             await self._journal.move(invocation.id, State.WAITING)
             del self._live[invocation.id]
@@ -322,35 +329,6 @@ class Work:
         await self._journal.confirm(invocation_id)
         self._unsent.discard(invocation_id)
         self._changed()
-
-    async def answer(self, delivery: Delivery, reply: bytes) -> None:
-        """Reply as long as it is of use, then acknowledge the request."""
-        self._answering += 1
-        try:
-            requester = delivery.properties.reply_to
-            if requester and "." not in requester and len(requester) <= REQUESTER_LIMIT:
-                left = delivery.reply_deadline - asyncio.get_running_loop().time()
-                publishing = self._link.publish(
-                    REPLIES_EXCHANGE,
-                    reply_key(requester, self._bootstrap.broker.username),
-                    REPLY,
-                    reply,
-                    correlation_id=delivery.properties.correlation_id,
-                )
-                try:
-                    await within(max(left, LAST_REPLY_SECONDS), publishing)
-                except (UnroutableError, asyncio.TimeoutError) as error:
-                    self._log.info("nobody took the reply: %r", error, extra={"invocation": delivery.id})
-            await self.acknowledge(delivery)
-        finally:
-            self._answering -= 1
-            self._changed()
-
-    async def acknowledge(self, delivery: Delivery) -> None:
-        """Acknowledge a request, unless its session is gone: then it comes again, and is known."""
-        if not delivery.session.closed.is_set():
-            with contextlib.suppress(BrokerError):
-                await delivery.session.acknowledge(delivery.message)
 
     def cancel(self, invocation_id: str) -> bool:
         """Cancel an invocation that runs or waits; False if there is none."""

@@ -160,6 +160,8 @@ class Service:
         self.events: list[tuple[wire.Event, dict[str, Any], DeliveredMessage]] = []
         self._news = asyncio.Condition()
         self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self.begun: list[str] = []
+        """The correlation ids of the requests of which a worker said that it begins."""
         self._connection: AbstractConnection | None = None
         self._processes: list[Process] = []
         self._workers: set[str] = set()
@@ -256,6 +258,9 @@ class Service:
 
     async def _on_reply(self, message: DeliveredMessage) -> None:
         assert message.header.properties.user_id == self.user
+        if message.header.properties.message_type == wire.BEGUN:
+            self.begun.append(message.header.properties.correlation_id or "")
+            return
         future = self._replies.get(message.header.properties.correlation_id or "")
         if future is not None and not future.done():
             future.set_result(json.loads(message.body))
@@ -301,6 +306,15 @@ class Service:
         async with asyncio.timeout(DEADLINE):
             await self._channel.basic_publish(data, routing_key=queue, properties=properties, mandatory=True)
         return self._replies[correlation]
+
+    async def return_one(self) -> None:
+        """Have the broker take back a request from the pool's queue, as it does when a worker ceases to consume."""
+        assert self._connection is not None
+        async with asyncio.timeout(DEADLINE):
+            channel = await self._connection.channel()
+            while (await channel.basic_get(wire.pool_queue(self.user))).delivery_tag is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            await channel.close()
 
     async def ask(self, kind: wire.Request | str, body: Mapping[str, Any] | bytes, **options: Any) -> dict[str, Any]:
         return await asyncio.wait_for(await self.send(kind, body, **options), DEADLINE)

@@ -58,6 +58,40 @@ async def test_a_sync_action_of_a_killed_worker_is_interrupted_if_not_idempotent
     assert len(lines()) == 1
 
 
+async def test_a_requester_can_tell_whether_a_request_that_came_back_was_begun(
+    service: Service, lines: Lines, work: Any
+) -> None:
+    body = {"action": "once", "parameters": work(), "tellBegun": True}
+    reply = await service.send(Request.ACTION, body, worker=None)
+    await service.return_one()
+    await service.start()
+    answer = await asyncio.wait_for(reply, 60)
+    assert (answer["error"]["reason"], answer["again"], service.begun) == ("Interrupted", True, [])
+    assert (await service.ask(Request.ACTION, body, worker=None))["result"] == {"square": 9}
+    assert (len(service.begun), len(lines())) == (1, 1)
+
+
+async def test_who_is_not_told_of_begins_is_not_asked_to_send_again(service: Service, lines: Lines, work: Any) -> None:
+    reply = await service.send(Request.ACTION, {"action": "once", "parameters": work()}, worker=None)
+    await service.return_one()
+    await service.start()
+    answer = await asyncio.wait_for(reply, 60)
+    assert (answer["error"]["reason"], "again" in answer, lines()) == ("Interrupted", False, [])
+
+
+async def test_a_request_that_was_begun_is_not_forgotten_with_its_worker(
+    service: Service, lines: Lines, gated: Any, until: Any
+) -> None:
+    first = await service.start("w1")
+    body = {"action": "once", "parameters": gated(), "tellBegun": True}
+    reply = await service.send(Request.ACTION, body, worker=None)
+    await until(lines)
+    await service.start("w2")
+    await first.kill()
+    assert (await asyncio.wait_for(reply, 60))["error"]["reason"] == "Interrupted"
+    assert (len(service.begun), len(lines())) == (1, 1)
+
+
 async def test_a_killed_adapter_continues_from_its_journal(
     service: Service, tmp_path: Path, lines: Lines, gated: Any, until: Any
 ) -> None:

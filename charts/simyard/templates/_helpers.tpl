@@ -39,6 +39,12 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* RabbitMQ writes below its home. */}}
+{{- define "simyard.brokerSecurityContext" -}}
+allowPrivilegeEscalation: false
+capabilities: {drop: [ALL]}
+{{- end }}
+
 {{/* One pod per node: call with (list $ "operator"). No constraint for zones beside it: where nodes have no zone the
 scheduler would score neither (see simyard.affinity). */}}
 {{- define "simyard.spread" -}}

@@ -36,6 +36,14 @@ ATOMIC: Json = {"x-kubernetes-list-type": "atomic"}
 SET: Json = {"x-kubernetes-list-type": "set"}
 
 
+def unchanging(field: str, part: str, message: str) -> Json:
+    """A rule of an object: an optional ``field`` of it, of which ``part`` counts (``.name``), stays as it was."""
+    name = f"__{field}__" if field == "namespace" else field  # a reserved word of CEL
+    now, before = f"self.{name}", f"oldSelf.{name}"
+    rule = f"has({now}) == has({before}) && (!has({now}) || {now}{part} == {before}{part})"
+    return cel(rule, message, f".{field}")
+
+
 def map_by(*keys: str) -> Json:
     """Schema keywords of a list whose items are told apart by one field, or by several."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}

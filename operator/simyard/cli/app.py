@@ -8,6 +8,7 @@ import click
 from click.shell_completion import ShellComplete
 
 from simyard.cli import action, listing, timeline_command
+from simyard.cli.global_options import add_global_options
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.usage import usage
 
@@ -17,16 +18,11 @@ command), and switch on kubectl's own completion, for example: source <(kubectl 
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-n", "--namespace", help="The namespace to work in.")
-@click.option("--context", help="The kubeconfig context to use.")
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="The kubeconfig file to use.")
 @click.version_option(package_name="simyard", prog_name="kubectl simyard")
 @click.pass_context
-def cli(ctx: click.Context, namespace: str | None, context: str | None, kubeconfig: str | None) -> None:
+def cli(ctx: click.Context) -> None:
     """Simulation services on Kubernetes: find them, run pools of workers, call their actions."""
-    options = [f"--context={context}"] if context else []
-    options += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
-    ctx.obj = Kubectl(options, namespace)
+    ctx.obj = ctx.obj or Kubectl()
 
 
 @cli.command()
@@ -40,6 +36,8 @@ for command in (listing.services, listing.pools, listing.workers, listing.descri
 cli.add_command(action.logs)
 cli.add_command(timeline_command.show_timeline)
 cli.add_command(usage)
+for place in (cli, *cli.commands.values()):
+    add_global_options(place)
 
 
 def main() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,18 +59,34 @@ class Kubectl:
     def watch(self, resource: Resource, name: str) -> Iterator[Json]:
         """The object, and again whenever it changes, until the caller stops or the object is deleted.
 
+        Each watch begins at the version that was read: `kubectl get NAME --watch` loses what happens between its own
+        reading and its watching.
+
         Raises:
-            KubectlError: the watch failed.
+            KubectlError: there is no such object, or the watch failed.
         """
-        arguments = ["get", _full(resource), name, "-o", "json", "--watch", "--output-watch-events"]
-        command = self._command(*arguments, *self._scope(resource))
+        while True:
+            item = self.get(resource, name)
+            yield item
+            version = item["metadata"]["resourceVersion"]
+            for event in self._events(resource, name, version):
+                if event["type"] == "DELETED":
+                    return
+                if event["type"] == "ERROR":
+                    break
+                yield event["object"]
+
+    def _events(self, resource: Resource, name: str, version: str) -> Iterator[Json]:
+        """What happens to an object after a version of it, until the server ends the watch."""
+        namespace = f"/namespaces/{self.current_namespace()}" if resource.namespaced else ""
+        query = f"watch=true&fieldSelector=metadata.name%3D{name}&resourceVersion={version}"
+        path = f"/apis/{resource.api_version}{namespace}/{resource.plural}?{query}"
+        command = self._command("get", "--raw", path)
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
-                for event in _documents(process.stdout):
-                    if event["type"] == "DELETED":
-                        return
-                    yield event["object"]
+                for line in process.stdout:
+                    yield json.loads(line)
                 assert process.stderr is not None
                 if message := process.stderr.read().strip():
                     raise KubectlError(message, process.wait())
@@ -131,14 +146,3 @@ class Kubectl:
 
 def _full(resource: Resource) -> str:
     return f"{resource.plural}.{resource.group}"
-
-
-def _documents(lines: Iterable[str]) -> Iterator[Json]:
-    """The JSON documents of a stream, whether each is on one line or on several."""
-    text = ""
-    for line in lines:
-        text += line
-        if line.rstrip().endswith("}"):
-            with contextlib.suppress(json.JSONDecodeError):
-                yield json.loads(text)
-                text = ""

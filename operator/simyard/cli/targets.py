@@ -65,8 +65,7 @@ class TargetType(click.ParamType[Target]):
 
 def names(ctx: click.Context, resource: Resource) -> list[str]:
     """The names of objects in the namespace in use, for completion; none when the server does not answer."""
-    root = ctx.find_root()
-    kubectl = root.obj or Kubectl(namespace=root.params.get("namespace"))
+    kubectl = ctx.obj or Kubectl()
     try:
         return [item["metadata"]["name"] for item in kubectl.list_all(resource)]
     except KubectlError:

@@ -24,13 +24,14 @@ INTERRUPTED = 130
 
 @click.command("timeline")
 @click.argument("target", metavar="POOL", type=TargetType())
-@output_option("svg", "png")
+@output_option("text", "svg", "png")
 @click.option("-w", "--watch", is_flag=True, help="Draw it again as the start goes on, until it is complete.")
 @click.pass_obj
 def show_timeline(kubectl: Kubectl, target: Target, output: str | None, watch: bool) -> None:
     """Show how a POOL started: the stages of its workers over time."""
     if target.resource is not WORKER_POOLS:
         raise click.UsageError("a timeline is of a pool: give its name")
+    output = None if output == "text" else output
     if watch:
         if output:
             raise click.UsageError("--watch is for text: leave out --output")

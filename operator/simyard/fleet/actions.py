@@ -39,6 +39,19 @@ from simyard_sites.kubernetes.errors import ApiError, ConflictError, NotFoundErr
 from simyard_sites.kubernetes.resource import Resource
 
 FINISHED = Counter("simyard_service_actions_finished_total", "ServiceActions that ended, by how.", ["reason"])
+for ending in (
+    names.Reason.SUCCEEDED,
+    names.Reason.TARGET_NOT_FOUND,
+    names.Reason.WORKER_LOST,
+    wire.Reason.UNKNOWN_ACTION,
+    wire.Reason.INVALID_PARAMETERS,
+    wire.Reason.ACTION_FAILED,
+    wire.Reason.CONNECTOR_CRASHED,
+    wire.Reason.TIMED_OUT,
+    wire.Reason.CANCELLED,
+    wire.Reason.INTERRUPTED,
+):
+    FINISHED.labels(ending.value)  # a counter that begins at 1 has no rate: its first is lost
 PROGRESS_SPACING_SECONDS = 1.0
 
 
@@ -114,7 +127,7 @@ class Actions:
         if new is not None and (before is None or _step(before) != _step(new)):
             self._queue.add(new.metadata.uid)
             if before is not None and is_finished(new) and not is_finished(before):
-                FINISHED.labels(new.status.failure.reason if new.status.failure else "Succeeded").inc()
+                FINISHED.labels(new.status.failure.reason if new.status.failure else names.Reason.SUCCEEDED.value).inc()
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         if (left := gone(old, new)) is not None:

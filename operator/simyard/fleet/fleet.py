@@ -94,7 +94,7 @@ class Fleet:
         )
         self._events = OperatorEvents(settings.broker, self._take)
         self._dead_letters = DeadLetters(settings.broker, _give_up)
-        self.recorder = Recorder(client, settings.namespace, settings.identity)
+        self.recorder = Recorder(client, settings.identity)
         self.statuses = WorkerStatuses(registry, self.liveness.present)
         self._metering = Metering(registry)
         self.sites = Sites(

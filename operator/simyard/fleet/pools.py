@@ -36,6 +36,7 @@ from simyard.plan.pool_input import PoolInput
 from simyard.plan.relevance import is_available, phase, same_for_pool, usable
 from simyard.plan.service import PublishedService
 from simyard.plan.start import publish_start
+from simyard.plan.texts import count_is
 from simyard.plan.workforce import Clock
 from simyard_adapter.wire import Event
 from simyard_sites.kubernetes.errors import ApiError
@@ -340,14 +341,14 @@ class Pools:
         """Events and metrics about what has just been done."""
         after, metadata = plan.status, pool.metadata
         if failed := [removal for removal in plan.delete if removal.failed]:
-            note = f"{len(failed)} failed workers are replaced, such as {failed[0].worker.metadata.name}: "
+            note = f"{count_is(len(failed), 'failed worker')} replaced, such as {failed[0].worker.metadata.name}: "
             note += f"{failed[0].reason} {failed[0].message}"
             self._recorder.emit(names.WORKER_POOLS, metadata, Reason.WORKER_REPLACED, note, warning=True)
         for activity in after.activities:
             if activity not in before.activities:
                 self._recorder.emit(names.WORKER_POOLS, metadata, activity.reason, activity.message)
         if is_available(after) and not is_available(before):
-            note = f"{after.ready_replicas} workers are ready"
+            note = f"{count_is(after.ready_replicas, 'worker')} ready"
             self._recorder.emit(names.WORKER_POOLS, metadata, Reason.WORKERS_READY, note)
         tell_begin(self._recorder, pool, before, after)
 

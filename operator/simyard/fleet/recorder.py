@@ -19,6 +19,8 @@ from simyard_sites.kubernetes.resource import Resource
 log = logging.getLogger(__name__)
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+CLUSTER_NAMESPACE = "default"
+"""Where Kubernetes has the Events of objects that have no namespace: `kubectl describe` looks for them there."""
 SERIES_SECONDS = 300.0
 SPACING_SECONDS = 5.0
 _MOST_SERIES = 2_000
@@ -44,9 +46,8 @@ class _Series:
 class Recorder:
     """Writes events in the background: the same thing about the same object within 5 minutes is one Event."""
 
-    def __init__(self, client: KubeClient, namespace: str, instance: str) -> None:
+    def __init__(self, client: KubeClient, instance: str) -> None:
         self._client = client
-        self._namespace = namespace
         self._instance = instance
         self._series: OrderedDict[Key, _Series] = OrderedDict()
         self._queue = KeyQueue("events", self._write, concurrency=2, spacing_seconds=SPACING_SECONDS)
@@ -81,7 +82,7 @@ class Recorder:
             log.warning("event %s about %s: %s", key[1], series.regarding.name, error)
 
     async def _put(self, series: _Series, reason: str) -> None:
-        namespace = series.regarding.namespace or self._namespace
+        namespace = series.regarding.namespace or CLUSTER_NAMESPACE
         if series.written and series.note == series.written_note:
             change: Json = {
                 "series": {"count": series.count, "lastObservedTime": now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")},

@@ -7,6 +7,7 @@ from prometheus_client import Histogram
 from simyard.api.names import WORKER_POOLS, Reason
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.fleet.recorder import Recorder
+from simyard.plan.texts import count_is
 
 START_SECONDS = Histogram(
     "simyard_pool_start_seconds",
@@ -20,7 +21,7 @@ def tell_begin(recorder: Recorder, pool: WorkerPool, before: WorkerPoolStatus, a
     """An Event when a start has begun between two statuses."""
     start = after.start
     if start is not None and (before.start is None or before.start.requested_time != start.requested_time):
-        note = f"{start.workers} workers are asked for"
+        note = f"{count_is(start.workers, 'worker')} asked for"
         recorder.emit(WORKER_POOLS, pool.metadata, Reason.START_BEGUN, note)
 
 
@@ -36,6 +37,6 @@ def tell_end(recorder: Recorder, pool: WorkerPool, status: WorkerPoolStatus) -> 
     known = {name: value / 1000 for name, value in figures.items() if value is not None}
     for name, seconds in known.items():
         START_SECONDS.labels(name).observe(seconds)
-    note = f"{status.ready_replicas} workers are ready: "
+    note = f"{count_is(status.ready_replicas, 'worker')} ready: "
     note += ", ".join(f"{name} {seconds:.3f} s" for name, seconds in known.items())
     recorder.emit(WORKER_POOLS, pool.metadata, Reason.START_FINISHED, note)

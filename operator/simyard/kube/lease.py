@@ -50,11 +50,18 @@ class Lease:
         self._seen_version = ""
         self._seen_at = 0.0
         self._renewed_at = 0.0
+        self._holder = ""
+        self._led_at = clock()
 
     @property
     def age_seconds(self) -> float:
         """How long ago we last renewed it."""
         return self._clock() - self._renewed_at
+
+    @property
+    def leader(self) -> str | None:
+        """Another one that leads, as far as was seen of late; None when nobody does."""
+        return (self._holder or "another one") if self._clock() - self._led_at < self._duration else None
 
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
@@ -116,6 +123,7 @@ class Lease:
             self._seen_version, self._seen_at = version, started
         expired = started - self._seen_at > float(spec.get("leaseDurationSeconds") or self._duration)
         if holder not in ("", self.identity) and not expired:
+            self._holder, self._led_at = str(holder), started
             return False
         transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
         current["spec"] = self._spec(transitions, acquired=spec.get("acquireTime") if holder == self.identity else None)

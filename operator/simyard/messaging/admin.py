@@ -21,6 +21,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import open_connection, translated
+from simyard.messaging.consumers import Consumer
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
 from simyard.messaging.topology import ExchangeSpec, PlatformSpec, QueueSpec, UserSpec, platform_specs
 
@@ -163,17 +164,19 @@ class BrokerAdmin:
                 found[str(queue["name"])] = info
         return found
 
-    async def consumer_tags(self, prefix: str) -> Mapping[str, frozenset[str]]:
-        """The tags of the consumers of each queue whose name starts with ``prefix``, where there are any.
+    async def consumers(self, prefix: str) -> Mapping[Consumer, str]:
+        """The consumers of the queues whose name starts with ``prefix``, with the names of their connections.
 
         A consumer appears late, by the broker's statistics interval at most, and disappears at once.
         """
-        tags: dict[str, set[str]] = {}
-        for consumer in await self._call("GET", f"consumers/{self._vhost}?columns=queue.name,consumer_tag"):
-            queue = str(consumer["queue"]["name"])
+        columns = "columns=queue.name,consumer_tag,channel_details.connection_name"
+        found: dict[Consumer, str] = {}
+        for item in await self._call("GET", f"consumers/{self._vhost}?{columns}"):
+            queue = str(item["queue"]["name"])
             if queue.startswith(prefix):
-                tags.setdefault(queue, set()).add(str(consumer["consumer_tag"]))
-        return {queue: frozenset(found) for queue, found in tags.items()}
+                connection = (item.get("channel_details") or {}).get("connection_name")
+                found[Consumer(queue, str(item["consumer_tag"]))] = str(connection)
+        return found
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -13,20 +14,30 @@ from aiormq.abc import DeliveredMessage
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import Link, stay_connected
+from simyard.messaging.consumers import (
+    CHANNEL_CLOSED,
+    CONNECTION_CLOSED,
+    CREATED,
+    DELETED,
+    ConsumerEvent,
+    Consumers,
+)
+from simyard.messaging.errors import MessagingError
 from simyard.messaging.metrics import CONNECTED, CONSUMERS
 from simyard.messaging.topology import WORKER_QUEUES_PREFIX
 
+log = logging.getLogger(__name__)
+
 BROKER_EVENTS_EXCHANGE = "amq.rabbitmq.event"
-CREATED = "consumer.created"
-DELETED = "consumer.deleted"
+KEYS = (CREATED, DELETED, CHANNEL_CLOSED, CONNECTION_CLOSED)
 STATISTICS_SECONDS = 5.0
 """RabbitMQ's default of ``collect_statistics_interval``: a consumer appears so late in the management API."""
+RECHECK_SECONDS = 300.0
+"""How often all consumers are compared with the management API: a node of the broker that dies tells of none of its."""
 CONNECTION_NAME = "simyard liveness"
 
 PresenceListener = Callable[[str | None], None]
 """Called with the queue whose presence changed, or with None when that of any may have; it must not block."""
-Consumer = tuple[str, str]
-"""Queue and consumer tag."""
 
 
 class Liveness:
@@ -45,14 +56,18 @@ class Liveness:
         on_change: PresenceListener,
         grace_seconds: float = 30.0,
         statistics_seconds: float = STATISTICS_SECONDS,
+        recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
         self._access = access
         self._admin = admin
         self._on_change = on_change
         self._grace_seconds = grace_seconds
         self._lag_seconds = statistics_seconds + 1.0
-        self._consumers: dict[str, set[str]] = {}
-        self._recent: dict[Consumer, bool] | None = None
+        self._recheck_seconds = recheck_seconds
+        self._consumers = Consumers()
+        self._recent: list[ConsumerEvent] | None = None
+        self._missed: frozenset[str] = frozenset()
+        self._settled = False
         self._connected = False
 
     @property
@@ -68,14 +83,14 @@ class Liveness:
         """
         if not self._connected:
             return None
-        return queue in self._consumers or (None if self._recent is not None else False)
+        return queue in self._consumers or (False if self._settled else None)
 
     async def run(self) -> NoReturn:
         """Watch until cancelled; reconnects by itself."""
         await stay_connected(self._access, CONNECTION_NAME, self._serve)
 
     async def _serve(self, link: Link) -> None:
-        self._recent = {}
+        self._recent = []
         try:
             await self._follow(link)
             await self._take_snapshot()
@@ -83,11 +98,13 @@ class Liveness:
             CONNECTED.labels(CONNECTION_NAME).set(1)
             self._on_change(None)
             await self._settle(link)
-            self._recent = None
+            self._settled, self._recent, self._missed = True, None, frozenset()
             self._on_change(None)
-            await link.until_lost()
+            while True:
+                await self._recheck(link)
         finally:
-            self._consumers = {}
+            self._settled = False
+            self._consumers = Consumers()
             CONSUMERS.set(math.nan)
             if self._connected:
                 self._connected = False
@@ -96,7 +113,7 @@ class Liveness:
     async def _follow(self, link: Link) -> None:
         declared = await link.channel.queue_declare(exclusive=True)
         queue = declared.queue or ""
-        for key in (CREATED, DELETED):
+        for key in KEYS:
             await link.channel.queue_bind(queue, BROKER_EVENTS_EXCHANGE, key)
         await link.channel.basic_consume(queue, self._on_event, no_ack=True)
 
@@ -105,48 +122,64 @@ class Liveness:
         left = max(self._grace_seconds, self._lag_seconds)
         while left > 0:
             pause = min(left, self._lag_seconds)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await link.until_lost()
+            await _wait(link, pause)
             left -= pause
             await self._take_snapshot()
             self._on_change(None)
 
+    async def _recheck(self, link: Link) -> None:
+        """Find what no event has told.
+
+        What is missing once may be due to a node of the broker that answered too late: it is gone when it is missing
+        twice.
+        """
+        await _wait(link, self._recheck_seconds)
+        self._recent = []
+        await _wait(link, self._lag_seconds)
+        try:
+            found = await self._snapshot()
+        except MessagingError as error:
+            log.warning("%s: consumers are not compared: %s", CONNECTION_NAME, error)
+            return
+        finally:
+            self._recent = None
+        missed = self._consumers.queues - found.queues
+        changed = self._consumers.correct(found, missed & self._missed)
+        self._missed = missed
+        self._tell(changed)
+
     async def _take_snapshot(self) -> None:
         """Learn the consumers that were there before their events could be seen."""
-        snapshot = await self._admin.consumer_tags(WORKER_QUEUES_PREFIX)
-        self._consumers = overlay(snapshot, self._recent or {})
+        self._consumers = await self._snapshot()
         CONSUMERS.set(len(self._consumers))
+
+    async def _snapshot(self) -> Consumers:
+        """All consumers as the management API sees them, which may be late, corrected by newer events."""
+        found = Consumers(await self._admin.consumers(WORKER_QUEUES_PREFIX))
+        for event in self._recent or ():
+            found.apply(event)
+        return found
 
     async def _on_event(self, message: DeliveredMessage) -> None:
         headers = message.header.properties.headers or {}
-        queue, tag = str(headers.get("queue")), str(headers.get("consumer_tag"))
-        if not queue.startswith(WORKER_QUEUES_PREFIX) or headers.get("vhost") != self._access.vhost:
+        event = ConsumerEvent.read(message.routing_key or "", headers)
+        if event.consumer is not None and (
+            not event.consumer.queue.startswith(WORKER_QUEUES_PREFIX) or headers.get("vhost") != self._access.vhost
+        ):
             return
-        created = message.routing_key == CREATED
         if self._recent is not None:
-            self._recent[queue, tag] = created
-        before = queue in self._consumers
-        change(self._consumers, queue, tag, created)
+            self._recent.append(event)
+        self._tell(self._consumers.apply(event))
+
+    def _tell(self, changed: Iterable[str]) -> None:
         CONSUMERS.set(len(self._consumers))
-        if self._connected and before != (queue in self._consumers):
-            self._on_change(queue)
+        if self._connected:
+            for queue in changed:
+                self._on_change(queue)
 
 
-def change(consumers: dict[str, set[str]], queue: str, tag: str, created: bool) -> None:
-    """Add or remove one consumer; a queue without consumers is not kept."""
-    tags = consumers.setdefault(queue, set())
-    if created:
-        tags.add(tag)
-    else:
-        tags.discard(tag)
-    if not tags:
-        del consumers[queue]
-
-
-def overlay(snapshot: Mapping[str, frozenset[str]], recent: Mapping[Consumer, bool]) -> dict[str, set[str]]:
-    """The consumers by queue: those of a snapshot, which may be late, corrected by newer events."""
-    consumers = {queue: set(tags) for queue, tags in snapshot.items()}
-    for (queue, tag), created in recent.items():
-        change(consumers, queue, tag, created)
-    return consumers
+async def _wait(link: Link, seconds: float) -> None:
+    """Wait, and raise what ends the link if that comes first."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await link.until_lost()

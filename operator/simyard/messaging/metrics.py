@@ -16,6 +16,10 @@ REQUEST_SECONDS = Histogram(
     ["kind"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
+AGAIN = Counter(
+    "simyard_broker_requests_sent_again_total",
+    "Requests that a worker gave back before it began, as one does that becomes busy, and that were sent once more.",
+)
 EVENTS = Counter("simyard_broker_events_total", "Events received from workers.", ["kind"])
 EVENTS_REFUSED = Counter(
     "simyard_broker_events_refused_total", "Events dropped unread: malformed, or not sent by the user they name."

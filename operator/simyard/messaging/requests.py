@@ -25,22 +25,28 @@ from simyard.messaging.errors import (
     RemoteError,
     ReplyTimeoutError,
 )
-from simyard.messaging.metrics import CONNECTED, REPLIES_REFUSED, REQUEST_SECONDS, REQUESTS
+from simyard.messaging.metrics import AGAIN, CONNECTED, REPLIES_REFUSED, REQUEST_SECONDS, REQUESTS
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard_adapter.declarations import Json
-from simyard_adapter.wire import CONTENT_TYPE, REPLIES_EXCHANGE, Reason, Request, WireError, reply_key
+from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Reason, Request, WireError, reply_key
 
 Properties = spec.Basic.Properties
 CONFIRM_SECONDS = 10.0
+MOST_ATTEMPTS = 5
+"""So often a request is sent that workers give back."""
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pending:
-    """A request that was sent: who must answer, and the body of the answer, None when the connection was lost."""
+    """A request that was sent: who must answer, and the body of the answer, None when the connection was lost.
+
+    ``begun``: a worker has said that it begins.
+    """
 
     user: str
     reply: asyncio.Future[bytes | None]
+    begun: bool = False
 
 
 class Requester:
@@ -143,10 +149,32 @@ class Requester:
     async def _ask(
         self, queue: str, user: str, kind: Request, body: Mapping[str, Json], timeout_seconds: float, message_id: str
     ) -> Mapping[str, Json]:
+        if kind is Request.ACTION:
+            body = {**body, "tellBegun": True}
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_seconds
+        for _ in range(MOST_ATTEMPTS):
+            left = max(0.001, deadline - clock())
+            pending = _Pending(user, asyncio.get_running_loop().create_future())
+            reply = _object(await self._attempt(pending, queue, kind, body, left, message_id))
+            if pending.begun or reply.get("again") is not True or clock() >= deadline:
+                break
+            AGAIN.inc()
+        return _result(reply)
+
+    async def _attempt(
+        self,
+        pending: _Pending,
+        queue: str,
+        kind: Request,
+        body: Mapping[str, Json],
+        timeout_seconds: float,
+        message_id: str,
+    ) -> bytes:
+        """Send it under a correlation id of its own: what is said of an earlier attempt does not count for this one."""
         if not self.connected:
             raise BrokerUnavailableError("there is no connection to the broker")
         correlation_id = str(next(self._correlation_ids))
-        pending = _Pending(user, asyncio.get_running_loop().create_future())
         properties = Properties(
             delivery_mode=TRANSIENT,
             message_id=message_id,
@@ -169,7 +197,7 @@ class Requester:
             del self._pending[correlation_id]
         if reply is None:
             raise BrokerUnavailableError("the connection to the broker was lost")
-        return _parse(reply)
+        return reply
 
     async def _publish(self, queue: str, kind: Request, body: Mapping[str, Json], properties: Properties) -> None:
         if self._publisher is None:
@@ -227,16 +255,23 @@ class Requester:
         if pending is None or pending.reply.done() or properties.user_id != pending.user:
             REPLIES_REFUSED.inc()
             return
+        if properties.message_type == BEGUN:
+            pending.begun = True
+            return
         pending.reply.set_result(message.body)
 
 
-def _parse(reply: bytes) -> Mapping[str, Json]:
+def _object(reply: bytes) -> Mapping[str, Json]:
     try:
         body = orjson.loads(reply)
     except orjson.JSONDecodeError:
         body = None
     if not isinstance(body, dict):
         raise RemoteError(WireError(Reason.CONNECTOR_CRASHED, "the worker's reply is not a JSON object"))
+    return body
+
+
+def _result(body: Mapping[str, Json]) -> Mapping[str, Json]:
     if isinstance(error := body.get("error"), dict):
         raise RemoteError(WireError.from_json(error))
     return body

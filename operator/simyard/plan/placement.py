@@ -14,6 +14,7 @@ from simyard.api.simulation_service import Resources
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.plan.replacement import RECONNECT_SECONDS, is_starting
+from simyard.plan.texts import count_of
 from simyard.plan.workforce import Clock, Removal
 
 MOVE_SECONDS = 10.0
@@ -30,12 +31,16 @@ class SiteState:
         workers: how many Workers of all pools are there.
         exhausted: it is full, or a quota is used up.
         boot_seconds: the median T_boot seen there, None when unknown.
+        capacity: how many machines fit there in all, as the site says; None when it does not.
+        full_at: with how many machines it was full, if nothing has shown since that more fit.
     """
 
     site: CloudSite
     workers: int = 0
     exhausted: bool = False
     boot_seconds: float | None = None
+    capacity: int | None = None
+    full_at: int | None = None
 
     @property
     def name(self) -> str:
@@ -44,8 +49,19 @@ class SiteState:
 
     @property
     def room(self) -> int:
-        """How many more workers the limits permit there."""
-        return 0 if self.exhausted else max(0, self.site.spec.limits.max_workers - self.workers)
+        """How many more workers the limits permit there, and the site has places for as far as it says."""
+        return 0 if self.exhausted else max(0, self.most - self.workers)
+
+    @property
+    def most(self) -> int:
+        """How many workers there may be."""
+        most = self.site.spec.limits.max_workers
+        return most if self.capacity is None else min(most, self.capacity)
+
+    @property
+    def shown_room(self) -> int:
+        """How many more workers it has places for, where it was full once: those that others have left."""
+        return self.room if self.full_at is None else max(0, min(self.room, self.full_at - self.workers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +128,7 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
         else:
             usable.append(state)
             if state.room == 0:
-                refused[name] = f"has its maximum of {state.site.spec.limits.max_workers} workers"
+                refused[name] = f"has its maximum of {count_of(state.most, 'worker')}"
                 crowded.append(name)
     if placement.strategy == "Cheapest":
         usable = _cheapest_first(usable, resources)

@@ -23,6 +23,7 @@ from simyard.plan.rollout import compare, revisions
 from simyard.plan.service import values_problem
 from simyard.plan.slots import free_slots
 from simyard.plan.start import begin_start, finish_start
+from simyard.plan.texts import count_is, count_of
 from simyard.plan.times import seconds_until
 from simyard.plan.worker import is_ready
 from simyard.plan.workforce import Removal, Workforce, part
@@ -234,7 +235,9 @@ def _fill(
     names = free_slots(given.pool.metadata.name, len(sites), taken)
     if len(sites) < min(missing, MOST_CREATES):
         full = ", ".join(state.name for state in choice.permitted)
-        blocked = Blocked(Reason.MAX_WORKERS_REACHED, f"no room for {missing - len(sites)} more workers at: {full}")
+        blocked = Blocked(
+            Reason.MAX_WORKERS_REACHED, f"no room for {count_of(missing - len(sites), 'more worker')} at: {full}"
+        )
     return blocked, [NewWorker(name, site, means.revisions[site]) for name, site in zip(names, sites, strict=True)]
 
 
@@ -299,18 +302,20 @@ def _activities(
     new: list[tuple[Reason, str]] = []
     previous, timeout = given.previous, given.pool.spec.idle_timeout_seconds
     if counts.asleep and not was_asleep(previous):
-        new.append((Reason.IDLE, f"no action for {timeout} s: {len(given.workers)} workers are ended"))
+        new.append((Reason.IDLE, f"no action for {timeout} s: {count_is(len(given.workers), 'worker')} ended"))
     elif (created or ended) and (spec_changed or was_asleep(previous)) and len(given.workers) != counts.desired:
-        new.append((Reason.SCALED, f"from {len(given.workers)} to {counts.desired} workers"))
+        new.append((Reason.SCALED, f"from {len(given.workers)} to {count_of(counts.desired, 'worker')}"))
     progressing = find_condition(previous.conditions, ConditionType.PROGRESSING)
     if counts.renewed and (progressing is None or progressing.reason == Reason.WORKERS_UPDATED):
-        message = f"{counts.outdated + counts.renewed} workers are replaced: the service or the pool has changed"
+        replaced = count_is(counts.outdated + counts.renewed, "worker")
+        message = f"{replaced} replaced: the service or the pool has changed"
         new.append((Reason.ROLLING_OUT, message))
     if exits.moved:
-        message = f"{len(exits.moved)} workers go to another site, such as {exits.moved[0].worker.metadata.name}: "
+        moved = count_is(len(exits.moved), "worker")
+        message = f"{moved} sent to another site, such as {exits.moved[0].worker.metadata.name}: "
         new.append((Reason.WORKERS_MOVED, message + exits.moved[0].message))
     if exits.returned:
-        message = f"{len(exits.returned)} workers go to a site that the pool prefers, such as "
+        message = f"{count_is(len(exits.returned), 'worker')} sent to a site that the pool prefers, such as "
         new.append((Reason.WORKERS_RETURNED, message + exits.returned[0].metadata.name))
     made = [PoolActivity(time=given.now, reason=reason, message=message[:1024]) for reason, message in new]
     return [*previous.activities, *made][-MOST_ACTIVITIES:]

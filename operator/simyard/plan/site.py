@@ -10,9 +10,11 @@ from typing import Literal
 
 from simyard.api.base import Condition, find_condition, set_condition
 from simyard.api.cloud_site import CallTuning, CloudSite, CloudSiteStatus, SiteBreaker, SiteWorkers, StageMedians
-from simyard.api.names import ConditionType, Reason
+from simyard.api.names import ANNOTATION_ABANDON, ConditionType, Reason
+from simyard.plan.texts import count_of
 from simyard.plan.tuner import Setting
 from simyard_sites.base import (
+    Machine,
     MachineState,
     PermissionDeniedError,
     QuotaExhaustedError,
@@ -26,6 +28,7 @@ BreakerName = Literal["Closed", "Open", "HalfOpen"]
 _Status = Literal["True", "False", "Unknown"]
 _Row = tuple[ConditionType, _Status, str, str]
 _MOST_MESSAGE = 1024
+_MOST_NAMES = 20
 _STARTING = (MachineState.PENDING, MachineState.PROLOG, MachineState.BOOT)
 
 
@@ -83,6 +86,7 @@ class SiteObservation:
         version: what answered the last probe.
         error: why the site cannot be used; None when it can, as far as the last probe and the stream say.
         setup_problem: why the provider could not even be made (reason and message), None when it was.
+        capacity: how many machines fit there in all, as the site says; None when it does not.
         exhausted: why no new machines are asked for there, None when they may be.
         paused_until: before then nothing is sent, because the site asked for it; None when it did not.
         probed: when the last probe ended; None when there was none yet.
@@ -93,6 +97,7 @@ class SiteObservation:
     version: str = ""
     error: SiteError | None = None
     setup_problem: tuple[str, str] | None = None
+    capacity: int | None = None
     exhausted: SiteError | None = None
     paused_until: datetime | None = None
     probed: datetime | None = None
@@ -116,6 +121,39 @@ def is_ready(site: CloudSite) -> bool:
     """Whether the CloudSite can be used, as its status says."""
     ready = find_condition(site.status.conditions, ConditionType.READY)
     return ready is not None and ready.status == "True"
+
+
+def is_abandoned(site: CloudSite) -> bool:
+    """Whether somebody said that nobody will ever clean up there."""
+    return site.metadata.annotations.get(ANNOTATION_ABANDON) == "true"
+
+
+def left_behind(machines: Iterable[Machine]) -> str:
+    """What to tell of a site that is given up with these machines known there."""
+    names = sorted(machine.name for machine in machines)
+    more = [f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    known = f"{count_of(len(names), 'machine')} known ({', '.join([*names[:_MOST_NAMES], *more])})" if names else ""
+    what = f"there may be {known or 'machines'} left, which may cost money"
+    return f"given up, as its annotation {ANNOTATION_ABANDON} asks: {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A site has become Ready, or ceased to be: what is told of it."""
+
+    reason: Reason
+    note: str
+    warning: bool
+
+
+def turned(old: CloudSiteStatus, new: CloudSiteStatus) -> Turn | None:
+    """What changed of whether the site can be used, if that is worth an Event: no end of what is being deleted."""
+    before, now = (find_condition(status.conditions, ConditionType.READY) for status in (old, new))
+    if now is None or (before is not None and before.status == now.status) or now.reason == Reason.WORKERS_REMAIN:
+        return None
+    if now.status == "True":
+        return Turn(Reason.SITE_READY, f"{new.version} answers, workers can be started there", warning=False)
+    return Turn(Reason.SITE_NOT_READY, f"{now.reason}: {now.message}", warning=True)
 
 
 def plan_site(site: CloudSite, seen: SiteObservation, now: datetime) -> CloudSiteStatus:
@@ -148,12 +186,14 @@ def _conditions(site: CloudSite, seen: SiteObservation) -> list[_Row]:
     """Type, status, reason and message of each condition."""
     reachable, credentials, ready = ConditionType.REACHABLE, ConditionType.CREDENTIALS_VALID, ConditionType.READY
     if site.metadata.deletion_timestamp is not None:
-        message = f"{seen.desired} workers and {seen.workers.total} known machines are left"
+        workers, machines = count_of(seen.desired, "worker"), count_of(seen.workers.total, "known machine")
+        message = f"still there: {workers} and {machines}"
         if seen.setup_problem is not None or seen.error is not None:
             message += f"; whether there are others cannot be seen: {seen.error or ': '.join(seen.setup_problem or ())}"
+            message += f"; if it is gone for good, annotate it with {ANNOTATION_ABANDON}=true"
         return [(ready, "False", Reason.WORKERS_REMAIN, message)]
     if seen.setup_problem is not None:
-        return [(ready, "False", *seen.setup_problem)]
+        return [(ready, "False", *seen.setup_problem), _unknown_capacity(*seen.setup_problem)]
     error = seen.error
     if error is not None:
         refused = isinstance(error, UnauthenticatedError | PermissionDeniedError)
@@ -161,17 +201,24 @@ def _conditions(site: CloudSite, seen: SiteObservation) -> list[_Row]:
             (reachable, "True" if refused else "False", error.reason, str(error)),
             (credentials, "False" if refused else "Unknown", error.reason, str(error)),
             (ready, "False", error.reason, str(error)),
+            _unknown_capacity(error.reason if refused else Reason.SITE_UNREACHABLE, str(error)),
         ]
     if seen.probed is None:
         return []
     if seen.breaker.state != "Closed":
-        return [(ready, "False", Reason.BREAKER_OPEN, str(seen.breaker.cause)[:_MOST_MESSAGE])]
+        cause = str(seen.breaker.cause)[:_MOST_MESSAGE]
+        return [(ready, "False", Reason.BREAKER_OPEN, cause), _unknown_capacity(Reason.BREAKER_OPEN, cause)]
     return [
         (reachable, "True", Reason.PROBE_SUCCEEDED, ""),
         (credentials, "True", Reason.PROBE_SUCCEEDED, ""),
         (ready, "True", Reason.PROBE_SUCCEEDED, ""),
         _capacity(site, seen),
     ]
+
+
+def _unknown_capacity(reason: str, message: str) -> _Row:
+    """While a site cannot be used, what it last said of its room is no news of today."""
+    return ConditionType.CAPACITY_AVAILABLE, "Unknown", reason, message
 
 
 def _capacity(site: CloudSite, seen: SiteObservation) -> _Row:
@@ -187,6 +234,8 @@ def _capacity(site: CloudSite, seen: SiteObservation) -> _Row:
         return kind, "False", reason, message
     if seen.desired >= most:
         return kind, "False", Reason.MAX_WORKERS_REACHED, f"spec.limits.maxWorkers is {most}"
+    if seen.capacity is not None and seen.desired >= seen.capacity:
+        return kind, "False", Reason.QUOTA_EXHAUSTED, f"the site has room for {count_of(seen.capacity, 'machine')}"
     return kind, "True", Reason.CAPACITY_LEFT, ""
 
 

@@ -31,4 +31,5 @@ def configure_logs(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.captureWarnings(True)  # what libraries warn of would be text between the JSON
     logging.getLogger("kopf").setLevel(max(logging.getLogger().level, logging.WARNING))

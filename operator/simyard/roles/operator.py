@@ -32,6 +32,7 @@ from simyard_sites.kubernetes.client import KubeClient
 log = logging.getLogger(__name__)
 
 LEASE_AGE = Gauge("simyard_lease_age_seconds", "How long ago the Lease was last renewed; 0 while another one leads.")
+LEADS = Gauge("simyard_leader", "1 while this operator leads, else 0: the sum is 1.")
 WATCH_AGE = Gauge(
     "simyard_watch_age_seconds",
     "How long ago the API server was last heard on the watch; it speaks about every minute.",
@@ -232,9 +233,11 @@ class _Role:
 
     def checks(self) -> list[Check]:
         """What makes it ready: while another one leads, nothing more is needed."""
+        LEADS.set(self.leads)
         if not self.leads:
             LEASE_AGE.set(0)
-            return [Check("lease", True, "another operator leads")]
+            leader = self._lease.leader
+            return [Check("lease", leader is not None, f"{leader or 'nobody'} leads")]
         age = self._lease.age_seconds
         LEASE_AGE.set(age)
         checks = [Check("lease", age < self._settings.lease_seconds, f"renewed {age:.1f} s ago")]

@@ -21,6 +21,10 @@ def site(**spec: Any) -> Json:
     return manifest("CloudSite", {"provider": {"emulated": {}}, **spec}, "refusals")
 
 
+def provided(kind: str, name: str = "", **settings: Any) -> Json:
+    return manifest("CloudSite", {"provider": {kind: settings}}, f"refusals-{kind.lower()}{name}")
+
+
 def pool(**spec: Any) -> Json:
     return manifest("WorkerPool", {"serviceRef": {"name": "beam"}, **spec})
 
@@ -56,6 +60,11 @@ def commands(interface: Json, **connector: Any) -> Json:
 RUN = {"action": "solve", "command": ["true"]}
 EMULATED: Json = {"emulated": {}}
 POD: Json = {"pod": {}}
+ONE: Json = {
+    "endpoint": "https://blue.example.org/RPC2",
+    "credentialsSecretRef": {"name": "one"},
+    "template": "worker",
+}
 
 REFUSED: dict[str, tuple[Json, str, str]] = {
     "no provider": (site(provider={}), "spec.provider", "exactly one provider must be set"),
@@ -225,6 +234,30 @@ CHANGES: dict[str, tuple[Json, Json, str, str]] = {
         "spec.provider",
         "the kind of provider is immutable",
     ),
+    "namespace of a site's pods": (
+        provided("pod", namespace="blue"),
+        {"provider": {"pod": {"namespace": "green"}}},
+        "spec.provider.pod.namespace",
+        "make a new CloudSite",
+    ),
+    "namespace of a site's pods added": (
+        provided("pod", "any"),
+        {"provider": {"pod": {"namespace": "green"}}},
+        "spec.provider.pod.namespace",
+        "make a new CloudSite",
+    ),
+    "cluster of a site's machines": (
+        provided("kubevirt", kubeconfigSecretRef={"name": "blue"}),
+        {"provider": {"kubevirt": {"kubeconfigSecretRef": {"name": "green"}}}},
+        "spec.provider.kubevirt.kubeconfigSecretRef",
+        "make a new CloudSite",
+    ),
+    "endpoint of a cloud": (
+        provided("openNebula", **ONE),
+        {"provider": {"openNebula": {"endpoint": "https://green.example.org/RPC2"}}},
+        "spec.provider.openNebula.endpoint",
+        "make a new CloudSite",
+    ),
     "service of a pool": (pool(), {"serviceRef": {"name": "other"}}, "spec.serviceRef", "is immutable"),
     "service of a worker": (worker(), {"serviceRef": {"name": "other"}}, "spec.serviceRef", "is immutable"),
     "site of a worker": (worker(), {"site": "other"}, "spec.site", "is immutable"),
@@ -252,6 +285,14 @@ CHANGES: dict[str, tuple[Json, Json, str, str]] = {
 
 PERMITTED: dict[str, tuple[Json, Json]] = {
     "settings of a provider": (site(), {"provider": {"emulated": {"jitterPercent": 5}}}),
+    "image of the adapter in a site's pods": (
+        provided("pod", "adapted", namespace="blue"),
+        {"provider": {"pod": {"adapterImage": "simyard"}}},
+    ),
+    "credentials of a cloud": (
+        provided("openNebula", "renewed", **ONE),
+        {"provider": {"openNebula": {"credentialsSecretRef": {"name": "newer"}}}},
+    ),
     "replicas": (pool(), {"replicas": 7}),
     "power state": (worker(), {"powerState": "Stopped", "drain": True}),
     "restarts": (worker(), {"restarts": 1}),

@@ -15,7 +15,16 @@ from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import Link, open_link
 from simyard.messaging.topology import pool_queue_spec, pool_user_spec, worker_queue_spec
-from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, event_key, pool_user, reply_key, worker_queue
+from simyard_adapter.wire import (
+    EVENTS_EXCHANGE,
+    REPLIES_EXCHANGE,
+    REPLY,
+    Event,
+    event_key,
+    pool_user,
+    reply_key,
+    worker_queue,
+)
 from simyard_dev.broker import Broker
 
 PASSWORD = "a password of the test's"
@@ -47,13 +56,13 @@ class Worker:
             await link.channel.basic_consume(self.queue, answer, no_ack=True)
             yield requests
 
-    async def reply(self, link: Link, request: DeliveredMessage, body: bytes) -> None:
+    async def reply(self, link: Link, request: DeliveredMessage, body: bytes, kind: str = REPLY) -> None:
         asked = request.header.properties
         await link.channel.basic_publish(
             body,
             exchange=REPLIES_EXCHANGE,
             routing_key=reply_key(asked.reply_to or "", self.user),
-            properties=spec.Basic.Properties(user_id=self.user, correlation_id=asked.correlation_id),
+            properties=spec.Basic.Properties(user_id=self.user, correlation_id=asked.correlation_id, message_type=kind),
             mandatory=True,
         )
 

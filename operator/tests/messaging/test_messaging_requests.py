@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from aiormq.abc import DeliveredMessage
 from messaging_workers import PASSWORD, MakeWorker, Worker, running
 
 from simyard.messaging.access import BrokerAccess
@@ -17,9 +18,9 @@ from simyard.messaging.errors import (
     RemoteError,
     ReplyTimeoutError,
 )
-from simyard.messaging.requests import Requester
+from simyard.messaging.requests import MOST_ATTEMPTS, Requester
 from simyard.messaging.topology import APISERVER_USER, WORKER_QUEUE_MESSAGES, apiserver_user_spec
-from simyard_adapter.wire import Reason, Request, pool_queue
+from simyard_adapter.wire import BEGUN, Reason, Request, pool_queue
 
 
 @pytest.fixture
@@ -151,3 +152,55 @@ async def test_a_requester_that_does_not_run_refuses_at_once(access: BrokerAcces
     for attempt in (ask(requester, worker), requester.publish_durable(worker.queue, Request.LOG, {}, "id")):
         with pytest.raises(MessagingError, match="no connection"):
             await attempt
+
+
+@contextlib.asynccontextmanager
+async def returning(worker: Worker, *, begun: bool, returns: int) -> AsyncIterator[list[str]]:
+    """A worker that gives back the first ``returns`` requests, having begun them or not; yields the ids it was sent."""
+    seen: list[str] = []
+    async with worker.connect() as link:
+
+        async def answer(request: DeliveredMessage) -> None:
+            seen.append(request.header.properties.message_id or "")
+            if begun:
+                await worker.reply(link, request, b"{}", BEGUN)
+            given_back = len(seen) <= returns
+            await worker.reply(link, request, GIVEN_BACK if given_back else b'{"result": {"x": 1}}')
+
+        await link.channel.basic_consume(worker.queue, answer, no_ack=True)
+        yield seen
+
+
+GIVEN_BACK = b'{"error": {"reason": "Interrupted", "message": "it may have been begun before"}, "again": true}'
+
+
+async def act(requester: Requester, worker: Worker) -> object:
+    return await requester.request(worker.queue, worker.user, Request.ACTION, {"action": "solve"}, timeout_seconds=60)
+
+
+async def test_a_request_that_comes_back_before_it_was_begun_is_sent_again(
+    requester: Requester, make_worker: MakeWorker
+) -> None:
+    worker = await make_worker("pool")
+    async with returning(worker, begun=False, returns=2) as seen:
+        assert await act(requester, worker) == {"result": {"x": 1}}
+    assert len(seen) == 3
+    assert len(set(seen)) == 1, "it is the same invocation"
+
+
+async def test_a_request_that_may_have_been_begun_is_not_sent_again(
+    requester: Requester, make_worker: MakeWorker
+) -> None:
+    worker = await make_worker("pool")
+    async with returning(worker, begun=True, returns=1) as seen:
+        with pytest.raises(RemoteError) as refused:
+            await act(requester, worker)
+    assert (refused.value.error.reason, len(seen)) == (Reason.INTERRUPTED, 1)
+
+
+async def test_a_request_that_always_comes_back_is_given_up(requester: Requester, make_worker: MakeWorker) -> None:
+    worker = await make_worker("pool")
+    async with returning(worker, begun=False, returns=1000) as seen:
+        with pytest.raises(RemoteError):
+            await act(requester, worker)
+    assert len(seen) == MOST_ATTEMPTS

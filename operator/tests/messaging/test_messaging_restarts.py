@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from messaging_workers import WORKER_UID, MakeWorker, Worker, access_to, running, worker_maker
 
+from simyard.messaging import liveness as liveness_module
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
+from simyard.messaging.consumers import CREATED
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard.messaging.events import OperatorEvents, ReceivedEvent
-from simyard.messaging.liveness import Liveness
+from simyard.messaging.liveness import RECHECK_SECONDS, Liveness
 from simyard.messaging.requests import Requester
 from simyard_adapter.wire import Event, Request
 from simyard_dev.broker import LocalBroker
@@ -33,8 +35,17 @@ asyncio.run(main())
 class Presence:
     """What a Liveness says of a queue, each time it changes."""
 
-    def __init__(self, access: BrokerAccess, admin: BrokerAdmin, *, grace_seconds: float = 0) -> None:
-        self.liveness = Liveness(access, admin, on_change=self._changed, grace_seconds=grace_seconds)
+    def __init__(
+        self,
+        access: BrokerAccess,
+        admin: BrokerAdmin,
+        *,
+        grace_seconds: float = 0,
+        recheck_seconds: float = RECHECK_SECONDS,
+    ) -> None:
+        self.liveness = Liveness(
+            access, admin, on_change=self._changed, grace_seconds=grace_seconds, recheck_seconds=recheck_seconds
+        )
         self.history: dict[str, list[bool | None]] = {}
         self._changes = asyncio.Event()
 
@@ -44,7 +55,7 @@ class Presence:
         self._changes.set()
 
     async def becomes(self, queue: str, present: bool | None) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while self.liveness.present(queue) is not present:
                 self._changes.clear()
                 await self._changes.wait()
@@ -146,6 +157,23 @@ async def test_a_killed_adapter_its_return_and_a_deleted_queue_are_seen(
                     await presence.becomes(early.queue, False)
             await presence.becomes(late.queue, False)
         assert presence.liveness.present(late.queue) is None
+
+
+async def test_an_end_that_no_event_tells_of_is_found_by_comparing(
+    mortal_access: BrokerAccess,
+    mortal_admin: BrokerAdmin,
+    make_mortal_worker: MakeWorker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(liveness_module, "KEYS", (CREATED,))
+    worker, other = await make_mortal_worker("early"), await make_mortal_worker("late")
+    presence = Presence(mortal_access, mortal_admin, recheck_seconds=0)
+    async with running(presence.liveness), adapter_process(worker) as killed, adapter_process(other):
+        await presence.becomes(worker.queue, True)
+        await presence.becomes(other.queue, True)
+        killed.kill()
+        await presence.becomes(worker.queue, False)
+        assert presence.liveness.present(other.queue) is True
 
 
 async def test_after_a_restart_workers_are_unknown_until_they_are_back_or_their_grace_has_passed(

@@ -144,7 +144,7 @@ class FrontendStage:
         async with await StageClient.connect(self._kubeconfig) as client:
             client.namespace = self.namespace
             registry = Registry(client)
-            recorder = Recorder(client, self.platform, "test")
+            recorder = Recorder(client, "test")
             loads = FrontendLoads(client, self.platform, broker, port=port)
             used = (template or self.template) if offers else None
             frontends = Frontends(registry, recorder, broker, loads, used)

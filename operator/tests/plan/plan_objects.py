@@ -79,12 +79,12 @@ def make_service(**spec: Any) -> PublishedService:
 
 def make_site(
     name: str = "a", *, ready: bool = True, workers: int = 0, exhausted: bool = False,
-    boot_seconds: float | None = None, **spec: Any,
+    boot_seconds: float | None = None, capacity: int | None = None, full_at: int | None = None, **spec: Any,
 ) -> SiteState:  # fmt: skip
     site = CloudSite.model_validate({"metadata": metadata(name), "spec": {"provider": {"emulated": {}}, **spec}})
     condition = make_condition("Ready", ready, "ProbeSucceeded" if ready else "Unavailable")
     site = site.model_copy(update={"status": site.status.model_copy(update={"conditions": [condition]})})
-    return SiteState(site, workers, exhausted, boot_seconds)
+    return SiteState(site, workers, exhausted, boot_seconds, capacity, full_at)
 
 
 def make_machine(state: MachineState = MachineState.RUNNING, *, entered: dict[Stage, datetime] | None = None,

@@ -86,12 +86,39 @@ def test_nobody_goes_back_unasked(placement: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "away", [{"exhausted": True}, {"cordoned": True}, {"ready": False}, {"limits": {"maxWorkers": 0}}]
+    "away",
+    [
+        {"exhausted": True},
+        {"cordoned": True},
+        {"ready": False},
+        {"limits": {"maxWorkers": 0}},
+        {"capacity": 0},
+        {"full_at": 0},
+    ],
 )
 def test_nobody_goes_where_there_is_no_room(away: dict[str, Any]) -> None:
     world = failed_over(away=away)
     rest(world)
     assert not world.turn().delete
+
+
+def test_so_many_go_back_as_there_are_places_shown_to_exist_and_the_others_when_a_quota_is_raised() -> None:
+    world = failed_over(away={"full_at": 1})
+
+    def turns(count: int) -> None:
+        for _ in range(count):
+            rest(world)
+            world.turn()
+            world.come_up()
+
+    turns(6)
+    assert where(world) == {"a": 1, "b": 3}, "it was full with one machine"
+    world.sites = {"a": make_site("a", capacity=3), "b": make_site("b")}
+    turns(6)
+    assert where(world) == {"a": 3, "b": 1}
+    world.sites = {"a": make_site("a", capacity=9), "b": make_site("b")}
+    turns(6)
+    assert where(world) == {"a": 4}
 
 
 def test_workers_at_a_cordoned_site_stay() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from plan_objects import NOW, at, make_service, make_site
+from plan_objects import NOW, at, make_machine, make_service, make_site
 
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite, SiteWorkers
@@ -14,7 +14,9 @@ from simyard.plan.site import (
     SiteObservation,
     StageSeconds,
     count_machines,
+    left_behind,
     plan_site,
+    turned,
 )
 from simyard.plan.tuner import START, Setting
 from simyard_sites.base import (
@@ -100,6 +102,48 @@ def test_an_error_says_whose_fault_it_is(error: SiteError, reachable: str, valid
     assert found["Ready"] == ("False", error.reason)
 
 
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        ({"error": UnavailableError("no answer")}, "SiteUnreachable"),
+        ({"error": UnauthenticatedError("wrong password")}, "Unauthenticated"),
+        ({"breaker": BreakerObservation("Open", cause=UnavailableError("down"))}, "BreakerOpen"),
+    ],
+)
+def test_whether_a_site_that_cannot_be_used_has_room_is_unknown(trouble: dict[str, Any], reason: str) -> None:
+    good = SITE.model_copy(update={"status": plan_site(SITE, observed(), NOW)})
+    assert conditions(good, observed(**trouble))["CapacityAvailable"] == ("Unknown", reason)
+
+
+def test_a_site_has_no_more_room_than_it_says() -> None:
+    assert conditions(SITE, observed(capacity=2, desired=1))["CapacityAvailable"] == ("True", "CapacityLeft")
+    assert conditions(SITE, observed(capacity=2, desired=2))["CapacityAvailable"] == ("False", "QuotaExhausted")
+
+
+def test_it_is_told_when_a_site_becomes_ready_and_when_it_ceases_to_be() -> None:
+    ready = plan_site(SITE, observed(), NOW)
+    broken = plan_site(SITE, observed(error=UnavailableError("no answer")), NOW)
+    first, last = turned(SITE.status, ready), turned(ready, broken)
+    assert first is not None
+    assert last is not None
+    assert (first.reason, first.warning, last.reason, last.warning) == ("SiteReady", False, "SiteNotReady", True)
+    assert "no answer" in last.note
+    assert turned(ready, ready) is None
+
+
+def test_the_end_of_a_site_that_is_being_deleted_is_no_trouble_of_it() -> None:
+    deleted = SITE.model_copy(update={"metadata": SITE.metadata.model_copy(update={"deletion_timestamp": NOW})})
+    assert turned(plan_site(SITE, observed(), NOW), plan_site(deleted, observed(), NOW)) is None
+
+
+def test_what_is_left_at_a_site_that_is_given_up_is_named() -> None:
+    assert "there may be machines left" in left_behind([])
+    assert "1 machine known (name-m)" in left_behind([make_machine()])
+    many = left_behind([make_machine(id=f"{number:02}") for number in range(22)])
+    assert "22 machines known (name-00, " in many
+    assert "name-19, and 2 more)" in many
+
+
 def test_a_full_site_stays_ready() -> None:
     for exhausted, desired, reason in (
         (QuotaExhaustedError("limit of 5 reached"), 0, "QuotaExhausted"),
@@ -125,7 +169,8 @@ def test_a_site_that_asked_for_a_pause_says_until_when() -> None:
 
 def test_a_provider_that_cannot_be_made_is_told() -> None:
     found = conditions(SITE, observed(setup_problem=("ProviderNotInstalled", "no package offers it"), probed=None))
-    assert found == {"Ready": ("False", "ProviderNotInstalled")}
+    problem = "ProviderNotInstalled"
+    assert found == {"Ready": ("False", problem), "CapacityAvailable": ("Unknown", problem)}
 
 
 def test_another_probe_alone_is_no_new_status() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simyard.api.base import SET, ApiModel, Name, Quantity, SecretReference, cel, rules
+from simyard.api.providers.identity import IN_A_CLUSTER
 from simyard.api.providers.scheduling import NodeSelector, Tolerations
 
 NetworkName = Annotated[
@@ -104,6 +105,8 @@ class KubevirtNetwork(ApiModel):
 
 class KubevirtProvider(ApiModel):
     """Workers are KubeVirt VirtualMachineInstances, in this cluster or in the one of `kubeconfigSecretRef`."""
+
+    model_config = rules(*IN_A_CLUSTER)
 
     namespace: Annotated[Name | None, Field(description="Namespace of the machines; the pool's own by default.")] = None
     kubeconfig_secret_ref: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from simyard.api.base import ATOMIC, ApiModel, SecretReference, cel, rules
+from simyard.api.providers.identity import IDENTITY
 
 OneName = Annotated[str, Field(min_length=1, max_length=128)]
 """The name of an OpenNebula object, or its id."""
@@ -30,7 +31,8 @@ class OpenNebulaProvider(ApiModel):
             "!has(self.loginTokenSeconds) || self.loginTokenSeconds == 0 || self.loginTokenSeconds >= 300",
             "loginTokenSeconds must be 0 or at least 300",
             ".loginTokenSeconds",
-        )
+        ),
+        cel("self.endpoint == oldSelf.endpoint", IDENTITY, ".endpoint"),
     )
 
     endpoint: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simyard.api.base import ApiModel, LocalReference, Name, Quantity, SecretReference, cel, map_by, rules
+from simyard.api.providers.identity import IN_A_CLUSTER
 from simyard.api.providers.scheduling import LabelValue, NodeSelector, Tolerations
 
 AnnotationValue = Annotated[str, Field(max_length=4096)]
@@ -25,6 +26,7 @@ class PodProvider(ApiModel):
     """Workers are pods of this cluster, or of the one of `kubeconfigSecretRef`; docs/sites/pod.md says how."""
 
     model_config = rules(
+        *IN_A_CLUSTER,
         *(
             cel(
                 f"!has(self.{field}) || self.{field}.all(key, !key.startsWith('simyard.dev/'))",
@@ -32,7 +34,7 @@ class PodProvider(ApiModel):
                 f".{field}",
             )
             for field in ("labels", "annotations")
-        )
+        ),
     )
 
     namespace: Annotated[Name | None, Field(description="Namespace of the pods; the worker's own by default.")] = None

@@ -1,0 +1,33 @@
+"""kubectl's options that choose cluster and namespace: taken before and after the subcommand, as kubectl takes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from simyard.cli.kubectl import Kubectl
+
+
+def add_global_options(command: click.Command) -> None:
+    """Have a command take them; what stands last counts."""
+    command.params += [
+        _option(("-n", "--namespace"), click.STRING, "The namespace to work in."),
+        _option(("--context",), click.STRING, "The kubeconfig context to use."),
+        _option(("--kubeconfig",), click.Path(dir_okay=False), "The kubeconfig file to use."),
+    ]
+
+
+def _option(names: tuple[str, ...], kind: click.ParamType[str], text: str) -> click.Option:
+    return click.Option(names, type=kind, help=text, callback=_choose, expose_value=False)
+
+
+def _choose(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Note it where the subcommand, and the completion of its arguments, find their way to the API server."""
+    if value is None:
+        return
+    kubectl = ctx.obj or Kubectl()
+    if option.name == "namespace":
+        ctx.obj = replace(kubectl, namespace=value)
+    else:
+        ctx.obj = replace(kubectl, options=(*kubectl.options, f"--{option.name}={value}"))
