@@ -18,10 +18,10 @@ PYTEST_WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 IMAGE ?= simyard:dev
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock image bench-start bench-occi bench-sites bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock docs docs-serve image bench-start bench-occi bench-sites bench-plot bench-check clean
 
 help: ## List the commands.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 quickstart: venv ## Set up everything on loopback, start a pool of simulation workers, solve a beam; leave it running.
 	@$(DEV) quickstart --dir $(RUN)/quickstart
@@ -57,16 +57,33 @@ format: venv ## Write the style that lint checks.
 	@.venv/bin/ruff check --fix
 	@.venv/bin/ruff format
 
-generate: venv ## Write what is generated: CRDs, API reference, the examples' manifests.
-	@$(PY) hack/generate.py
+generate: venv ## Write what is generated: CRDs, roles, parts of the documentation, the examples' manifests.
+	@PYTHONPATH=hack:bench $(PY) hack/generate.py
 	@$(PY) hack/manifest.py examples/calculix-beam
 
 verify: venv ## Fail if something generated is not up to date.
-	@$(PY) hack/generate.py --check
+	@PYTHONPATH=hack:bench $(PY) hack/generate.py --check
 	@$(PY) hack/manifest.py examples/calculix-beam --check
 
-image: ## Build the container image (needs a Docker engine).
-	docker build -t $(IMAGE) .
+docs: venv ## Build the documentation as a site in .run/site; its links are checked, and that it loads nothing from outside.
+	@hack/docs.sh build --quiet
+	@! grep -rnEo '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//[^>]*' $(RUN)/site --include=*.html
+	@echo "$(RUN)/site/index.html"
+
+docs-serve: venv ## Show it on loopback, and again whenever a file changes.
+	@hack/docs.sh serve
+
+image: ## Build the container image (needs a Docker engine; BASE names another base image).
+	@hack/image.sh $(IMAGE)
+
+e2e: e2e-up ## Run the end-to-end tests on a kind cluster (needs a Docker engine, kind, kubectl, helm; or E2E_TESTBED).
+	@E2E_AS_IT_IS=1 $(PY) -m pytest -q -rs -n 0 e2e/cluster $(PYTEST_ARGS)
+
+e2e-up: venv ## Make the kind cluster, put this tree's images on it, install the chart.
+	@$(PY) e2e/cluster/deploy.py up
+
+e2e-down: venv ## Remove the kind cluster.
+	@$(PY) e2e/cluster/deploy.py down
 
 bench-start: venv ## Start pools of BENCH_N workers with BENCH_PROFILE, measure, compare; see docs/performance.md.
 	@$(BENCH) start --n $(BENCH_N) --profile $(BENCH_PROFILE) --time-scale $(BENCH_TIME_SCALE) \

@@ -1,7 +1,7 @@
-"""Write what is generated: crds/*.yaml, docs/api.md, and the chart's accounts and roles.
+"""Write what is generated: crds/*.yaml, the chart's accounts and roles, and what the documents have from the code.
 
-.venv/bin/python hack/generate.py           # write the files
-.venv/bin/python hack/generate.py --check   # write nothing; show a diff and exit with 1 when files are stale
+PYTHONPATH=hack:bench .venv/bin/python hack/generate.py           # write the files
+PYTHONPATH=hack:bench .venv/bin/python hack/generate.py --check   # write nothing; show a diff, exit with 1 when stale
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from pathlib import Path
 
 import yaml
 
+import architecture_picture
 from simyard.api.base import Json
 from simyard.build import install
 from simyard.build.crds import DEFINITIONS, custom_resource_definition
 from simyard.build.reference import api_reference
+from simyard_bench import results, sizing, tables
+from simyard_bench.occi import rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 HEADER = "# Generated from operator/simyard by hack/generate.py (make generate). Do not edit.\n"
@@ -48,6 +51,9 @@ def generated() -> dict[str, str]:
     access = install.access("{{ .Release.Namespace }}")
     files["charts/simyard/files/access.yaml"] = HEADER + "---\n".join(map(_text, access))
     files["docs/api.md"] = api_reference()
+    files["docs/images/architecture.svg"] = architecture_picture.picture()
+    needs = sizing.sizing(results.load(results.FILE), rows.load(rows.FILE))
+    files["docs/sizing.md"] = tables.inserted(REPOSITORY / "docs" / "sizing.md", "sizing", needs, "make generate")
     return files
 
 
@@ -78,7 +84,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
 
 def main(arguments: list[str] | None = None, root: Path = REPOSITORY) -> int:
     """Run the program; gives its exit code."""
-    parser = argparse.ArgumentParser(description="Generate crds/, docs/api.md and the chart's roles.")
+    parser = argparse.ArgumentParser(description="Generate crds/, the chart's roles, and parts of docs/.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when files are stale")
     if not parser.parse_args(arguments).check:
         write(root, generated())

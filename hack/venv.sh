@@ -31,8 +31,9 @@ compile() { # OUTPUT INPUT...: pins with hashes, in agreement with what is pinne
 
 if [ "${1:-}" = --lock ]; then
   compile requirements.lock pyproject.toml --group dev             # what a developer needs
-  compile operator/requirements.lock operator/pyproject.toml --extra plot -c requirements.lock # what the image holds
+  compile operator/requirements.lock operator/pyproject.toml -c requirements.lock # what the image holds
   echo hatchling | compile hack/build-requirements.lock - -c requirements.lock    # what builds the wheels
+  compile hack/docs-requirements.lock --group docs -c requirements.lock           # what builds the documentation
 fi
 
 # A stamp of what the environment was made from: nothing to do when it is the same.

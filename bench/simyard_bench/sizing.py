@@ -38,8 +38,7 @@ def sizing(runs: Sequence[Run], rows: Sequence[Row], sizes: Sequence[int] = SIZE
     lines = [
         ("a start, where machines take no time", _each(started(lambda run: run.t_m_s), "{:.0f} s")),
         ("writes to the API server for it", _each(writes, "{:,.0f}")),
-        *((f"CPU seconds for it: {shown}", _each(started(lambda run, name=name: run.cpu_s[name]), "{:.1f}"))
-          for name, shown in _PROCESSES.items()),
+        *((f"CPU seconds for it: {shown}", _each(started(_cpu(name)), "{:.1f}")) for name, shown in _PROCESSES.items()),
         ("the operator's memory, at most", _each(memory, "{:.0f} MiB")),
         ("`operator.resources.requests.memory` at least", _each(map(_requested, memory), "{:.0f}Mi")),
         ("an OCCI frontend's memory, at most", _each(answered("get-compute", lambda row: row.rss_mib), "{:.0f} MiB")),
@@ -52,6 +51,10 @@ def sizing(runs: Sequence[Run], rows: Sequence[Row], sizes: Sequence[int] = SIZE
     return table(head, [(name, *cells) for name, cells in lines]) + "\n" + measured_on(
         last.machine, last.versions, last.date
     )  # fmt: skip
+
+
+def _cpu(process: str) -> Callable[[Run], float]:
+    return lambda run: run.cpu_s[process]
 
 
 def _between(measured: Sequence[tuple[int, float]], size: int) -> float:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,14 +11,30 @@ from pathlib import Path
 
 import pytest
 
+import guides
 from simyard_dev import quickstart
 from simyard_dev.environment import Environment
 from simyard_dev.platform import Platform
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = re.compile(r"(\$PWD/)?\.run/(quickstart|dev)\b")
-BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DOCUMENT_SECONDS = 240
+EVERYTHING_GOES = """
+kubectl delete serviceactions --all --all-namespaces
+kubectl delete workerpools --all --all-namespaces --timeout=100s
+kubectl delete workers --all --all-namespaces --timeout=60s
+kubectl delete simulationservices,occimixins,occilinks --all --all-namespaces --timeout=60s
+kubectl delete cloudsites --all --timeout=60s
+"""
+DOCUMENTS = (
+    "README.md",
+    "docs/starts.md",
+    "docs/troubleshooting.md",
+    "examples/calculix-beam/README.md",
+    "examples/calculix-deck/README.md",
+    "docs/metering.md",
+    "docs/occi.md",
+)
 
 pytestmark = [pytest.mark.xdist_group("quickstart"), pytest.mark.timeout(300)]
 
@@ -27,6 +44,12 @@ class Running:
     """A system as `make quickstart` leaves it."""
 
     directory: Path
+
+    def does(self, script: str, folder: Path) -> str:
+        """Run commands that must succeed; gives what they print."""
+        done = self.sh(script, folder)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
 
     def sh(self, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
         """Run commands of a document, in the folder in which its reader would be."""
@@ -78,24 +101,12 @@ def test_quickstart_again_keeps_what_runs_and_what_was_scaled(system: Running) -
     assert after["t_m_s"] == before["t_m_s"]
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        "README.md",
-        "docs/starts.md",
-        "examples/calculix-beam/README.md",
-        "examples/calculix-deck/README.md",
-        "docs/metering.md",
-        "docs/occi.md",
-    ],
-)
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_command_succeeds(system: Running, document: str) -> None:
     path = ROOT / document
-    blocks = BLOCK.findall(path.read_text())
-    assert blocks, f"{document} has no commands"
     system.sh("kubectl delete serviceactions --all", ROOT)
     folder = path.parent if (path.parent / "service.yaml").exists() else ROOT
-    done = system.sh("\n".join(blocks), folder)  # in one shell, as its reader has it
+    done = system.sh(guides.commands(document), folder)  # in one shell, as its reader has it
     assert done.returncode == 0, f"{document}:\n{done.stdout}\n{done.stderr}"
 
 
@@ -178,3 +189,41 @@ def test_usage_shows_what_the_pool_used(system: Running) -> None:
 def test_kubectl_completes(system: Running, words: str, expected: str) -> None:
     done = system.sh(f"kubectl __complete {words}", ROOT)
     assert expected in [line.split("\t")[0] for line in done.stdout.splitlines()], done.stdout + done.stderr
+
+
+def test_a_restored_backup_brings_pools_and_accounts_back(system: Running, tmp_path: Path) -> None:
+    def uids() -> set[str]:
+        path = "{.items[*].metadata.uid}"
+        return set(system.does(f"kubectl get workers -l simyard.dev/pool=beams -o jsonpath='{path}'", ROOT).split())
+
+    def accounted() -> int:
+        path = '{.status.rows[?(@.pool=="beams")].workerMilliseconds}'
+        return sum(map(int, system.does(f"kubectl get usage simyard -o jsonpath='{path}'", ROOT).split()))
+
+    shutil.copytree(ROOT / "crds", tmp_path / "crds")
+    save, *restore, see = [block.commands for block in guides.blocks("docs/backup.md")]
+    pool = "kubectl get workerpool beams -o jsonpath='{.spec}'"
+    two_ready = "kubectl wait workerpool/beams --timeout=60s --for=jsonpath='{.status.readyReplicas}'=2"
+    system.does(f"kubectl scale workerpool beams --replicas 2; {two_ready}", ROOT)
+    two_run = """jsonpath='{.status.rows[?(@.pool=="beams")].workers}'=2"""
+    waits = "kubectl wait usage/simyard --timeout=60s --for"
+    system.does(f"{waits}=create; {waits}={two_run}", ROOT)  # the time of those that ended is in the account
+    before, workers = system.does(pool, ROOT), uids()
+    system.does(save, tmp_path)
+    saved = accounted()
+    system.does(EVERYTHING_GOES, ROOT)
+    platform = Platform(Environment(system.directory), occi=True)
+    platform.operator.stop(30)
+    system.does("kubectl delete usages --all --all-namespaces", ROOT)
+    system.does("kubectl -n simyard-system delete secrets --all", ROOT)
+    for step in restore:
+        system.does(step, tmp_path)
+    assert accounted() == saved > 0
+    platform.up()
+    system.does(see, tmp_path)
+    system.does(two_ready, ROOT)
+    assert system.does(pool, ROOT) == before
+    assert len(uids()) == 2
+    assert not uids() & workers
+    assert accounted() >= saved
+    system.does("kubectl simyard action pool/beams solve", ROOT)

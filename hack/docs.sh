@@ -1,0 +1,14 @@
+#!/bin/sh
+# docs.sh COMMAND [OPTION...]: runs mkdocs (build, serve) on docs/, in an environment of its own that it makes when needed.
+set -eu
+cd "$(dirname "$0")/.."
+venv=$PWD/.run/docs-venv lock=hack/docs-requirements.lock
+stamp=$(sha256sum <"$lock")
+if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
+  .venv/bin/uv --quiet venv --clear --python .venv/bin/python "$venv"
+  .venv/bin/uv --quiet pip install --python "$venv/bin/python" --require-hashes -r "$lock"
+  echo "$stamp" >"$venv/stamp"
+fi
+# The theme's authors announce their next project at each start, in colours that nobody needs in a log.
+export NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true
+exec "$venv/bin/mkdocs" "$@"

@@ -1,0 +1,22 @@
+#!/bin/sh
+# image.sh [TAG]: builds the container image (simyard:dev) with whatever Docker engine there is. BASE names another base
+# image than python:3.13-slim (Python 3.11 or later with venv), VERSION the release, PIP_CERT the CAs that pip trusts.
+set -eu
+cd "$(dirname "$0")/.."
+image=${1:-simyard:dev}
+base=${BASE:-python:3.13-slim}
+build_base=$base
+if [ -n "${PIP_CERT:-}" ]; then
+  folder=$(mktemp -d)
+  trap 'rm -r "$folder"' EXIT
+  cp "$PIP_CERT" "$folder/ca.crt"
+  printf 'FROM %s\nCOPY ca.crt /etc/pip-ca.crt\nENV PIP_CERT=/etc/pip-ca.crt\n' "$base" >"$folder/Dockerfile"
+  build_base=simyard-build-base:local
+  docker build --quiet -t "$build_base" "$folder" >/dev/null
+fi
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+seconds=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+docker build --quiet -t "$image" --build-arg "BASE=$base" --build-arg "BUILD_BASE=$build_base" \
+  --build-arg "VERSION=${VERSION:-${image##*:}}" --build-arg "REVISION=$revision" \
+  --build-arg "CREATED=$(date -u -d "@$seconds" +%Y-%m-%dT%H:%M:%SZ)" . >/dev/null
+docker image inspect "$image" --format '{{index .RepoTags 0}}: {{.Size}} bytes'
