@@ -3,24 +3,19 @@
 import json
 import os
 import re
-import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jocci_client import MISSING, Client, build, running, words
 
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.environment import Environment
 from simyard_dev.platform import Platform
 
 HERE = Path(__file__).parent
-PROJECT = HERE / "jocci"
-PRODUCTS = HERE.parents[1] / ".run" / "occi-clients" / "jocci"
-BUILD_SECONDS = 240
-CLIENT_SECONDS = 200
-MISSING = [command for command in ("java", "javac", "mvn") if shutil.which(command) is None]
+SSH_KEY = "ssh-ed25519 AAAA jocci"
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -30,14 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def classpath() -> str:
-    """The client, built, with what it needs: as the version of the project says."""
-    PRODUCTS.mkdir(parents=True, exist_ok=True)
-    libraries = PRODUCTS / "classpath"
-    command = ["mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), f"-Dproducts={PRODUCTS}"]
-    goals = ["compile", "dependency:build-classpath", f"-Dmdep.outputFile={libraries}"]
-    done = subprocess.run([*command, *goals], capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return f"{PRODUCTS / 'classes'}:{libraries.read_text().strip()}"
+    return build()
 
 
 @pytest.fixture(scope="module")
@@ -58,53 +46,14 @@ def environment(simyard_directory: Path) -> Iterator[Environment]:
         environment.broker.stop(0)
 
 
-class Client:
-    """The Java program: what it has said so far, and where it waits."""
-
-    def __init__(self, command: list[str], variables: dict[str, str], log: Path) -> None:
-        self.said: dict[str, str] = {}
-        self._log = log
-        self._process = subprocess.Popen(
-            command,
-            env=variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log.open("wb"),
-            text=True,
-        )
-        self._deadline = threading.Timer(CLIENT_SECONDS, self._process.kill)
-        self._deadline.start()
-
-    def reach(self, place: str) -> None:
-        """Let it go on to a place, or to its end ("")."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        if self.said:
-            print(file=self._process.stdin, flush=True)
-        for line in self._process.stdout:
-            name, _, value = line.rstrip("\n").partition("=")
-            self.said[name] = value
-            if (name, value) == ("at", place):
-                return
-        assert not place and self._process.wait() == 0, f"{self.said}\n{self._log.read_text()}"
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._deadline.cancel()
-
-
 @pytest.fixture
 def client(environment: Environment, classpath: str, tmp_path: Path) -> Iterator[Client]:
     script = f"set -a; . {environment.directory / 'env'}; env"
     told = subprocess.run(["env", "-i", "bash", "-c", script], capture_output=True, text=True, check=True).stdout
     variables = {**os.environ, **dict(re.findall(r"^(OCCI_\w+)=(.*)$", told, re.MULTILINE))}
-    command = ["java", "-cp", classpath, "dev.simyard.e2e.JocciClient", "primes", "medium", "factorise", "number=360"]
-    client = Client(command, variables, tmp_path / "stderr")
-    try:
+    variables["OCCI_SSH_KEY"] = SSH_KEY
+    with running(classpath, tmp_path / "stderr", variables, "primes", "medium", "factorise", "number=360") as client:
         yield client
-    finally:
-        client.end()
 
 
 def test_the_life_of_a_compute(environment: Environment, client: Client) -> None:
@@ -129,7 +78,7 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
     assert (spec["serviceRef"]["name"], spec["site"]) == ("primes", "local")
     assert (spec["title"], spec["hostname"]) == ("made by jOCCI", "jocci")
     assert spec["resources"] == {"cpu": 2, "memory": "4Gi"}
-    assert spec["sshPublicKeys"] == ["ssh-ed25519 AAAA jocci"]
+    assert spec["sshPublicKeys"] == [SSH_KEY]
 
     client.reach("triggered")
     assert said["triggered"] == "true"
@@ -150,11 +99,6 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
     assert (said["deleted"], said["listed_after_deletion"]) == ("true", "[]")
     assert re.search(r"\b404\b.*there is no entity", said["described_after_deletion"])
     kubectl("wait", "--for=delete", f"worker/{worker['metadata']['name']}", "--timeout=60s")
-
-
-def words(text: str) -> set[str]:
-    """What is in a list as Java prints it."""
-    return set(text.strip("[]").split(", "))
 
 
 def power(control_plane: ControlPlane, worker: dict[str, dict[str, str]]) -> tuple[str, str]:

@@ -78,11 +78,13 @@ public final class JocciClient {
         Resource wanted = new EntityBuilder(model).getResource("compute");
         wanted.addMixin(model.findMixin(osTemplate, "os_tpl"));
         wanted.addMixin(model.findMixin(resourceTemplate, "resource_tpl"));
-        wanted.addMixin(model.findMixin(
-                URI.create("http://schemas.ogf.org/occi/infrastructure/credentials#ssh_key")));
         wanted.setTitle("made by jOCCI");
         wanted.addAttribute("occi.compute.hostname", "jocci");
-        wanted.addAttribute("occi.credentials.ssh.publickey", "ssh-ed25519 AAAA jocci");
+        if (System.getenv("OCCI_SSH_KEY") != null) {
+            wanted.addMixin(model.findMixin(
+                    URI.create("http://schemas.ogf.org/occi/infrastructure/credentials#ssh_key")));
+            wanted.addAttribute("occi.credentials.ssh.publickey", System.getenv("OCCI_SSH_KEY"));
+        }
         URI location = client.create(wanted);
         say("location", location);
         say("listed_after_creation", listed());

@@ -1,0 +1,91 @@
+"""Certificates for servers that play a part in tests."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A CA: its key, and its certificate."""
+
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def new(cls, name: str) -> Authority:
+        """A new one, which signs itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        basic = x509.BasicConstraints(ca=True, path_length=0)
+        built = _builder(name, name, key.public_key()).add_extension(basic, critical=True)
+        return cls(key, built.sign(key, hashes.SHA256()))
+
+    @classmethod
+    def read(cls, certificate: str, key: str) -> Authority:
+        """The one whose certificate and key (PEM) these are; RSA, as Helm makes it, or of an elliptic curve."""
+        found = serialization.load_pem_private_key(key.encode(), None)
+        assert isinstance(found, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
+        return cls(found, x509.load_pem_x509_certificate(certificate.encode()))
+
+    @property
+    def pem(self) -> str:
+        """The certificate."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    def issue(self, *hosts: str) -> tuple[str, str]:
+        """Certificate and key of a server with these names, as PEM."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        issuer = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+        names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
+        built = _builder(hosts[0][:64], str(issuer), key.public_key()).add_extension(names, critical=False)
+        certificate = built.sign(self.key, hashes.SHA256())
+        return certificate.public_bytes(serialization.Encoding.PEM).decode(), pem(key)
+
+
+def pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> str:
+    """A private key, not encrypted."""
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+def signing_request(name: str) -> tuple[bytes, str]:
+    """A request (PEM) to sign a client's certificate, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM), pem(key)
+
+
+def serial_of(certificate: str) -> int:
+    """The serial number of a certificate (PEM)."""
+    return x509.load_pem_x509_certificate(certificate.encode()).serial_number
+
+
+def hosts_of(certificate: str) -> list[str]:
+    """The names that a certificate (PEM) is good for."""
+    extensions = x509.load_pem_x509_certificate(certificate.encode()).extensions
+    return extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+
+
+def _builder(subject: str, issuer: str, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(_name(issuer))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - DAY)
+        .not_valid_after(now + 30 * DAY)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

@@ -1,0 +1,74 @@
+"""The cluster of the end-to-end tests: made and installed when the first test asks for it.
+
+With ``E2E_AS_IT_IS=1`` what is installed is taken as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+
+import artifacts
+import deploy
+import environment
+import pytest
+import report as figures
+from beams import Beams, have_beams
+from cluster import Cluster
+
+ORDER = ("install", "workers", "cli", "occi", "frontends", "idle", "", "upgrade", "uninstall")
+"""In which order the files run; the empty one stands for all that are not named."""
+SECONDS = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the files in order, and give each test the time that a cluster takes."""
+    folder = Path(__file__).parent
+    own = [item for item in items if item.path.parent == folder]
+    for item in own:
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SECONDS, func_only=True))
+    places = [index for index, item in enumerate(items) if item.path.parent == folder]
+    for place, item in zip(places, sorted(own, key=_place), strict=True):
+        items[place] = item
+
+
+def _place(item: pytest.Item) -> tuple[int, str]:
+    name = item.path.stem.removeprefix("test_")
+    return ORDER.index(name if name in ORDER else ""), name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep what the cluster says when a test fails."""
+    result = yield
+    if result.failed and item.path.parent == Path(__file__).parent:
+        artifacts.collect(item.name)
+    return result
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The cluster, with the chart installed and Available, a site of pods, and its variables in this process."""
+    if os.environ.get("E2E_AS_IT_IS") != "1":
+        environment.up()
+        deploy.deploy()
+    os.environ.update(environment.variables())
+    cluster = deploy.installed()
+    deploy.wait_until_available(cluster)
+    deploy.have_site(cluster)
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def report() -> ModuleType:
+    """Where figures go: ``report.add(section, name, value, unit)``."""
+    return figures
+
+
+@pytest.fixture(scope="session")
+def beams(cluster: Cluster) -> Beams:
+    """The CalculiX service with two frontends, and a pool of three workers that is Available."""
+    return have_beams(cluster)

@@ -1,0 +1,86 @@
+"""What is done to the cluster on purpose: processes of pods killed or stopped, nodes switched off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_SIGNAL = """
+sent=0
+for file in /proc/[0-9]*/cgroup; do
+  if grep -q "$1" "$file" 2>/dev/null; then
+    pid=${file#/proc/}
+    kill "-$2" "${pid%/cgroup}" 2>/dev/null && sent=$((sent + 1))
+  fi
+done
+echo $sent
+"""
+"""Sends a signal to every process whose control group names a container; a kind node sees those of its pods."""
+_NAMED = """
+for file in /proc/[0-9]*/comm; do
+  if [ "$(cat "$file" 2>/dev/null)" = "$1" ]; then
+    pid=${file#/proc/}
+    kill "-$2" "${pid%/comm}"
+  fi
+done
+"""
+
+
+def kill(cluster: Any, namespace: str, pod: str) -> None:
+    """End every process of a pod's first container (SIGKILL), and wait until the kubelet starts it again."""
+
+    def restarts() -> int:
+        return int(cluster.get("pod", pod, "-n", namespace)["status"]["containerStatuses"][0]["restartCount"])
+
+    before = restarts()
+    assert _signal(cluster, namespace, pod, "KILL") > 0, f"nothing ran in {pod}"
+    cluster.wait_for(f"{pod} to start again", lambda: restarts() > before)
+
+
+@contextmanager
+def stopped(cluster: Any, namespace: str, pod: str) -> Iterator[None]:
+    """Nothing of a pod's first container runs meanwhile: it answers nobody and closes no connection."""
+    assert _signal(cluster, namespace, pod, "STOP") > 0, f"nothing runs in {pod}"
+    try:
+        yield
+    finally:
+        _signal(cluster, namespace, pod, "CONT")
+
+
+def pause_kube_apiserver(cluster: Any, seconds: float) -> None:
+    """The API server of the cluster does nothing for so long."""
+    node = control_plane(cluster)
+    cluster.node(node, "sh", "-c", _NAMED, "sh", "kube-apiserver", "STOP")
+    try:
+        time.sleep(seconds)
+    finally:
+        cluster.node(node, "sh", "-c", _NAMED, "sh", "kube-apiserver", "CONT")
+
+
+@contextmanager
+def switched_off(cluster: Any, node: str) -> Iterator[None]:
+    """A node without power meanwhile; afterwards it is ready again."""
+    cluster.docker("kill", node)
+    try:
+        yield
+    finally:
+        cluster.docker("start", node)
+        cluster.kubectl("wait", f"node/{node}", "--for=condition=Ready", "--timeout=240s", seconds=300)
+
+
+def control_plane(cluster: Any) -> str:
+    """The name of the (only) control plane's node."""
+    return names(cluster.get("nodes", "-l", "node-role.kubernetes.io/control-plane"))[0]
+
+
+def names(found: Any) -> list[str]:
+    """The names of the objects of a list."""
+    return [item["metadata"]["name"] for item in found["items"]]
+
+
+def _signal(cluster: Any, namespace: str, pod: str, signal: str) -> int:
+    found = cluster.get("pod", pod, "-n", namespace)
+    container = found["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    return int(cluster.node(found["spec"]["nodeName"], "sh", "-c", _SIGNAL, "sh", container, signal))

@@ -1,0 +1,53 @@
+"""In a pod: makes the HTTPS requests of the variable ``REQUESTS`` and prints one line of JSON for each answer.
+
+Each is ``{"name", "url", "method"?, "headers"?, "body"?, "ca"?, "certificate"?}``; ``certificate`` is PEM, with a key.
+Without ``ca`` the server's certificate is not looked at: what is asked is what the server makes of the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+TIMEOUT = aiohttp.ClientTimeout(total=30)
+MOST = 4000
+
+
+def context(request: dict[str, Any]) -> ssl.SSLContext:
+    found = ssl.create_default_context(cadata=request.get("ca"))
+    if not request.get("ca"):
+        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
+    if certificate := request.get("certificate"):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "client.pem"
+            file.write_text(certificate)
+            found.load_cert_chain(file)
+    return found
+
+
+async def ask(request: dict[str, Any]) -> dict[str, Any]:
+    """The status and the text of the answer; status 0 where the connection was refused or broken."""
+    connector = aiohttp.TCPConnector(ssl=context(request))
+    async with aiohttp.ClientSession(connector=connector, timeout=TIMEOUT) as session:
+        method, url, headers = request.get("method", "GET"), request["url"], request.get("headers") or {}
+        try:
+            async with session.request(method, url, headers=headers, data=request.get("body")) as answer:
+                return {"status": answer.status, "text": (await answer.text())[:MOST]}
+        except (aiohttp.ClientError, OSError) as error:
+            return {"status": 0, "text": f"{type(error).__name__}: {error}"[:MOST]}
+
+
+async def main() -> None:
+    for request in json.loads(os.environ["REQUESTS"]):
+        print(json.dumps({"name": request["name"], **await ask(request)}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,43 @@
+"""Somebody who reads a guide and types its commands, on the cluster of the tests."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import environment
+from cluster import Cluster
+
+SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Reader:
+    """``folder`` looks like the repository, with the reader's own ``values.yaml`` in it."""
+
+    cluster: Cluster
+    folder: Path
+
+    @classmethod
+    def at(cls, cluster: Cluster, folder: Path) -> Reader:
+        """A reader whose folder is this empty one."""
+        for name in ("charts", "crds", "examples"):
+            shutil.copytree(environment.ROOT / name, folder / name)
+        shutil.copy(cluster.values, folder)
+        return cls(cluster, folder)
+
+    def does(self, commands: str) -> str:
+        """Run commands in one shell, with this cluster's images; they must succeed. Gives what they print."""
+        done = subprocess.run(
+            ["bash", "-euxo", "pipefail", "-c", commands.replace("calculix-beam:dev", self.cluster.ccx_image)],
+            cwd=self.folder,
+            env=environment.variables(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout

@@ -1,0 +1,60 @@
+"""The figures of the end-to-end tests: kept in report.json, of which report.md is made.
+
+Each figure has a section and a name; a newer one takes the place of the older. Several runs may write at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[1]
+JSON, MARKDOWN = FOLDER / "report.json", FOLDER / "report.md"
+LOCK = FOLDER.parent / ".run" / "e2e" / "report.lock"
+HEAD = """\
+# End-to-end tests on kind: what was measured
+
+Made by `make e2e` from `report.json`: change neither by hand. The times are of one run on a machine of {cores} cores
+that bears all nodes, the broker and everything else; for benchmarks see [performance](../docs/performance.md).
+"""
+Value = float | int | str
+
+
+def add(section: str, name: str, value: Value, unit: str = "") -> None:
+    """Keep a figure; floats are rounded to three digits that count."""
+    kept = float(f"{value:.3g}") if isinstance(value, float) else value
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        report = _read()
+        figure = {"value": kept, "unit": unit, "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M")}
+        report.setdefault(section, {})[name] = figure
+        _replace(JSON, json.dumps(report, indent=1, sort_keys=True) + "\n")
+        _replace(MARKDOWN, _markdown(report))
+
+
+def _markdown(report: dict[str, Any]) -> str:
+    parts = [HEAD.format(cores=os.cpu_count())]
+    for section, figures in sorted(report.items()):
+        rows = [_row(name, item["value"], item["unit"]) for name, item in sorted(figures.items())]
+        parts.append(f"## {section}\n\n| what | figure |\n|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def _row(name: str, value: Value, unit: str) -> str:
+    told = value if isinstance(value, str) else f"{value:,}"
+    return f"| {name} | {told} {unit}".rstrip() + " |"
+
+
+def _read() -> dict[str, Any]:
+    return dict(json.loads(JSON.read_text())) if JSON.exists() else {}
+
+
+def _replace(file: Path, text: str) -> None:
+    draft = file.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(text)
+    draft.replace(file)

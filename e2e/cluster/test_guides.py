@@ -1,0 +1,73 @@
+"""The commands of the guides, as their readers type them, on the cluster that is there.
+
+What the guides make is in the namespace ``default``; what the tests of this folder need is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from reader import Reader
+
+import guides
+
+RUNNER = "e2e/cluster/test_guides.py"
+
+
+@pytest.fixture
+def reader(cluster: Cluster, tmp_path: Path) -> Reader:
+    """Who types the commands."""
+    return Reader.at(cluster, tmp_path)
+
+
+@pytest.fixture
+def nothing_left(cluster: Cluster) -> Iterator[None]:
+    """What the quickstart makes is removed, also when it fails in between."""
+    yield
+    for kind, name in (
+        ("workerpool", "beams"),
+        ("simulationservice", "calculix-beam"),
+        ("cloudsite", "here"),
+        ("rolebinding", "simyard-site-pod"),
+    ):
+        cluster.kubectl("delete", kind, name, "--namespace=default", "--ignore-not-found", "--timeout=110s")
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_quickstart_on_kind(cluster: Cluster, reader: Reader) -> None:
+    printed = reader.does(guides.commands("docs/kind.md", RUNNER))
+    assert '"max_displacement"' in printed
+    assert cluster.get("workers", "--namespace=default")["items"] == []
+
+
+def test_an_upgrade_and_the_way_back(cluster: Cluster, beams: Any, reader: Reader) -> None:
+    before = {worker["metadata"]["uid"] for worker in beams.workers()}
+    reader.does(guides.commands("docs/upgrade.md", RUNNER))
+    cluster.wait(f"workerpool/{beams.pool}", "condition=Available", beams.namespace)
+    assert {worker["metadata"]["uid"] for worker in beams.workers()} == before
+
+
+@pytest.mark.usefixtures("beams")
+def test_saving_a_backup(reader: Reader) -> None:
+    reader.does(guides.commands("docs/backup.md", RUNNER))
+    pools = reader.does("kubectl create --dry-run=client -o name -f backup/objects.yaml | grep workerpool")
+    assert "workerpool.simyard.dev/beams" in pools
+    secrets = reader.does("kubectl create --dry-run=client -o name -f backup/secrets.yaml")
+    assert "secret/simyard-broker-master-key" in secrets
+    assert "sh.helm.release" not in secrets
+
+
+def test_the_rights_of_a_site_of_pods(cluster: Cluster, reader: Reader) -> None:
+    """docs/sites/pod.md; under other names, because the bindings themselves are there."""
+    commands = guides.commands("docs/sites/pod.md", RUNNER).replace("binding simyard-site-pod", "binding of-a-guide")
+    try:
+        reader.does(commands)
+        account = f"system:serviceaccount:{cluster.release_namespace}:simyard-operator"
+        assert cluster.kubectl("auth", "can-i", "create", "pods", f"--as={account}", "-n", "default").strip() == "yes"
+    finally:
+        cluster.kubectl("delete", "clusterrolebinding", "of-a-guide", "--ignore-not-found")
+        cluster.kubectl("delete", "rolebinding", "of-a-guide", "--namespace=default", "--ignore-not-found")

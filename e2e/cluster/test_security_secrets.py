@@ -1,0 +1,147 @@
+"""What is secret is in Secrets alone: in no log, event, status, argument or environment, nor in any other object."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import counting
+import pytest
+import script_pods
+
+NOT_SECRET = re.compile(
+    r"(^|/)(ca\.crt|tls\.crt|host|port|vhost|occi_vhost|username|management_url|default_user|provider|type|namespace|tls)$"
+)
+"""Keys of our Secrets whose values may be known to anybody."""
+SHORTEST = 12
+PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END", re.DOTALL)
+NO_SECRETS = {"secrets", "events", "componentstatuses"}
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Any) -> Iterator[str]:
+    """A pool that has worked, and whose frontends have: so logs have had occasion to say too much."""
+    with cluster.namespace("secrets") as name:
+        objects = [counting.service(cluster.image, name, frontends=1), counting.pool("pool", 2, cluster.site)]
+        script_pods.apply(cluster.kubectl, name, objects)
+        cluster.kubectl("wait", "workerpool/pool", f"-n={name}", "--for=condition=Available", "--timeout=110s")
+        path = f"/apis/subresources.simyard.dev/v1alpha1/namespaces/{name}/workerpools/pool"
+        call = '{"parameters": {"number": 360}}'
+        cluster.kubectl("create", "--raw", f"{path}/actions/factorise", "-f", "-", stdin=call)
+        cluster.kubectl("delete", "pod", f"-n={name}", "--all", "--wait=false")  # a worker that fails is spoken of
+        cluster.kubectl("wait", "workerpool/pool", f"-n={name}", "--for=condition=Available", "--timeout=110s")
+        yield name
+
+
+@pytest.fixture(scope="module")
+def secrets(cluster: Any, namespace: str) -> dict[str, str]:
+    """Every secret value, by where it is."""
+    found: dict[str, str] = {}
+    for where in (cluster.release_namespace, namespace):
+        for item in json.loads(cluster.kubectl("get", "secrets", f"-n={where}", "-o", "json"))["items"]:
+            if item["type"] == "helm.sh/release.v1":  # made of manifests, which are other objects here
+                continue
+            for key, value in (item.get("data") or {}).items():
+                name = f"{where}/{item['metadata']['name']}/{key}"
+                found |= {path: text for path, text in _values(name, value) if not NOT_SECRET.search(path)}
+    kept = {name: value for name, value in found.items() if len(value) >= SHORTEST}
+    for part in ("bootstrap.json/broker/password", "simyard-broker-master-key/key", "simyard-apiserver-tls/tls.key"):
+        assert any(part in name for name in kept), f"{part} is not among {sorted(kept)}"
+    return kept
+
+
+def _values(name: str, encoded: str) -> Iterator[tuple[str, str]]:
+    """The secrets in a value: a password in a document, the first lines of a key, else all of it."""
+    raw = base64.b64decode(encoded)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        yield name, encoded
+        return
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError:
+        document = None
+    if isinstance(document, dict):
+        yield f"{name}/broker/password", str(document["broker"]["password"])
+    elif key := PRIVATE_KEY.search(text):
+        yield name, max(key[1].split(), key=len)
+    elif "=" in text and "\n" in text:  # the broker's own configuration
+        for line in text.splitlines():
+            left, _, right = line.partition("=")
+            yield f"{name}/{left.strip().rpartition('.')[2]}".replace("default_pass", "password"), right.strip()
+    else:
+        yield name, text.strip()
+
+
+def _forms(value: str) -> Iterator[str]:
+    yield value
+    encoded = base64.b64encode(value.encode()).decode()
+    yield encoded.rstrip("=")
+    with_newline = binascii.b2a_base64(value.encode() + b"\n", newline=False).decode()
+    yield with_newline.rstrip("=")[:-2]
+
+
+def leaks(secrets: dict[str, str], text: str) -> list[str]:
+    """Which secrets are in a text, as they are or in base64."""
+    return [name for name, value in secrets.items() if any(form in text for form in _forms(value))]
+
+
+def test_the_search_finds_what_is_there(cluster: Any, namespace: str, secrets: dict[str, str]) -> None:
+    text = cluster.kubectl("get", "secrets", f"-n={namespace}", "-o", "yaml")
+    decoded = [
+        base64.b64decode(value).decode(errors="replace")
+        for item in json.loads(cluster.kubectl("get", "secrets", f"-n={namespace}", "-o", "json"))["items"]
+        for value in (item.get("data") or {}).values()
+    ]
+    assert leaks(secrets, "\n".join([text, *decoded]))
+
+
+def test_no_secret_is_in_a_log(cluster: Any, namespace: str, secrets: dict[str, str]) -> None:
+    def log(place: tuple[str, str, str]) -> tuple[str, str]:
+        where, pod, container = place
+        said = cluster.kubectl("logs", f"-n={where}", pod, "-c", container, "--tail=-1")
+        return "/".join(place), said
+
+    places = [
+        (where, pod["metadata"]["name"], container["name"])
+        for where in (cluster.release_namespace, namespace)
+        for pod in json.loads(cluster.kubectl("get", "pods", f"-n={where}", "-o", "json"))["items"]
+        if pod["status"]["phase"] == "Running"
+        for container in pod["spec"]["containers"]
+    ]
+    assert len(places) > 5
+    with ThreadPoolExecutor(4) as pool:
+        logs = dict(pool.map(log, places))
+    assert sum(map(len, logs.values())) > 1000
+    assert {name: found for name, said in logs.items() if (found := leaks(secrets, said))} == {}
+
+
+def test_no_secret_is_in_any_other_object_or_event(cluster: Any, namespace: str, secrets: dict[str, str]) -> None:
+    """Specs with arguments and environments, statuses, annotations, ConfigMaps: of all kinds that can be listed."""
+    kinds = set(cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").split()) - NO_SECRETS
+    cluster_wide = cluster.kubectl("api-resources", "--verbs=list", "--namespaced=false", "-o", "name").split()
+    ours = [kind for kind in cluster_wide if "simyard.dev" in kind or kind.startswith("validating")]
+    assert {"pods", "configmaps", "workers.simyard.dev", "deployments.apps"} <= kinds
+    texts = {"cluster": cluster.kubectl("get", ",".join(ours), "-o", "yaml", "--ignore-not-found")}
+    for where in (cluster.release_namespace, namespace):
+        names = ",".join(sorted(kinds))
+        texts[where] = cluster.kubectl("get", names, f"-n={where}", "-o", "yaml", "--show-managed-fields")
+        texts[f"events of {where}"] = cluster.kubectl("get", "events", f"-n={where}", "-o", "yaml")
+    assert min(map(len, texts.values())) > 500
+    assert {name: found for name, text in texts.items() if (found := leaks(secrets, text))} == {}
+
+
+def test_no_secret_is_in_the_arguments_or_the_environment_of_a_process(cluster: Any, secrets: dict[str, str]) -> None:
+    """Of any process of any node, as the kernel has them."""
+    seen = 0
+    for node in cluster.nodes():
+        said = cluster.node(node, "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; true")
+        seen += "simyard" in said
+        assert leaks(secrets, said) == [], node
+    assert seen

@@ -1,0 +1,97 @@
+"""People who use the cluster: each is a ServiceAccount with a token and a kubeconfig of its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from script_pods import Json, Kubectl, apply
+
+TOKEN_LIFE = "8h"
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody; ``name`` is what RBAC knows them as."""
+
+    name: str
+    token: str
+    kubeconfig: Path
+
+    def ask(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run kubectl as them; whatever comes of it."""
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        command = ["kubectl", *arguments]
+        return subprocess.run(
+            command, input=stdin, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+
+    def does(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl as them; it must succeed."""
+        done = self.ask(*arguments, stdin=stdin)
+        assert done.returncode == 0, f"{self.name}: kubectl {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def is_refused(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl as them; it must be forbidden. Gives what was said."""
+        done = self.ask(*arguments, stdin=stdin)
+        said = done.stdout + done.stderr
+        assert done.returncode != 0, f"{self.name} may kubectl {' '.join(arguments)}\n{said}"
+        assert "forbidden" in said.lower(), f"{self.name}: kubectl {' '.join(arguments)}\n{said}"
+        return said
+
+
+def make(kubectl: Kubectl, namespace: str, name: str, role: str, folder: Path, *, kind: str = "ClusterRole") -> User:
+    """Somebody with a role in one namespace."""
+    account(kubectl, namespace, name, role, kind=kind)
+    return of_account(kubectl, namespace, name, folder)
+
+
+def account(kubectl: Kubectl, namespace: str, name: str, role: str, *, kind: str = "ClusterRole") -> None:
+    """A ServiceAccount with a role in its namespace."""
+    binding: Json = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    }
+    apply(kubectl, namespace, [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}, binding])
+
+
+def of_account(kubectl: Kubectl, namespace: str, name: str, folder: Path) -> User:
+    """Who has the token of a ServiceAccount."""
+    token = kubectl("create", "token", name, f"--namespace={namespace}", f"--duration={TOKEN_LIFE}").strip()
+    known = json.loads(kubectl("config", "view", "--minify", "--raw", "-o", "json"))
+    context = {"cluster": known["clusters"][0]["name"], "user": name, "namespace": namespace}
+    known |= {
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+    }
+    file = folder / f"{namespace}-{name}.json"
+    file.write_text(json.dumps(known))
+    return User(f"system:serviceaccount:{namespace}:{name}", token, file)
+
+
+def signed(kubectl: Kubectl, name: str, request: bytes) -> str:
+    """The certificate (PEM) that the cluster's authority for clients makes of a signing request."""
+    spec = {
+        "request": base64.b64encode(request).decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
+        "expirationSeconds": 3600,
+    }
+    manifest = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "spec": spec}
+    kubectl("create", "-f", "-", stdin=json.dumps({**manifest, "metadata": {"name": name}}))
+    try:
+        kubectl("certificate", "approve", name)
+        kubectl("wait", f"csr/{name}", "--for=jsonpath={.status.certificate}", "--timeout=60s")
+        return base64.b64decode(kubectl("get", "csr", name, "-o", "jsonpath={.status.certificate}")).decode()
+    finally:
+        kubectl("delete", "csr", name)
