@@ -20,7 +20,8 @@ ARG VERSION=dev
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /wheels ./adapters/service ./adapters/sites ./operator \
  && /opt/simyard/bin/pip install --no-compile --no-deps --no-index /wheels/*.whl \
  && /opt/simyard/bin/pip uninstall -qy pip \
- && find /opt/simyard/lib -type d -name tests -prune -exec rm -r {} + \
+ && find /opt/simyard/lib \( -type d -name tests -o -name '*.pyx' -o -name '*.px[di]' -o -name '*.[ch]' -o -name '*.pyi' \) \
+      -prune -exec rm -r {} + \
  && /opt/simyard/bin/python -m compileall -q /opt/simyard/lib \
  && /opt/simyard/bin/python sbom.py /opt/simyard/sbom.cdx.json --version "${VERSION}" \
  && /opt/simyard/bin/python adapter_tree.py /opt/simyard-adapter

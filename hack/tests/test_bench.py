@@ -89,7 +89,7 @@ def test_a_broken_promise_is_named(changed: Run, figure: str) -> None:
 
 def test_text_replaces_what_is_between_the_markers_of_a_document(tmp_path: Path) -> None:
     document = tmp_path / "performance.md"
-    begin, end = tables.BEGIN.format("results"), tables.END.format("results")
+    begin, end = tables.BEGIN.format("results", "make bench-plot"), tables.END.format("results")
     document.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
     tables.insert(document, "results", "new\n")
     assert document.read_text() == f"before\n{begin}\n\nnew\n\n{end}\nafter\n"

@@ -34,7 +34,7 @@ from simyard_sites.emulated import EmulatedSite
 
 async def main():
     site = EmulatedSite(SiteConfig("here", {"latencies": {"bootMilliseconds": 3600000}}))
-    requests = [MachineRequest(f"m{n}", Owner("default", f"m{n}", f"uid-m{n}"), b"{}") for n in range(200)]
+    requests = [MachineRequest(f"m{n}", Owner("default", f"m{n}", f"uid-m{n}", "pool"), b"{}") for n in range(200)]
     print(len([outcome async for outcome in site.create(requests)]), flush=True)
     await asyncio.sleep(600)
 
