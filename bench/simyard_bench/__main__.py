@@ -120,10 +120,10 @@ def _occi(options: argparse.Namespace) -> None:
             world.prepare(Load(0, "instant", 1, "shared"))
             scenario = Scenario(world, Effort(options.rounds, options.seconds), options.idle_cores)
             scenario.run(options.n, options.finished)
+            rows.store(options.results, scenario.rows)
+            say(f"{options.results}: {len(scenario.rows)} cases")
         finally:
             world.down()
-    rows.store(options.results, scenario.rows)
-    say(f"{options.results}: {len(scenario.rows)} cases")
 
 
 def _sites(options: argparse.Namespace) -> None:

@@ -161,7 +161,9 @@ class Process:
 
 def kill_all(directory: Path) -> bool:
     """Kill every process that has its pid file in or below the directory; tell whether one ran."""
-    processes = [Process(file.parent, file.stem) for file in directory.rglob(f"*{PID_SUFFIX}")]
+    # Not rglob(), which fails when a process removes a folder meanwhile.
+    files = [Path(folder, name) for folder, _, names in os.walk(directory) for name in names]
+    processes = [Process(file.parent, file.stem) for file in files if file.suffix == PID_SUFFIX]
     alive = [process for process in processes if process.is_alive()]
     for process in alive:
         process.kill()

@@ -91,6 +91,7 @@ def _register(rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 def _memory(rows: Sequence[Row]) -> Verdict:
+    """The peak; those that finished were there beside the others for a while, which are more than so many then."""
     figure, required = f"memory of a frontend with {LARGE} workers", f"at most {MOST_RSS_MIB:.0f} MiB"
-    most = max((row.rss_mib for row in rows if row.workers >= LARGE), default=0.0)
+    most = max((row.rss_mib for row in rows if row.workers >= LARGE and not row.finished), default=0.0)
     return Verdict(figure, required, f"{most:.0f} MiB", most <= MOST_RSS_MIB) if most else missing(figure, required)

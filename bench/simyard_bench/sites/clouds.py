@@ -32,8 +32,9 @@ WIDE_TIME_SCALE = 0.1
 """With no scheduler to wait for, the drivers' latencies, which are invented, would be much of the time."""
 STOCK_SCALE = 0.05
 """The stock scheduler places 7 machines in 10 s: what calls cost is scaled alike, so that all keeps its proportion."""
-REPEATS = 20
+REPEATS = 100
 """Looks at few machines in a row; they take milliseconds."""
+YARDSTICK_REPEATS = 20
 _READS = frozenset({"info", "infoset", "version", "config"})
 
 
@@ -82,7 +83,7 @@ def polls(known: int, finished: Sequence[int], rounds: int) -> Iterator[Figures]
             for _ in range(2 * rounds + 1):
                 for count, oned, ours, ids in beside:
                     mine = ours.poll(ids, REPEATS) if case == "poll" else ours.sweep(REPEATS)
-                    turns_of[count].append((mine, _counted(oned, Pyone(oned.url).look_at_all, REPEATS)))
+                    turns_of[count].append((mine, _counted(oned, Pyone(oned.url).look_at_all, YARDSTICK_REPEATS)))
             yield from (_look(case, LIVE, count, turns, load) for count, turns in turns_of.items())
 
 
