@@ -7,6 +7,8 @@ ARG BUILD_BASE=${BASE}
 FROM ${BUILD_BASE} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+# For `strip`: some wheels bring their compiler's debug information.
+RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils >/dev/null
 # What comes from outside is checked by its hash; our own three distributions are built from the tree.
 COPY operator/requirements.lock ./
 RUN python3 -m venv /opt/simyard && /opt/simyard/bin/pip install --no-compile --require-hashes -r requirements.lock
@@ -22,6 +24,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /wheels ./adapter
  && /opt/simyard/bin/pip uninstall -qy pip \
  && find /opt/simyard/lib \( -type d -name tests -o -name '*.pyx' -o -name '*.px[di]' -o -name '*.[ch]' -o -name '*.pyi' \) \
       -prune -exec rm -r {} + \
+ && find /opt/simyard/lib -name '*.so' -exec strip --strip-debug {} + \
  && /opt/simyard/bin/python -m compileall -q /opt/simyard/lib \
  && /opt/simyard/bin/python sbom.py /opt/simyard/sbom.cdx.json --version "${VERSION}" \
  && /opt/simyard/bin/python adapter_tree.py /opt/simyard-adapter

@@ -14,9 +14,11 @@ if [ -n "${PIP_CERT:-}" ]; then
   build_base=simyard-build-base:local
   docker build --quiet -t "$build_base" "$folder" >/dev/null
 fi
+name=${image##*/}  # what is before may have a port
+case $name in *:*) tag=${name##*:} ;; *) tag=latest ;; esac
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 seconds=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 docker build --quiet -t "$image" --build-arg "BASE=$base" --build-arg "BUILD_BASE=$build_base" \
-  --build-arg "VERSION=${VERSION:-${image##*:}}" --build-arg "REVISION=$revision" \
+  --build-arg "VERSION=${VERSION:-$tag}" --build-arg "REVISION=$revision" \
   --build-arg "CREATED=$(date -u -d "@$seconds" +%Y-%m-%dT%H:%M:%SZ)" . >/dev/null
 docker image inspect "$image" --format '{{index .RepoTags 0}}: {{.Size}} bytes'

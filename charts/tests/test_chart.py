@@ -139,12 +139,111 @@ def test_roles_join_those_of_kubernetes_unless_told_not_to(helm: Helm) -> None:
         ("broker.replicas=2", "/broker/replicas"),
         ("broker.mode=existing", "broker.existing.secretName"),
         ("installation=My_Own", "/installation"),
+        ("operator=null", "missing property 'operator'"),
+        ("operator.nodeSelector=null", "missing property 'nodeSelector'"),
+        ("operator.enabled=false", "'enabled' not allowed"),
+        ("operator.resources.request.cpu=1", "'request' not allowed"),
+        ("apiserver.leaseSeconds=5", "'leaseSeconds' not allowed"),
+        ("apiserver.metricsPort=8443", "apiserver.metricsPort"),
+        ("broker.image=", "/broker/image"),
+        ("broker.existing.url=amqp://broker", "'url' not allowed"),
+        ("broker.workers.host=broker.example.org:5671", "/broker/workers/host"),
+        ("certificates.certManager.duration=90d", "/certificates/certManager/duration"),
+        ("certificates.certManager.issuerRef.kind=ClusterIssuer", "'name' required"),
     ],
 )
 def test_wrong_values_are_refused_by_name(helm: Helm, value: str, said: str) -> None:
     done = helm.run("template", "simyard", str(CHART), f"--set={value}")
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_every_value_is_explained() -> None:
+    """By a comment ``# --`` above it, or above what it is part of."""
+    explained: dict[int, bool] = {}
+    missing = []
+    comment = False
+    for line in (CHART / "values.yaml").read_text().splitlines():
+        if line.lstrip().startswith("#"):
+            comment = comment or "# --" in line
+            continue
+        if found := re.fullmatch(r"( *)(\w+):(.*)", line):
+            depth = len(found[1]) // 2
+            explained[depth] = comment or explained.get(depth - 1, False)
+            if found[3] and not explained[depth]:
+                missing.append(line)
+        comment = False
+    assert explained
+    assert not missing
+
+
+@pytest.mark.parametrize("document", ["install.md", "kind.md", "monitoring.md"])
+def test_the_values_of_the_documents_are_taken(helm: Helm, document: str, tmp_path: Path) -> None:
+    found = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / document).read_text(), re.MULTILINE | re.DOTALL)
+    assert found
+    for number, values in enumerate(found):
+        (tmp_path / f"{number}.yaml").write_text(values)
+        helm.done("template", "simyard", str(CHART), f"--values={tmp_path / f'{number}.yaml'}")
+
+
+def test_names_that_look_like_numbers_stay_text(helm: Helm) -> None:
+    for values in VARIANTS.values():
+        sets = [f"--set={value}" for value in values]
+        text = helm.done("template", "123", str(CHART), "--namespace=007", *sets)
+        for item in yaml.safe_load_all(text):
+            found = (item or {}).get("metadata", {})
+            texts = [found.get("namespace", ""), *found.get("labels", {}).values()]
+            assert all(isinstance(value, str) for value in texts), item
+
+
+def test_all_pods_of_ours_may_pull_their_image(helm: Helm) -> None:
+    """Those of frontends, which the operator makes, by their account."""
+    wanted = [{"name": "one"}, {"name": "two"}]
+    for mode in ("embedded", "operator"):
+        rendered = helm.render("image.pullSecrets={one,two}", f"broker.mode={mode}")
+        for account in of_kind(rendered, "ServiceAccount").values():
+            assert account["imagePullSecrets"] == wanted
+        pods = [of_kind(rendered, "Pod")["simyard-test"]["spec"]]
+        for kind in ("Deployment", "StatefulSet"):
+            pods += [item["spec"]["template"]["spec"] for item in of_kind(rendered, kind).values()]
+        pods += [item["spec"] for item in of_kind(rendered, "RabbitmqCluster").values()]
+        assert len(pods) == 4
+        assert all(pod["imagePullSecrets"] == wanted for pod in pods)
+
+
+def test_pods_have_the_priority_class(helm: Helm) -> None:
+    rendered = helm.render("priorityClass.name=urgent", "broker.mode=operator")
+    for deployment in of_kind(rendered, "Deployment").values():
+        assert deployment["spec"]["template"]["spec"]["priorityClassName"] == "urgent"
+    [operator] = of_kind(rendered, "Deployment")["simyard-operator"]["spec"]["template"]["spec"]["containers"]
+    assert "--frontend-priority-class=urgent" in operator["args"]
+    broker = of_kind(rendered, "RabbitmqCluster")["simyard-broker"]["spec"]["override"]["statefulSet"]["spec"]
+    assert broker["template"]["spec"]["priorityClassName"] == "urgent"
+    [operator] = of_kind(helm.render(), "Deployment")["simyard-operator"]["spec"]["template"]["spec"]["containers"]
+    assert not any("priority" in argument for argument in operator["args"])
+
+
+def test_what_is_switched_off_has_no_account(helm: Helm) -> None:
+    accounts = of_kind(helm.render(*VARIANTS["least"]), "ServiceAccount")
+    assert set(accounts) == {"simyard-operator"}
+
+
+def test_rendered_without_a_cluster_it_is_the_same_each_time(helm: Helm) -> None:
+    """As tools do that apply what `helm template` gives: with cert-manager, and a broker whose password is not ours."""
+    for broker in (("broker.mode=operator",), EXISTING):
+        values = ("certificates.mode=certManager", *broker)
+        assert helm.render(*values) == helm.render(*values)
+
+
+def test_a_certificate_names_hosts_and_addresses_apart(helm: Helm) -> None:
+    for name, kind in (("broker.example.org", x509.DNSName), ("10.1.2.3", x509.IPAddress)):
+        data = of_kind(helm.render(f"broker.workers.host={name}"), "Secret")["simyard-broker-tls"]["data"]
+        made = x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"]))
+        found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert [type(item) for item in found if str(item.value) == name] == [kind]
+    values = ("certificates.mode=certManager", "broker.workers.host=10.1.2.3")
+    spec = of_kind(helm.render(*values), "Certificate")["simyard-broker"]["spec"]
+    assert (spec["dnsNames"], spec["ipAddresses"]) == ([f"simyard-broker.{NAMESPACE}.svc"], ["10.1.2.3"])
 
 
 def test_pods_are_spread_over_nodes_that_have_no_zone_too(helm: Helm) -> None:
@@ -240,6 +339,18 @@ class TestInstalled:
         after = secret(helm, "simyard-apiserver-tls")
         assert after["tls.crt"] != before["tls.crt"]
         assert after["ca.crt"] == before["ca.crt"]
+
+    def test_another_name_of_the_broker_makes_another_certificate_and_no_other(self, helm: Helm) -> None:
+        before = {name: secret(helm, f"simyard-{name}-tls") for name in ("broker", "apiserver", "frontend")}
+        helm.done("upgrade", "simyard", str(CHART), "--set=broker.workers.host=broker.example.org")
+        after = {name: secret(helm, f"simyard-{name}-tls") for name in before}
+        assert [name for name in before if after[name] != before[name]] == ["broker"]
+        made = x509.load_pem_x509_certificate(after["broker"]["tls.crt"])
+        names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert "broker.example.org" in names.get_values_for_type(x509.DNSName)
+        assert after["broker"]["ca.crt"] == before["broker"]["ca.crt"]
+        helm.done("upgrade", "simyard", str(CHART), "--set=broker.workers.host=broker.example.org")
+        assert secret(helm, "simyard-broker-tls") == after["broker"]
 
     def test_it_goes_and_keeps_the_kinds(self, helm: Helm) -> None:
         helm.done("uninstall", "simyard")

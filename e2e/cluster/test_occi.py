@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
@@ -37,7 +38,12 @@ def endpoint(beams: Beams, cluster: Cluster) -> str:
 @pytest.fixture(scope="module")
 def token(beams: Beams, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("occi")
-    return users.make(cluster.kubectl, beams.namespace, "occi", "simyard-edit", folder).token
+    made = users.make(cluster.kubectl, beams.namespace, "occi", "simyard-edit", folder)
+    # To choose machines is more than simyard-edit allows.
+    kubectl = partial(cluster.kubectl, f"-n={beams.namespace}")
+    kubectl("create", "role", "machines", "--verb=create", "--resource=workers.simyard.dev")
+    kubectl("create", "rolebinding", "machines", "--role=machines", f"--serviceaccount={beams.namespace}:occi")
+    return made.token
 
 
 @pytest.fixture(scope="module")

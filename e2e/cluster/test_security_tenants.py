@@ -139,6 +139,7 @@ def test_over_occi_a_stranger_is_nobody(cluster: Any, tenants: Tenants) -> None:
     compute = f"{tenants.endpoint}/compute/"
     paths = ["/-/", "/compute/", "/application/", "/component/", "/amqplink/"]
     mine, theirs = (_headers(user.token) for user in (tenants.owner, tenants.stranger))
+    plain = {"Content-Type": "text/plain"}
     make = {
         "method": "POST",
         "body": 'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"',
@@ -153,9 +154,9 @@ def test_over_occi_a_stranger_is_nobody(cluster: Any, tenants: Tenants) -> None:
             {"name": f"liar {path}", "url": url, "headers": _headers("e30.e30.e30")},
         ]
     requests += [
-        {"name": "stranger makes", "url": compute, "headers": {**theirs, "Content-Type": "text/plain"}, **make},
+        {"name": "stranger makes", "url": compute, "headers": {**theirs, **plain}, **make},
         {"name": "stranger deletes", "url": compute, "headers": theirs, "method": "DELETE"},
-        {"name": "stranger acts", "url": f"{compute}?action=stop", "headers": theirs, "method": "POST"},
+        {"name": "stranger acts", "url": f"{compute}?action=stop", "headers": {**theirs, **plain}, "method": "POST"},
     ]
     env = {"REQUESTS": json.dumps([{**request, "ca": authority} for request in requests])}
     manifest = script_pods.pod("asker", cluster.image, "asker.py", env=env)

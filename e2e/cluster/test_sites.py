@@ -27,6 +27,7 @@ POOL = "pool"
 REPLICAS = 6
 ADMIN = {"username": "simyard", "password": "secret"}
 API_SERVICE = "v1.subresources.kubevirt.io"
+DEFAULT_ROLE = "kubevirt.io:default"
 SECONDS = 300.0
 
 
@@ -78,7 +79,7 @@ def _play_kubevirt(cluster: Any, namespace: str) -> None:
         _binding("simyard-site-kubevirt", "ClusterRole", "simyard-operator", cluster.release_namespace),
     ]
     objects = [script_pods.config_map(), tls, account, role, *bindings, player, port]
-    cluster.apply(*objects, namespace=namespace)
+    cluster.apply(*objects, *_everybodys_rights(), namespace=namespace)
     spec = {
         "group": "subresources.kubevirt.io",
         "version": "v1",
@@ -90,6 +91,23 @@ def _play_kubevirt(cluster: Any, namespace: str) -> None:
     meta = {"name": API_SERVICE}
     cluster.apply({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec})
     cluster.kubectl("wait", f"apiservice/{API_SERVICE}", "--for=condition=Available", "--timeout=110s")
+
+
+def _everybodys_rights() -> list[Json]:
+    """To ask for the version: KubeVirt's installation gives it to everybody."""
+    group = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": ["subresources.kubevirt.io"], "resources": ["version"], "verbs": ["get", "list"]}
+    meta = {"name": DEFAULT_ROLE}
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": meta, "rules": [rule]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": DEFAULT_ROLE},
+            "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:authenticated"}],
+        },
+    ]
 
 
 def _binding(role: str, kind: str, account: str, namespace: str) -> Json:
@@ -138,6 +156,7 @@ def _remove(cluster: Any, namespace: str) -> None:
     cluster.kubectl("delete", "cloudsite", VIRT, ONE, *absent)
     cluster.kubectl("delete", "secret", ONE, "-n", cluster.release_namespace, *absent)
     cluster.kubectl("delete", "apiservice", API_SERVICE, *absent)
+    cluster.kubectl("delete", "clusterrole,clusterrolebinding", DEFAULT_ROLE, *absent)
     names = [f"crd/{definition['metadata']['name']}" for definition in kubevirt.release().definitions]
     cluster.kubectl("delete", *names, *absent)
 

@@ -3,7 +3,7 @@
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/part-of: simyard
 app.kubernetes.io/name: simyard
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
@@ -18,9 +18,14 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
 {{- end }}
 
+{{/* The name of the PriorityClass; nothing without one. */}}
+{{- define "simyard.priorityClass" -}}
+{{- if or .Values.priorityClass.create .Values.priorityClass.name }}{{ default "simyard" .Values.priorityClass.name }}{{ end }}
+{{- end }}
+
 {{- define "simyard.priorityClassName" -}}
-{{- if or .Values.priorityClass.create .Values.priorityClass.name }}
-priorityClassName: {{ default "simyard" .Values.priorityClass.name }}
+{{- with include "simyard.priorityClass" . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 

@@ -118,7 +118,7 @@ async def permitted(connection: AbstractConnection) -> None:
     await channel.queue_declare(GIVEN["own"], passive=True)
     told("permitted: see its own queue", "done")
     event = f"active.{GIVEN['username']}.{GIVEN['worker']}"
-    answer = await publish("simyard.events", event, user_id=GIVEN["username"], type="active")(channel)
+    answer = await publish("simyard.events", event, user_id=GIVEN["username"], message_type="active")(channel)
     told("permitted: an event in its own name", "done" if isinstance(answer, Basic.Ack) else str(answer))
     await channel.close()
 

@@ -47,6 +47,7 @@ class FrontendTemplate:
         tls_secret: a Secret of type ``kubernetes.io/tls`` there, good for every host in ``domain``.
         domain: the frontends' hosts are in it.
         cloud4e: they also serve adapters that speak Cloud4E's binding.
+        priority_class: the PriorityClass of their pods; empty means the cluster's default.
     """
 
     image: str
@@ -54,6 +55,7 @@ class FrontendTemplate:
     tls_secret: str
     domain: str
     cloud4e: bool = False
+    priority_class: str = ""
 
 
 def object_name(namespace: str, service: str) -> str:
@@ -136,7 +138,7 @@ def _deployment(namespace: str, service: str, replicas: int, template: FrontendT
     }
     zones = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": selector}
     apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": zones}]}
-    pod = {
+    pod: Json = {
         "serviceAccountName": names.FRONTEND,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -153,6 +155,8 @@ def _deployment(namespace: str, service: str, replicas: int, template: FrontendT
         "containers": [_container(namespace, service, template)],
         "volumes": [{"name": "tls", "secret": {"secretName": template.tls_secret, "defaultMode": 0o440}}],
     }
+    if template.priority_class:
+        pod["priorityClassName"] = template.priority_class
     return {
         "replicas": replicas,
         "revisionHistoryLimit": 2,

@@ -89,6 +89,8 @@ class OperatorSettings:
               help="Their hosts are in it. Default: NAMESPACE.svc, where their Services are.")  # fmt: skip
 @click.option("--frontend-cloud4e", is_flag=True, envvar="SIMYARD_FRONTEND_CLOUD4E",
               help="They also serve adapters that speak Cloud4E's AMQP binding.")  # fmt: skip
+@click.option("--frontend-priority-class", envvar="SIMYARD_FRONTEND_PRIORITY_CLASS", default="", metavar="NAME",
+              help="The PriorityClass of their pods.")  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address of metrics and probes.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
               help="For metrics and probes, plain HTTP.")  # fmt: skip
@@ -116,6 +118,7 @@ def operator(
     frontend_tls_secret: str,
     frontend_domain: str | None,
     frontend_cloud4e: bool,
+    frontend_priority_class: str,
     bind: str,
     metrics_port: int,
     lease_seconds: int,
@@ -134,7 +137,9 @@ def operator(
     frontends = None
     if frontend_image:
         domain = frontend_domain or f"{namespace}.svc"
-        frontends = FrontendTemplate(frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e)
+        frontends = FrontendTemplate(
+            frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e, frontend_priority_class
+        )
     fleet = FleetSettings(
         broker,
         workers,

@@ -6,6 +6,7 @@ import copy
 import re
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,14 @@ def test_building_again_means_the_same_and_a_change_shows_in_the_digest() -> Non
     image = FrontendTemplate("other", TEMPLATE.namespace, TEMPLATE.tls_secret, TEMPLATE.domain)
     assert digest(built(template=image)["Deployment"]) != digest(built()["Deployment"])
     assert digest(built(template=image)["Service"]) == digest(built()["Service"])
+
+
+def test_its_pods_have_the_priority_class_of_the_installation() -> None:
+    def pod(template: FrontendTemplate) -> Json:
+        return built(template=template)["Deployment"]["spec"]["template"]["spec"]
+
+    assert "priorityClassName" not in pod(TEMPLATE)
+    assert pod(replace(TEMPLATE, priority_class="urgent"))["priorityClassName"] == "urgent"
 
 
 def test_only_two_or_more_have_a_budget() -> None:
