@@ -61,6 +61,12 @@ def have_beams(cluster: Cluster) -> Beams:
     namespace["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.apply(namespace)
     cluster.apply(service(cluster.ccx_image), pool(site=cluster.site), namespace=NAMESPACE)
+
+    def images() -> set[str]:
+        pods = cluster.get("pods", f"--namespace={NAMESPACE}", "-l=simyard.dev/pool")["items"]
+        return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
+
+    cluster.wait_for("workers of this image", lambda: images() == {cluster.ccx_image})
     cluster.wait(f"workerpool/{POOL}", "condition=Available", NAMESPACE, 180)
     cluster.wait(f"simulationservice/{SERVICE}", "condition=Available", NAMESPACE, 180)
     return Beams(cluster)

@@ -25,7 +25,8 @@ class Authority:
         """A new one, which signs itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         basic = x509.BasicConstraints(ca=True, path_length=0)
-        built = _builder(name, name, key.public_key()).add_extension(basic, critical=True)
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        built = _builder(name, name, key.public_key()).add_extension(basic, critical=True).add_extension(own, False)
         return cls(key, built.sign(key, hashes.SHA256()))
 
     @classmethod
@@ -45,7 +46,11 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
         names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
-        built = _builder(hosts[0][:64], str(issuer), key.public_key()).add_extension(names, critical=False)
+        # Python 3.13 takes no certificate without it.
+        signer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(signer)
+        built = _builder(hosts[0][:64], str(issuer), key.public_key())
+        built = built.add_extension(names, critical=False).add_extension(by, critical=False)
         certificate = built.sign(self.key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM).decode(), pem(key)
 

@@ -58,11 +58,13 @@ def deploy() -> None:
 
 def wait_until_available(cluster: Cluster) -> None:
     """Wait until broker, operators and aggregated API serve."""
-    cluster.wait("rabbitmqcluster/simyard-broker", "condition=AllReplicasReady", NAMESPACE, 300)
+    broker = "rabbitmqcluster/simyard-broker"
+    generation = cluster.get(broker, f"-n={NAMESPACE}")["metadata"]["generation"]
+    cluster.wait(broker, f"jsonpath={{.status.observedGeneration}}={generation}", NAMESPACE)
+    cluster.rollout("statefulset/simyard-broker-server", NAMESPACE, 600)
+    cluster.wait(broker, "condition=AllReplicasReady", NAMESPACE, 300)
     for role in ("operator", "apiserver"):
-        cluster.kubectl(
-            "rollout", "status", f"deployment/simyard-{role}", "-n", NAMESPACE, "--timeout=240s", seconds=270
-        )
+        cluster.rollout(f"deployment/simyard-{role}", NAMESPACE)
     cluster.wait("apiservice/v1alpha1.subresources.simyard.dev", "condition=Available", seconds=120)
 
 

@@ -13,8 +13,9 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from simyard_adapter import __version__
 from simyard_adapter.backend import Backend, Host
+from simyard_adapter.backoff import backoff_seconds
 from simyard_adapter.bootstrap import Bootstrap
-from simyard_adapter.consumers import BACKOFF_LAST_SECONDS, WORKER_PREFETCH, Consumer, PoolConsumer, backoff_seconds
+from simyard_adapter.consumers import BACKOFF_LAST_SECONDS, WORKER_PREFETCH, Consumer, PoolConsumer
 from simyard_adapter.deadline import abandon, within
 from simyard_adapter.declarations import InvalidValuesError, Json, check_values
 from simyard_adapter.errors import MachineError, StartError

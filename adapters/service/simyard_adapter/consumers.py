@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from typing import Any, Callable, Optional
 
 from aiormq.abc import DeliveredMessage
 
+from simyard_adapter.backoff import backoff_seconds
 from simyard_adapter.deadline import within
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.transport import BrokerError, Connections, Session, guarded
@@ -20,17 +20,11 @@ from simyard_adapter.wire import pool_queue
 
 WORKER_PREFETCH = 16
 POOL_PREFETCH = 1
-BACKOFF_FIRST_SECONDS = 0.2
 BACKOFF_LAST_SECONDS = 15.0
 POOL_BACKOFF_LAST_SECONDS = 60.0
 _WATCH_SECONDS = 10.0
 
 Take = Callable[[Session, DeliveredMessage], None]
-
-
-def backoff_seconds(failures: int, last: float) -> float:
-    """How long to wait after so many failures in a row: doubling, up to ``last``, and never the same for two."""
-    return random.uniform(0.5, 1.0) * min(last, BACKOFF_FIRST_SECONDS * 2.0 ** min(failures, 16))  # noqa: S311
 
 
 class Consumer:

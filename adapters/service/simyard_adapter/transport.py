@@ -20,6 +20,7 @@ from aiormq import spec
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
 from aiormq.exceptions import AMQPError, PublishError
 
+from simyard_adapter.backoff import backoff_seconds
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.deadline import abandon
 from simyard_adapter.wire import CONTENT_TYPE
@@ -29,6 +30,8 @@ T = TypeVar("T")
 HEARTBEAT_SECONDS = 20
 TIMEOUT_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
+CONNECT_BACKOFF_LAST_SECONDS = 1.0
+"""Of connections that are shared: less than those who share them wait by themselves, who would all try otherwise."""
 LARGEST_CHANNEL_NUMBER = 65535
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
@@ -132,7 +135,9 @@ class Connections:
         self._channels_per_connection = channels_per_connection
         self._lines: list[_Line] = []
         self._opening = asyncio.Lock()
-        self._failure: tuple[float, BrokerError] = (0.0, BrokerError())
+        self._failures = 0
+        self._failed_at = self._again_at = 0.0
+        self._failure = ""  # not the error: its traceback holds this frame and what was tried, and so the one before
 
     @contextlib.asynccontextmanager
     async def channel(self, *, publishes: bool = True) -> AsyncIterator[AbstractChannel]:
@@ -143,14 +148,7 @@ class Connections:
         """
         asked = time.monotonic()
         async with self._opening:
-            failed, error = self._failure
-            if failed > asked:  # the attempt that this one waited for: it need not fail once more for each
-                raise BrokerError(str(error))
-            try:
-                line = await self._line()
-            except BrokerError as failure:
-                self._failure = (time.monotonic(), failure)
-                raise
+            line = await self._line(asked)
             line.channels += 1
         try:
             channel = await guarded(line.open(publishes), "opening a channel")
@@ -166,11 +164,20 @@ class Connections:
                 with contextlib.suppress(BrokerError):
                     await guarded(line.connection.close(), "closing the connection", CLOSE_SECONDS)
 
-    async def _line(self) -> _Line:
+    async def _line(self, asked: float) -> _Line:
         for line in self._lines:
             if line.connection.is_opened and line.channels < min(self._channels_per_connection, line.limit):
                 return line
-        line = _Line(await guarded(_connect(self._broker, self._name), "connecting"))
+        if self._failed_at > asked or self._again_at > time.monotonic():
+            raise BrokerError(self._failure)  # of the attempt that this one waited for, or that was just now
+        try:
+            line = _Line(await guarded(_connect(self._broker, self._name), "connecting"))
+        except BrokerError as error:
+            self._failure, self._failed_at = str(error), time.monotonic()
+            self._again_at = self._failed_at + backoff_seconds(self._failures, CONNECT_BACKOFF_LAST_SECONDS)
+            self._failures += 1
+            raise
+        self._failures = 0
         self._lines.append(line)
         return line
 

@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import gc
+import logging
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import aiormq
 import pytest
 from aiormq import spec
 from aiormq.abc import DeliveredMessage
@@ -69,6 +73,33 @@ async def line(service: Service) -> AsyncIterator[Line]:
 @pytest.fixture
 def key(service: Service) -> str:
     return event_key(Event.ACTIVE, service.user, "w1")
+
+
+@pytest.fixture
+def forgetful_logs(caplog: pytest.LogCaptureFixture) -> None:
+    """Keeps pytest from collecting the client's errors with all that their tracebacks hold."""
+    caplog.set_level(logging.CRITICAL, "aiormq")
+
+
+@contextlib.asynccontextmanager
+async def refusing() -> AsyncIterator[tuple[BrokerAddress, list[None]]]:
+    """The address of what hangs up on everybody, and a list that grows with each."""
+    refused: list[None] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        refused.append(None)
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield BrokerAddress("127.0.0.1", port, "vhost", "user", "password"), refused
+
+
+def left_behind() -> Counter[str]:
+    """How many objects there are of the kinds that a connection is made of."""
+    gc.collect()
+    kinds = (Session, Consumer, aiormq.Connection, aiormq.Channel, BrokerError)
+    return Counter(kind.__name__ for it in gc.get_objects() for kind in kinds if issubclass(type(it), kind))
 
 
 async def test_what_the_client_cancels_is_an_error_and_no_cancellation() -> None:
@@ -143,6 +174,59 @@ async def test_a_connection_that_is_stuck_is_left_behind_in_time(line: Line, mon
     async with asyncio.timeout(DEADLINE), Connections(line.address, "tests").channel() as channel:
         assert isinstance(await channel.basic_qos(prefetch_count=1), spec.Basic.QosOk)
         line.stall()
+
+
+@pytest.mark.usefixtures("forgetful_logs")
+async def test_attempts_that_fail_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "backoff_seconds", lambda failures, last: 0.0)
+    async with refusing() as (address, refused):
+        connections = Connections(address, "tests")
+        before = left_behind()
+        for _ in range(5):
+            with pytest.raises(BrokerError):
+                async with connections.channel():
+                    pass
+        assert len(refused) == 5
+        assert left_behind() <= before
+
+
+@pytest.mark.usefixtures("forgetful_logs")
+async def test_sessions_that_break_leave_nothing_behind(service: Service, line: Line) -> None:
+    await service.add_worker("w1")
+    connections = Connections(line.address, "tests")
+    before = left_behind()
+
+    async def connect_and_break() -> None:
+        async with connections.channel() as channel:
+            session = Session(channel, service.user)
+            consumer = Consumer(session, worker_queue(service.user, "w1"), 1, lambda session, message: None)
+            await consumer.adjust(lambda: True)
+            line.cut()
+            await asyncio.wait_for(consumer.watch(), DEADLINE)
+
+    for _ in range(5):
+        await connect_and_break()
+    async with asyncio.timeout(DEADLINE):
+        while not left_behind() <= before:  # noqa: ASYNC110 - the library's own tasks end a moment later
+            await asyncio.sleep(0.01)
+
+
+async def test_those_who_share_connections_pause_together_and_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[int] = []
+
+    def pause(failed: int, last: float) -> float:
+        failures.append(failed)
+        return FOR_EVER if len(failures) == 3 else 0.0
+
+    monkeypatch.setattr(transport, "backoff_seconds", pause)
+    async with refusing() as (address, refused):
+        connections = Connections(address, "tests")
+        for _ in range(10):
+            with pytest.raises(BrokerError, match="connecting"):
+                async with connections.channel():
+                    pass
+        assert len(refused) == 3
+    assert failures == [0, 1, 2]
 
 
 async def test_a_new_channel_does_not_go_on_a_broken_connection(line: Line) -> None:

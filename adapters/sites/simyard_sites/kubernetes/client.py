@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -91,9 +92,11 @@ class KubeClient:
     async def connect(
         cls, kubeconfig: Path | None = None, *, max_connections: int = 32, attempts: int = MAX_ATTEMPTS
     ) -> Self:
-        """A client for ``kubeconfig``, else for ``$KUBECONFIG`` or the cluster that this process runs in."""
+        """A client for ``kubeconfig``, ``$KUBECONFIG``, the cluster that this process runs in, or ``~/.kube/config``."""
         configuration = kubernetes.Configuration()
-        if kubeconfig is None:
+        if kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+        elif kubeconfig is None:
             await kubernetes_config.load_config(client_configuration=configuration)
         else:
             await kubernetes_config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
