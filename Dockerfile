@@ -7,8 +7,9 @@ ARG BUILD_BASE=${BASE}
 FROM ${BUILD_BASE} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-# For `strip`: some wheels bring their compiler's debug information.
-RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils >/dev/null
+# Some wheels bring their compiler's debug information. A BASE that is not Debian's brings `strip` itself.
+RUN command -v strip >/dev/null \
+ || { apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils >/dev/null; }
 # What comes from outside is checked by its hash; our own three distributions are built from the tree.
 COPY operator/requirements.lock ./
 RUN python3 -m venv /opt/simyard && /opt/simyard/bin/pip install --no-compile --require-hashes -r requirements.lock

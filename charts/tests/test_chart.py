@@ -15,7 +15,9 @@ import pytest
 import yaml
 from cryptography import x509
 
+from simyard.api.frontend_pod import FrontendPod
 from simyard.build import install
+from simyard.build.frontend import KINDS
 from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 
@@ -38,6 +40,7 @@ VARIANTS = {
         "broker.workers.port=5671",
         "image.pullSecrets={one,two}",
         "operator.nodeSelector.pool=system",
+        "frontends.nodeSelector.pool=system",
     ),
     "least": (*EXISTING, "apiserver.enabled=false", "frontends.enabled=false", "operator.replicas=1"),
     "broker of its own, without TLS": (*EXISTING, "broker.existing.tls=false"),
@@ -145,6 +148,8 @@ def test_roles_join_those_of_kubernetes_unless_told_not_to(helm: Helm) -> None:
         ("operator.resources.request.cpu=1", "'request' not allowed"),
         ("apiserver.leaseSeconds=5", "'leaseSeconds' not allowed"),
         ("apiserver.metricsPort=8443", "apiserver.metricsPort"),
+        ("frontends.logLevel=loud", "/frontends/logLevel"),
+        ("frontends.resources.request.cpu=1", "'request' not allowed"),
         ("broker.image=", "/broker/image"),
         ("broker.existing.url=amqp://broker", "'url' not allowed"),
         ("broker.workers.host=broker.example.org:5671", "/broker/workers/host"),
@@ -216,11 +221,52 @@ def test_pods_have_the_priority_class(helm: Helm) -> None:
     for deployment in of_kind(rendered, "Deployment").values():
         assert deployment["spec"]["template"]["spec"]["priorityClassName"] == "urgent"
     [operator] = of_kind(rendered, "Deployment")["simyard-operator"]["spec"]["template"]["spec"]["containers"]
-    assert "--frontend-priority-class=urgent" in operator["args"]
+    assert frontend_pod(operator).priority_class_name == "urgent"
     broker = of_kind(rendered, "RabbitmqCluster")["simyard-broker"]["spec"]["override"]["statefulSet"]["spec"]
     assert broker["template"]["spec"]["priorityClassName"] == "urgent"
     [operator] = of_kind(helm.render(), "Deployment")["simyard-operator"]["spec"]["template"]["spec"]["containers"]
-    assert not any("priority" in argument for argument in operator["args"])
+    assert frontend_pod(operator).priority_class_name == ""
+
+
+def frontend_pod(operator: Manifest) -> FrontendPod:
+    """What the operator is told of the frontends' pods, as Kubernetes gives it."""
+    [value] = [item.partition("=")[2] for item in operator["args"] if item.startswith("--frontend-pod=")]
+    return FrontendPod.from_json(value.replace("$$", "$"))
+
+
+def test_the_operator_takes_what_the_values_say_of_frontends(helm: Helm, tmp_path: Path) -> None:
+    def told(*arguments: str) -> FrontendPod:
+        rendered = yaml.safe_load_all(helm.done("template", "simyard", str(CHART), *arguments))
+        operator = of_kind([item for item in rendered if item], "Deployment")["simyard-operator"]
+        [container] = operator["spec"]["template"]["spec"]["containers"]
+        return frontend_pod(container)
+
+    default = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+    assert told() == FrontendPod.from_json(
+        json.dumps({"resources": default, "imagePullPolicy": "IfNotPresent", "logLevel": "info"})
+    )
+    said = {
+        "resources": {"requests": {"cpu": 0.5, "memory": 1000000000}, "limits": {"memory": "1Gi"}},
+        "logLevel": "debug",
+        "nodeSelector": {"pool": "system"},
+        "tolerations": [{"key": "pool", "operator": "Exists", "tolerationSeconds": 300}],
+        "affinity": {"nodeAffinity": {"x": "y"}},
+        "podAnnotations": {"text": '$(HOME) costs $$5 & "more"'},
+    }
+    (tmp_path / "values.yaml").write_text(json.dumps({"frontends": said, "image": {"pullPolicy": "Always"}}))
+    wanted = FrontendPod.from_json(json.dumps({**said, "imagePullPolicy": "Always"}))
+    assert told(f"--values={tmp_path / 'values.yaml'}") == wanted
+
+
+def test_while_frontends_are_off_the_operator_may_remove_those_that_are_there(helm: Helm) -> None:
+    rendered = helm.render("frontends.enabled=false")
+    [operator] = of_kind(rendered, "Deployment")["simyard-operator"]["spec"]["template"]["spec"]["containers"]
+    assert not any(item.startswith("--frontend") for item in operator["args"])
+    rules = of_kind(rendered, "Role")["simyard-operator"]["rules"]
+    for kind in KINDS:
+        assert any(
+            rule["resources"] == [kind.plural] and {"list", "watch", "delete"} <= set(rule["verbs"]) for rule in rules
+        )
 
 
 def test_what_is_switched_off_has_no_account(helm: Helm) -> None:

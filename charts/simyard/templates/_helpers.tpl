@@ -29,6 +29,14 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
+{{/* The pods of frontends, for the operator, which makes them. In arguments of a container, $$ stands for $. */}}
+{{- define "simyard.frontendPod" -}}
+{{- $pod := pick .Values.frontends "resources" "logLevel" "nodeSelector" "tolerations" "affinity" "podAnnotations" }}
+{{- $_ := set $pod "imagePullPolicy" .Values.image.pullPolicy }}
+{{- $_ := set $pod "priorityClassName" (include "simyard.priorityClass" .) }}
+{{- toJson $pod | replace "$" "$$" }}
+{{- end }}
+
 {{/* Pods that pass the restricted profile of Pod Security. */}}
 {{- define "simyard.podSecurityContext" -}}
 runAsNonRoot: true

@@ -49,10 +49,10 @@ def map_by(*keys: str) -> Json:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
-Quantity = (
-    Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$")]
-    | Annotated[int, Field(ge=0)]
-)
+QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
+"""The pattern of a Kubernetes quantity that is not negative, as text."""
+
+Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY)] | Annotated[int, Field(ge=0)]
 """A Kubernetes quantity that is not negative: ``2``, ``500m``, ``4Gi``."""
 
 Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$")] | int

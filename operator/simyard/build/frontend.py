@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from simyard.api import names
 from simyard.api.base import Json
+from simyard.api.frontend_pod import FrontendPod
 from simyard.build.metadata import PART_OF, metadata
 from simyard_sites.kubernetes.resource import Resource
 
@@ -47,7 +48,7 @@ class FrontendTemplate:
         tls_secret: a Secret of type ``kubernetes.io/tls`` there, good for every host in ``domain``.
         domain: the frontends' hosts are in it.
         cloud4e: they also serve adapters that speak Cloud4E's binding.
-        priority_class: the PriorityClass of their pods; empty means the cluster's default.
+        pod: what the installation says about their pods.
     """
 
     image: str
@@ -55,7 +56,7 @@ class FrontendTemplate:
     tls_secret: str
     domain: str
     cloud4e: bool = False
-    priority_class: str = ""
+    pod: FrontendPod = field(default_factory=FrontendPod)
 
 
 def object_name(namespace: str, service: str) -> str:
@@ -138,11 +139,12 @@ def _deployment(namespace: str, service: str, replicas: int, template: FrontendT
     }
     zones = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": selector}
     apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": zones}]}
+    given = template.pod
     pod: Json = {
         "serviceAccountName": names.FRONTEND,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "nodeSelector": {"kubernetes.io/os": "linux", **given.node_selector},
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER,
@@ -150,24 +152,30 @@ def _deployment(namespace: str, service: str, replicas: int, template: FrontendT
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "affinity": {"podAntiAffinity": apart},
+        "affinity": given.affinity or {"podAntiAffinity": apart},
         "topologySpreadConstraints": [spread],
         "containers": [_container(namespace, service, template)],
         "volumes": [{"name": "tls", "secret": {"secretName": template.tls_secret, "defaultMode": 0o440}}],
     }
-    if template.priority_class:
-        pod["priorityClassName"] = template.priority_class
+    if given.tolerations:
+        pod["tolerations"] = [item.to_json() for item in given.tolerations]
+    if given.priority_class_name:
+        pod["priorityClassName"] = given.priority_class_name
+    pod_metadata: Json = {"labels": marks}
+    if given.pod_annotations:
+        pod_metadata["annotations"] = given.pod_annotations
     return {
         "replicas": replicas,
         "revisionHistoryLimit": 2,
         "selector": selector,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "template": {"metadata": {"labels": marks}, "spec": pod},
+        "template": {"metadata": pod_metadata, "spec": pod},
     }
 
 
 def _container(namespace: str, service: str, template: FrontendTemplate) -> Json:
-    return {
+    given = template.pod
+    container: Json = {
         "name": "frontend",
         "image": template.image,
         "args": [
@@ -182,13 +190,14 @@ def _container(namespace: str, service: str, template: FrontendTemplate) -> Json
             f"--tls-key={TLS_DIRECTORY}/tls.key",
             f"--drain-seconds={DRAIN_SECONDS}",
             "--log-format=json",
+            *([f"--log-level={given.log_level}"] if given.log_level else []),
             *(["--cloud4e"] if template.cloud4e else []),
         ],
         "ports": [
             {"name": "https", "containerPort": CONTAINER_PORT, "protocol": "TCP"},
             {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
         ],
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": given.resources.to_json(),
         # It lists what it serves before it is ready: 10,000 workers take it some seconds.
         "startupProbe": _probe("/readyz", period=2, failures=60),
         "readinessProbe": _probe("/readyz", period=5, failures=2),
@@ -200,6 +209,9 @@ def _container(namespace: str, service: str, template: FrontendTemplate) -> Json
         },
         "volumeMounts": [{"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True}],
     }
+    if given.image_pull_policy:
+        container["imagePullPolicy"] = given.image_pull_policy
+    return container
 
 
 def _probe(path: str, *, period: int, failures: int) -> Json:

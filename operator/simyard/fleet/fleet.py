@@ -52,7 +52,7 @@ class FleetSettings:
         statistics_seconds: the broker's ``collect_statistics_interval``.
         occi_amqp: OCCI clients may speak AMQP, in a virtual host of their own.
         occi_endpoints: URLs of OCCI frontends that somebody else runs, which serve a queue there.
-        frontends: what the services' own frontends are made from; None: this operator makes none.
+        frontends: what the services' own frontends are made from; None: this operator makes none, and keeps none.
     """
 
     broker: BrokerAccess
@@ -110,7 +110,9 @@ class Fleet:
         heard = self._events.heard_seconds
         self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences, heard)
         loads = FrontendLoads(client, settings.namespace, self.occi_broker)
-        self.frontends = Frontends(registry, self.recorder, self.occi_broker, loads, settings.frontends)
+        self.frontends = Frontends(
+            registry, self.recorder, self.occi_broker, loads, settings.namespace, settings.frontends
+        )
         self._services = Services(registry, self._licences, self.frontends)
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)

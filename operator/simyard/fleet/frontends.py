@@ -77,11 +77,12 @@ class Frontends:
     load, or of the objects themselves, whoever made it. A service that is gone leaves objects that name it: those are
     removed, also when it went while no operator ran; so services need no finalizer for it.
 
-    ``template``: None where this operator has no image for frontends; then nothing is made and nothing is removed.
+    ``namespace``: the platform's own, where the objects are. ``template``: None where this operator has no image for
+    frontends; then none are wanted, and those that are there are removed.
 
     Attributes:
         changed: called with a service whose :meth:`view` is another one.
-        caches: of the objects, empty without a template.
+        caches: of the objects.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Frontends:
         recorder: Recorder,
         broker: OcciBroker,
         loads: FrontendLoads,
+        namespace: str,
         template: FrontendTemplate | None,
     ) -> None:
         self.changed: list[Callable[[Key], None]] = []
@@ -97,6 +99,7 @@ class Frontends:
         self._recorder = recorder
         self._broker = broker
         self._loads = loads
+        self._namespace = namespace
         self._template = template
         self._scalings: dict[str, Scaling] = {}
         self._problems: dict[Key, Problem] = {}
@@ -104,18 +107,15 @@ class Frontends:
         self._queues: set[str] = set()
         self._queue = KeyQueue("frontend", self._reconcile, concurrency=4, spacing_seconds=SPACING_SECONDS)
         self._of_kind: dict[str, Cache[Part]] = {}
-        if template is not None:
-            for kind in KINDS:
-                cache = Cache(registry.client, kind, _read, namespace=template.namespace)
-                cache.subscribe(self._part_changed)
-                self._of_kind[kind.kind] = cache
-            registry.services.subscribe(self._service_changed)
+        for kind in KINDS:
+            cache = Cache(registry.client, kind, _read, namespace=namespace)
+            cache.subscribe(self._part_changed)
+            self._of_kind[kind.kind] = cache
+        registry.services.subscribe(self._service_changed)
         self.caches = tuple(self._of_kind.values())
 
     async def run(self) -> NoReturn:
         """Work until cancelled; the registry is synced."""
-        if self._template is None:
-            await asyncio.Event().wait()
         async with asyncio.TaskGroup() as group, self._loads:
             for cache in self.caches:
                 group.create_task(cache.run(), name=f"cache of {cache.resource.plural}")
@@ -123,7 +123,8 @@ class Frontends:
                 await cache.synced.wait()
             for service in self._registry.services:
                 self._tell(key_of(service))
-            group.create_task(self._scale(), name="scaling of frontends")
+            if self._template is not None:
+                group.create_task(self._scale(self._template), name="scaling of frontends")
             await self._queue.run()
         raise AssertionError("the tasks do not end")
 
@@ -131,7 +132,7 @@ class Frontends:
         """The broker came, with or without the queues that we made, or it went."""
         self._broker_reachable = reachable
         self._queues.clear()
-        if reachable and self._template is not None:
+        if reachable:
             for service in self._registry.services:
                 self._queue.add(key_of(service))
 
@@ -140,9 +141,9 @@ class Frontends:
         desired = desired_frontends(service, self._scaling(service))
         if desired is None:
             return FrontendsView()
-        if self._template is None:
-            return FrontendsView(desired)
         key = key_of(service)
+        if self._template is None:
+            return FrontendsView(desired, problem=self._problems.get(key))
         return FrontendsView(
             desired,
             ready=self._ready(service),
@@ -163,7 +164,7 @@ class Frontends:
         return int(status.get("readyReplicas") or 0) if status else 0
 
     def _part(self, kind: str, name: str) -> Part | None:
-        return self._of_kind[kind].get(self._template.namespace, name) if self._template is not None else None
+        return self._of_kind[kind].get(self._namespace, name)
 
     def _service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
         if (left := gone(old, new)) is not None:
@@ -188,14 +189,13 @@ class Frontends:
             changed(key)
 
     async def _reconcile(self, key: Key) -> None:
-        assert self._template is not None, "nothing is queued without a template"
         service = self._registry.services.get(*key)
         try:
             if service is None:
                 await self._clear(key)
                 return
             desired = desired_frontends(service.service, self._scaling(service.service))
-            if desired is None:
+            if desired is None or self._template is None:
                 await self._remove_all(key)
             else:
                 await self._make(key, desired, self._template)
@@ -219,25 +219,33 @@ class Frontends:
             self._queues.add(url)
 
     async def _clear(self, key: Key) -> None:
-        """Remove what a service has left; one that exists but cannot be read keeps its frontends."""
+        """Remove what a service has left; one that exists but cannot be read keeps its frontends (if we make any)."""
         if any(self._parts(key)):
-            try:
-                await self._registry.client.get(names.SIMULATION_SERVICES, key[1], key[0])
-            except NotFoundError:
-                await self._remove_all(key)
-            else:
+            if self._template is not None and await self._exists(key):
                 return
+            await self._remove_all(key)
         self._problems.pop(key, None)
         self._queue.forget(key)
         _forget_metrics(key)
 
+    async def _exists(self, key: Key) -> bool:
+        try:
+            await self._registry.client.get(names.SIMULATION_SERVICES, key[1], key[0])
+        except NotFoundError:
+            return False
+        return True
+
     async def _remove_all(self, key: Key) -> None:
-        """The queue goes first: what is left of the rest tells a later operator that there is something to remove."""
-        if self._template is None or not any(self._parts(key)):
+        """The queue goes first: what is left of the rest tells a later operator that there is something to remove.
+
+        Without a template nobody knows how it is called: it stays, in the virtual host of OCCI's clients.
+        """
+        if not any(self._parts(key)):
             return
-        url = endpoint(*key, self._template)
-        await self._broker.remove_queue(url)
-        self._queues.discard(url)
+        if self._template is not None:
+            url = endpoint(*key, self._template)
+            await self._broker.remove_queue(url)
+            self._queues.discard(url)
         await self._remove(key, keep=())
 
     async def _apply(self, manifest: Json) -> None:
@@ -276,14 +284,13 @@ class Frontends:
             self._problems[key] = problem
         self._tell(key)
 
-    async def _scale(self) -> NoReturn:
+    async def _scale(self, template: FrontendTemplate) -> NoReturn:
         """Look at the load of the services that scale by it, and whether all queues are there, for ever."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            assert self._template is not None, "nothing scales without a template"
-            await self._look_for_queues(self._template)
+            await self._look_for_queues(template)
             asked = {
-                key_of(item): endpoint(*key_of(item), self._template)
+                key_of(item): endpoint(*key_of(item), template)
                 for item in self._registry.services
                 if item.service.spec.frontend is not None and item.service.spec.frontend.autoscaling is not None
             }

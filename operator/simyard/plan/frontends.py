@@ -197,7 +197,7 @@ class FrontendsView:
         desired: how many there should be; None: none are asked for.
         ready: how many answer.
         endpoint: their URL; empty: this operator offers no frontends.
-        problem: why they could not be made as they should be; None: they were.
+        problem: why they could not be made as they should be, or not be removed; None: they were.
         scaling: the state of scaling by load.
     """
 
@@ -209,8 +209,10 @@ class FrontendsView:
 
     @property
     def status(self) -> FrontendsStatus | None:
-        """For ``status.frontends``."""
-        return FrontendsStatus(desired=self.desired, ready=self.ready) if self.desired is not None else None
+        """For ``status.frontends``: nothing where none are asked for, or none are offered."""
+        if self.desired is None or not self.endpoint:
+            return None
+        return FrontendsStatus(desired=self.desired, ready=self.ready)
 
     @property
     def endpoints(self) -> list[str]:
@@ -245,7 +247,9 @@ def frontend_conditions(service: SimulationService, view: FrontendsView, now: da
 
 def _available(view: FrontendsView, desired: int) -> tuple[bool, Reason, str]:
     if not view.endpoint:
-        return False, Reason.FRONTENDS_NOT_OFFERED, "the operator was started without --frontend-image: it makes none"
+        left = f", but those that are there cannot be removed: {view.problem.message}" if view.problem else ""
+        message = f"the operator was started without --frontend-image: it runs none{left}"
+        return False, Reason.FRONTENDS_NOT_OFFERED, message
     if view.problem is not None:
         return view.ready > 0, view.problem.reason, view.problem.message
     if not desired:

@@ -18,6 +18,7 @@ import click
 import uvloop
 from prometheus_client import Gauge
 
+from simyard.api.frontend_pod import FrontendPod
 from simyard.api.names import FRONTEND, OPERATOR, SYSTEM_NAMESPACE
 from simyard.build.frontend import FrontendTemplate
 from simyard.controllers.embedded import run_kopf
@@ -61,6 +62,13 @@ class OperatorSettings:
     lease_name: str
 
 
+def _pod(context: click.Context, parameter: click.Parameter, value: str) -> FrontendPod:
+    try:
+        return FrontendPod.from_json(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command()
 @click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
 @click.option("--namespace", default=SYSTEM_NAMESPACE, envvar="SIMYARD_NAMESPACE", show_default=True,
@@ -82,15 +90,16 @@ class OperatorSettings:
 @click.option("--occi-endpoint", multiple=True, envvar="SIMYARD_OCCI_ENDPOINTS", metavar="URL",
               help="OCCI frontends that somebody else runs there serve a queue too; may be repeated.")  # fmt: skip
 @click.option("--frontend-image", envvar="SIMYARD_FRONTEND_IMAGE",
-              help="The image of the services' OCCI frontends; without it, none are made.")  # fmt: skip
+              help="The image of the services' OCCI frontends; without it none are made or kept.")  # fmt: skip
 @click.option("--frontend-tls-secret", envvar="SIMYARD_FRONTEND_TLS_SECRET", default=f"{FRONTEND}-tls",
               show_default=True, help="Their certificate (kubernetes.io/tls), good for *.DOMAIN.")  # fmt: skip
 @click.option("--frontend-domain", envvar="SIMYARD_FRONTEND_DOMAIN", metavar="DOMAIN",
               help="Their hosts are in it. Default: NAMESPACE.svc, where their Services are.")  # fmt: skip
 @click.option("--frontend-cloud4e", is_flag=True, envvar="SIMYARD_FRONTEND_CLOUD4E",
               help="They also serve adapters that speak Cloud4E's AMQP binding.")  # fmt: skip
-@click.option("--frontend-priority-class", envvar="SIMYARD_FRONTEND_PRIORITY_CLASS", default="", metavar="NAME",
-              help="The PriorityClass of their pods.")  # fmt: skip
+@click.option("--frontend-pod", envvar="SIMYARD_FRONTEND_POD", default="{}", metavar="JSON", callback=_pod,
+              help="Their pods: resources, nodeSelector, tolerations, affinity, podAnnotations, priorityClassName, "
+              "imagePullPolicy, logLevel; what is not given is as Kubernetes has it.")  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address of metrics and probes.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
               help="For metrics and probes, plain HTTP.")  # fmt: skip
@@ -118,7 +127,7 @@ def operator(
     frontend_tls_secret: str,
     frontend_domain: str | None,
     frontend_cloud4e: bool,
-    frontend_priority_class: str,
+    frontend_pod: FrontendPod,
     bind: str,
     metrics_port: int,
     lease_seconds: int,
@@ -138,7 +147,7 @@ def operator(
     if frontend_image:
         domain = frontend_domain or f"{namespace}.svc"
         frontends = FrontendTemplate(
-            frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e, frontend_priority_class
+            frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e, frontend_pod
         )
     fleet = FleetSettings(
         broker,

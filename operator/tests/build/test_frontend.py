@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from kube_api import Api
 from simyard.api import names
 from simyard.api.base import Json
+from simyard.api.frontend_pod import FrontendPod
+from simyard.api.quantities import canonical
 from simyard.build.frontend import (
     FrontendTemplate,
     endpoint,
@@ -30,6 +33,26 @@ from simyard.plan.contents import contains
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 dns_labels = st.from_regex(LABEL, fullmatch=True)
 TEMPLATE = FrontendTemplate("registry.example.org/simyard:1", "platform", "frontend-tls", "occi.example.org")
+
+POD = FrontendPod.from_json(
+    json.dumps(
+        {
+            "resources": {"requests": {"cpu": 0.25, "memory": "1024Mi"}, "limits": {"cpu": 2, "memory": 2e9}},
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [
+                {"key": "pool", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+                {"operator": "Exists"},
+            ],
+            "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "preference": {"matchExpressions": [{"key": "fast", "operator": "Exists"}]}}
+            ]}},
+            "podAnnotations": {"example.org/scraped": "true"},
+            "priorityClassName": "system-cluster-critical",
+            "imagePullPolicy": "Always",
+            "logLevel": "debug",
+        }
+    )
+)  # fmt: skip
 
 
 def built(replicas: int = 2, template: FrontendTemplate = TEMPLATE) -> dict[str, Json]:
@@ -59,22 +82,74 @@ def test_what_is_not_a_frontends_belongs_to_nobody() -> None:
     assert owner_of({name: value for name, value in marks.items() if name != names.LABEL_SERVICE}) is None
 
 
-def test_building_again_means_the_same_and_a_change_shows_in_the_digest() -> None:
-    def digest(manifest: Json) -> str:
-        return str(manifest["metadata"]["annotations"][names.ANNOTATION_MANIFEST])
+def digest(manifest: Json) -> str:
+    return str(manifest["metadata"]["annotations"][names.ANNOTATION_MANIFEST])
 
+
+def test_building_again_means_the_same_and_a_change_shows_in_the_digest() -> None:
     assert built() == built()
     image = FrontendTemplate("other", TEMPLATE.namespace, TEMPLATE.tls_secret, TEMPLATE.domain)
     assert digest(built(template=image)["Deployment"]) != digest(built()["Deployment"])
     assert digest(built(template=image)["Service"]) == digest(built()["Service"])
 
 
-def test_its_pods_have_the_priority_class_of_the_installation() -> None:
-    def pod(template: FrontendTemplate) -> Json:
-        return built(template=template)["Deployment"]["spec"]["template"]["spec"]
+def test_its_pods_are_as_the_installation_says() -> None:
+    made = built(template=replace(TEMPLATE, pod=POD))["Deployment"]["spec"]["template"]
+    pod, [container] = made["spec"], made["spec"]["containers"]
+    assert made["metadata"]["annotations"] == {"example.org/scraped": "true"}
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}
+    assert pod["tolerations"] == [
+        {"key": "pool", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        {"operator": "Exists"},
+    ]
+    assert pod["affinity"] == POD.affinity
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    assert container["imagePullPolicy"] == "Always"
+    assert container["resources"] == {
+        "requests": {"cpu": "250m", "memory": "1Gi"},
+        "limits": {"cpu": "2", "memory": "2G"},
+    }
+    assert "--log-level=debug" in container["args"]
 
-    assert "priorityClassName" not in pod(TEMPLATE)
-    assert pod(replace(TEMPLATE, priority_class="urgent"))["priorityClassName"] == "urgent"
+
+@pytest.mark.parametrize("field", sorted(FrontendPod.model_fields))
+def test_whatever_is_said_of_its_pods_shows_in_the_digest(field: str) -> None:
+    pod = FrontendPod().model_copy(update={field: getattr(POD, field)})
+    changed = built(template=replace(TEMPLATE, pod=pod))
+    assert {kind for kind, manifest in built().items() if digest(changed[kind]) != digest(manifest)} == {"Deployment"}
+
+
+def test_what_is_not_said_of_its_pods_is_left_to_kubernetes() -> None:
+    made = built()["Deployment"]["spec"]["template"]
+    pod, [container] = made["spec"], made["spec"]["containers"]
+    assert not {"tolerations", "priorityClassName"} & set(pod)
+    assert "annotations" not in made["metadata"]
+    assert "imagePullPolicy" not in container
+    assert container["resources"] == {}
+    assert not any(argument.startswith("--log-level") for argument in container["args"])
+    assert list(pod["affinity"]) == ["podAntiAffinity"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "Invalid JSON"),
+        ("[]", "an object"),
+        ('{"replicas": 2}', "replicas: "),
+        ('{"logLevel": "loud"}', "logLevel: "),
+        ('{"imagePullPolicy": "Sometimes"}', "imagePullPolicy: "),
+        ('{"nodeSelector": {"pool": 1}}', "nodeSelector.pool: "),
+        ('{"podAnnotations": {"a": true}}', "podAnnotations.a: "),
+        ('{"tolerations": [{"operator": "Exists"}, {"efect": "NoExecute"}]}', "tolerations[1].efect: "),
+        ('{"resources": {"request": {}}}', "resources.request: "),
+        ('{"resources": {"limits": {"cpus": 1}}}', "resources.limits.cpus: "),
+        ('{"resources": {"limits": {"memory": "much"}}}', "resources.limits.memory: "),
+        ('{"resources": {"limits": {"memory": true}}}', "resources.limits.memory: "),
+    ],
+)
+def test_what_is_wrong_about_its_pods_is_named(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        FrontendPod.from_json(text)
 
 
 def test_only_two_or_more_have_a_budget() -> None:
@@ -106,11 +181,28 @@ def platform(api: Api) -> Iterator[str]:
 
 def test_the_server_has_them_as_they_were_applied(api: Api, platform: str) -> None:
     template = FrontendTemplate(TEMPLATE.image, platform, TEMPLATE.tls_secret, TEMPLATE.domain)
-    for replicas in (3, 0):
-        for manifest in frontend("plant", "beam", replicas, template):
-            answer = api.apply(manifest)
-            assert answer.accepted, answer.message
-            assert contains(answer.body, manifest), manifest["kind"]
+    for pod in (FrontendPod(), POD):
+        for replicas in (3, 0):
+            for manifest in frontend("plant", "beam", replicas, replace(template, pod=pod)):
+                answer = api.apply(manifest)
+                assert answer.accepted, answer.message
+                assert contains(answer.body, manifest), manifest["kind"]
+
+
+def test_quantities_are_written_as_the_server_writes_them(api: Api, platform: str) -> None:
+    texts = ["0", "0Gi", "0.5", "1", "1.5", "0.0005", "1500m", "2000m", "1000k", "1024k", "1234567", "1000T"]
+    texts += ["1Ki", "0.5Ki", "1023Ki", "1024Ki", "1.5Gi", "1.1Ki", "2048Mi", "3Ti", "1024Ti", "0.0000000001"]
+    deployment = built(template=replace(TEMPLATE, namespace=platform))["Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    pod["containers"] = [
+        {**container, "name": f"c-{number}", "resources": {"requests": {"memory": text}}}
+        for number, text in enumerate(texts)
+    ]
+    answer = api.apply(deployment)
+    assert answer.accepted, answer.message
+    found = answer.body["spec"]["template"]["spec"]["containers"]
+    assert [item["resources"]["requests"]["memory"] for item in found] == [canonical(text) for text in texts]
 
 
 def test_its_pods_are_restricted(api: Api, platform: str) -> None:

@@ -160,7 +160,7 @@ async def test_until_the_deployments_are_known_as_many_are_ready_as_the_status_s
     registry, queues = Registry(nobody), cast(OcciBroker, Queues())
     made = FrontendLoads(nobody, "platform", queues)
     template = FrontendTemplate("image", "platform", "tls", "platform.svc")
-    frontends = Frontends(registry, Recorder(nobody, "test"), queues, made, template)
+    frontends = Frontends(registry, Recorder(nobody, "test"), queues, made, "platform", template)
     service = read_service(
         {
             "metadata": {"namespace": "plant", "name": "beam", "uid": "u"},

@@ -147,7 +147,7 @@ class FrontendStage:
             recorder = Recorder(client, "test")
             loads = FrontendLoads(client, self.platform, broker, port=port)
             used = (template or self.template) if offers else None
-            frontends = Frontends(registry, recorder, broker, loads, used)
+            frontends = Frontends(registry, recorder, broker, loads, self.platform, used)
             licences = Licences(registry)
             services = Services(registry, licences, frontends)
             running = [asyncio.create_task(registry.run())]

@@ -16,7 +16,8 @@ from frontend_stage import SERVICE, Figures, FrontendStage, shown
 
 from simyard.api.base import Json
 from simyard.api.frontend import FrontendsStatus
-from simyard.build.frontend import BUDGETS, DEPLOYMENTS, SERVICES
+from simyard.api.frontend_pod import FrontendPod
+from simyard.build.frontend import BUDGETS, DEPLOYMENTS, SERVICES, frontend
 from simyard.fleet import frontends as frontends_module
 from simyard.fleet import services as services_module
 from simyard.fleet.occi_broker import OcciBroker
@@ -96,6 +97,13 @@ async def test_a_restart_writes_nothing_where_nothing_differs(stage: FrontendSta
     other = replace(stage.template, image="simyard:next")
     async with stage.operator(no_queues, template=other):
         await stage.until(lambda: has_image(stage, "simyard:next"), "another image is rolled out")
+    pod = FrontendPod.from_json('{"logLevel": "debug", "resources": {"requests": {"cpu": 0.5}}}')
+    async with stage.operator(no_queues, template=replace(other, pod=pod)):
+        await stage.until(lambda: has_argument(stage, "--log-level=debug"), "other pods are rolled out")
+    async with stage.operator(no_queues, template=replace(other, pod=pod)) as operator:
+        await stage.client.delete(BUDGETS, stage.name, stage.platform)
+        await stage.until(lambda: has(stage, ALL, 2), "the budget is made again")
+        assert len(operator.applied()) == 1
 
 
 async def test_what_a_service_left_while_no_operator_ran_is_removed(
@@ -150,16 +158,34 @@ async def test_what_the_server_refuses_stands_in_the_status(stage: FrontendStage
         assert nowhere.namespace in condition.message
 
 
-async def test_an_operator_without_an_image_says_so_and_removes_nothing(
+async def test_an_operator_without_an_image_removes_them_and_says_so(
+    stage: FrontendStage, no_queues: OcciBroker
+) -> None:
+    async with stage.operator(no_queues):
+        await stage.publish(replicas=2)
+        await stage.until(lambda: ready(stage, 2), "they are made")
+    async with stage.operator(no_queues, offers=False):
+        await stage.until(lambda: has(stage, set(), None), "they are removed")
+        await stage.until(lambda: available(stage, "False", "FrontendsNotOffered"), "it is said")
+        status = await stage.status()
+        assert (status.frontends, status.endpoints) == (None, [])
+    async with stage.operator(no_queues, offers=False) as operator:
+        await stage.client.create(SERVICES, frontend(stage.namespace, SERVICE, 2, stage.template)[0], stage.platform)
+        await stage.until(lambda: has(stage, set(), None), "what comes back is removed")
+        assert [write.split()[0] for write in operator.applied()] == ["DELETE"]
+    async with stage.operator(no_queues):
+        await stage.until(lambda: ready(stage, 2), "they are made again")
+
+
+async def test_an_operator_without_an_image_removes_what_a_service_has_left(
     stage: FrontendStage, no_queues: OcciBroker
 ) -> None:
     async with stage.operator(no_queues):
         await stage.publish(replicas=2)
         await stage.until(lambda: has(stage, ALL, 2), "they are made")
-    async with stage.operator(no_queues, offers=False) as operator:
-        await stage.until(lambda: available(stage, "False", "FrontendsNotOffered"), "it is said")
-        assert await has(stage, ALL, 2)
-        assert not operator.applied()
+    await stage.withdraw()
+    async with stage.operator(no_queues, offers=False):
+        await stage.until(lambda: has(stage, set(), None), "they are removed")
 
 
 async def test_slow_answers_bring_more_and_a_restart_keeps_them(stage: FrontendStage, no_queues: OcciBroker) -> None:
@@ -254,6 +280,11 @@ async def has(stage: FrontendStage, kinds: set[str], replicas: int | None) -> bo
 async def has_image(stage: FrontendStage, image: str) -> bool:
     found: Any = await stage.part(DEPLOYMENTS)
     return bool(found["spec"]["template"]["spec"]["containers"][0]["image"] == image)
+
+
+async def has_argument(stage: FrontendStage, argument: str) -> bool:
+    found: Any = await stage.part(DEPLOYMENTS)
+    return argument in found["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 async def is_other(stage: FrontendStage, spoilt: Json) -> bool:

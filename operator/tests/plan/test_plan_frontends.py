@@ -342,6 +342,7 @@ REFUSED = Problem(Reason.FRONTENDS_REFUSED, "403 Forbidden: quota")
     ("view", "status", "reason"),
     [
         (FrontendsView(2), "False", "FrontendsNotOffered"),
+        (FrontendsView(2, problem=REFUSED), "False", "FrontendsNotOffered"),
         (FrontendsView(0, 0, HERE), "False", "ScaledToZero"),
         (FrontendsView(2, 0, HERE), "False", "FrontendsStarting"),
         (FrontendsView(2, 1, HERE), "True", "FrontendsStarting"),
@@ -356,7 +357,9 @@ def test_the_status_says_whether_frontends_answer(view: FrontendsView, status: s
     condition = find_condition(result.conditions, "FrontendsAvailable")
     assert condition is not None
     assert (condition.status, condition.reason) == (status, reason)
-    assert result.frontends == FrontendsStatus(desired=view.desired or 0, ready=view.ready)
+    assert (REFUSED.message in condition.message) is (view.problem is not None)
+    status_of_them = FrontendsStatus(desired=view.desired or 0, ready=view.ready)
+    assert result.frontends == (status_of_them if view.endpoint else None)
     assert result.endpoints == ([HERE] if view.endpoint and view.desired else [])
     assert find_condition(result.conditions, "ScalingActive") is None
 
