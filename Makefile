@@ -18,7 +18,7 @@ PYTEST_WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 IMAGE ?= simyard:dev
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock docs docs-serve image bench-start bench-occi bench-sites bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock docs docs-serve image e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

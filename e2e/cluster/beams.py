@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from cluster import Cluster, Json
+from cluster import Cluster, Json, restricted_namespace
 from deploy import BEAM
 
 NAMESPACE = "e2e-beams"
@@ -57,9 +57,7 @@ def pool(name: str = POOL, replicas: int = WORKERS, site: str = "") -> Json:
 
 def have_beams(cluster: Cluster) -> Beams:
     """Apply both, unless they are there, and wait until the pool is Available."""
-    namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    namespace["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
-    cluster.apply(namespace)
+    cluster.apply(restricted_namespace(NAMESPACE))
     cluster.apply(service(cluster.ccx_image), pool(site=cluster.site), namespace=NAMESPACE)
 
     def images() -> set[str]:

@@ -26,7 +26,8 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         basic = x509.BasicConstraints(ca=True, path_length=0)
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        built = _builder(name, name, key.public_key()).add_extension(basic, critical=True).add_extension(own, False)
+        built = _builder(_name(name), _name(name), key.public_key())
+        built = built.add_extension(basic, critical=True).add_extension(own, critical=False)
         return cls(key, built.sign(key, hashes.SHA256()))
 
     @classmethod
@@ -44,12 +45,12 @@ class Authority:
     def issue(self, *hosts: str) -> tuple[str, str]:
         """Certificate and key of a server with these names, as PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
-        issuer = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
         names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
         # Python 3.13 takes no certificate without it.
         signer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(signer)
-        built = _builder(hosts[0][:64], str(issuer), key.public_key())
+        # The name as it is: Go compares its bytes, and the kind of string is among them.
+        built = _builder(_name(hosts[0][:64]), self.certificate.subject, key.public_key())
         built = built.add_extension(names, critical=False).add_extension(by, critical=False)
         certificate = built.sign(self.key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM).decode(), pem(key)
@@ -79,12 +80,12 @@ def hosts_of(certificate: str) -> list[str]:
     return extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
 
 
-def _builder(subject: str, issuer: str, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name(issuer))
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - DAY)

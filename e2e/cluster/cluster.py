@@ -25,7 +25,12 @@ NAMESPACE = "simyard-system"
 RELEASE = "simyard"
 SITE = "cluster"
 PAUSE_SECONDS = 0.3
-RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
+
+def restricted_namespace(name: str) -> Json:
+    """A namespace that admits pods of the restricted profile only."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def base_image() -> str:
@@ -48,6 +53,7 @@ class Cluster:
 
     def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None, seconds: float = 120) -> str:
         """Run kubectl, as administrator unless another kubeconfig is given; AssertionError when it fails."""
+        __tracebackhide__ = True
         more = {"KUBECONFIG": str(kubeconfig)} if kubeconfig else {}
         return environment.run("kubectl", *arguments, stdin=stdin, seconds=seconds, **more)
 
@@ -86,10 +92,9 @@ class Cluster:
 
     @contextlib.contextmanager
     def namespace(self, prefix: str) -> Iterator[str]:
-        """A namespace that admits pods of the restricted profile only, removed at the end."""
+        """A :func:`restricted_namespace` of a new name, removed at the end."""
         name = f"{prefix}-{uuid.uuid4().hex[:6]}"
-        self.kubectl("create", "namespace", name)
-        self.kubectl("label", "namespace", name, RESTRICTED)
+        self.apply(restricted_namespace(name))
         try:
             yield name
         finally:

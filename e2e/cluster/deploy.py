@@ -15,7 +15,7 @@ from pathlib import Path
 import environment
 import report
 import yaml
-from cluster import CHART, NAMESPACE, RELEASE, RESTRICTED, VALUES, Cluster, Json, base_image
+from cluster import CHART, NAMESPACE, RELEASE, VALUES, Cluster, Json, base_image, restricted_namespace
 
 BEAM = environment.ROOT / "examples" / "calculix-beam"
 RABBITMQ_OPERATOR = "https://github.com/rabbitmq/cluster-operator/releases/download/v2.16.0/cluster-operator.yml"
@@ -44,8 +44,7 @@ def deploy() -> None:
     cluster = Cluster(image, ccx_image)
     _have_broker_operator(cluster)
     _write_values(image)
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    cluster.kubectl("label", "namespace", NAMESPACE, RESTRICTED, "--overwrite")
+    cluster.apply(restricted_namespace(NAMESPACE))
     installed = RELEASE in cluster.helm("list", "--short", "--all").split()
     begin = time.monotonic()
     cluster.helm("upgrade", "--install", RELEASE, str(CHART), f"--values={VALUES}")

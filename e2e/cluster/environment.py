@@ -19,6 +19,15 @@ NODES = 3
 MANY_SECONDS = 1800
 
 
+class Hidden(str):
+    """A token or password: what pytest says of a failed test does not show it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Hidden(...)"
+
+
 def up() -> None:
     """Make the cluster if it is not there."""
     if TESTBED:
@@ -53,8 +62,10 @@ def run(*command: str, stdin: str = "", seconds: float = 120, **more: str) -> st
     """Run a command in that environment, with ``more`` variables; gives what it printed.
 
     Raises:
-        AssertionError: it failed, or took too long; the message has what it said.
+        AssertionError: it failed, or took too long; the message has what it said, and the whole command: nothing secret
+            may be among the arguments.
     """
+    __tracebackhide__ = True  # pytest would show the variables and ``stdin``
     return _quietly(*command, stdin=stdin, seconds=seconds, environment={**variables(), **more})
 
 
@@ -67,6 +78,7 @@ def load(*images: str) -> None:
 
 
 def _quietly(*command: str, environment: dict[str, str], stdin: str = "", seconds: float = 120) -> str:
+    __tracebackhide__ = True
     told = " ".join(command)
     try:
         done = subprocess.run(

@@ -19,13 +19,16 @@ echo $sent
 """
 """Sends a signal to every process whose control group names a container; a kind node sees those of its pods."""
 _NAMED = """
+sent=0
 for file in /proc/[0-9]*/comm; do
   if [ "$(cat "$file" 2>/dev/null)" = "$1" ]; then
     pid=${file#/proc/}
-    kill "-$2" "${pid%/comm}"
+    kill "-$2" "${pid%/comm}" && sent=$((sent + 1))
   fi
 done
+echo $sent
 """
+"""Sends a signal to every process of that name."""
 
 
 def kill(cluster: Any, namespace: str, pod: str) -> None:
@@ -52,8 +55,8 @@ def stopped(cluster: Any, namespace: str, pod: str) -> Iterator[None]:
 def pause_kube_apiserver(cluster: Any, seconds: float) -> None:
     """The API server of the cluster does nothing for so long."""
     node = control_plane(cluster)
-    cluster.node(node, "sh", "-c", _NAMED, "sh", "kube-apiserver", "STOP")
     try:
+        assert int(cluster.node(node, "sh", "-c", _NAMED, "sh", "kube-apiserver", "STOP")) == 1
         time.sleep(seconds)
     finally:
         cluster.node(node, "sh", "-c", _NAMED, "sh", "kube-apiserver", "CONT")

@@ -18,8 +18,9 @@ LOCK = FOLDER.parent / ".run" / "e2e" / "report.lock"
 HEAD = """\
 # End-to-end tests on kind: what was measured
 
-Made by `make e2e` from `report.json`: change neither by hand. The times are of one run on a machine of {cores} cores
-that bears all nodes, the broker and everything else; for benchmarks see [performance](../docs/performance.md).
+Made by `make e2e` from `report.json`: change neither by hand. Each figure was measured once, when its test last ran, on
+a machine of {cores} cores that bears all nodes, the broker and everything else; for benchmarks see
+[performance](../docs/performance.md).
 """
 Value = float | int | str
 

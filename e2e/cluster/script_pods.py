@@ -92,6 +92,7 @@ def service(name: str, port: int, target: int) -> Json:
 
 def apply(kubectl: Kubectl, namespace: str, objects: Sequence[Json]) -> None:
     """Apply objects in a namespace."""
+    __tracebackhide__ = True
     items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     kubectl(
         "apply", "--server-side", "--force-conflicts", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(items)
@@ -104,6 +105,7 @@ def run(kubectl: Kubectl, namespace: str, manifest: Json) -> list[Json]:
     Raises:
         AssertionError: it failed; the message has what it said.
     """
+    __tracebackhide__ = True  # pytest would show the manifest, with its variables
     name = manifest["metadata"]["name"]
     apply(kubectl, namespace, [config_map()])
     kubectl("create", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(manifest))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import environment
 import pytest
 from cluster import Cluster
 from reader import Reader
@@ -62,12 +63,17 @@ def test_saving_a_backup(reader: Reader) -> None:
 
 
 def test_the_rights_of_a_site_of_pods(cluster: Cluster, reader: Reader) -> None:
-    """docs/sites/pod.md; under other names, because the bindings themselves are there."""
+    """docs/sites/pod.md; under other names and for another account, because the operator has these rights already."""
     commands = guides.commands("docs/sites/pod.md", RUNNER).replace("binding simyard-site-pod", "binding of-a-guide")
+    operator = f"{cluster.release_namespace}:simyard-operator"
+    assert commands.count(operator) == 2
+    account = f"system:serviceaccount:{cluster.release_namespace}:of-a-guide"
+    question = ("kubectl", "auth", "can-i", "create", "pods", f"--as={account}", "-n", "default")
     try:
-        reader.does(commands)
-        account = f"system:serviceaccount:{cluster.release_namespace}:simyard-operator"
-        assert cluster.kubectl("auth", "can-i", "create", "pods", f"--as={account}", "-n", "default").strip() == "yes"
+        with pytest.raises(AssertionError, match=r"exit code 1\nno"):
+            environment.run(*question)
+        reader.does(commands.replace(operator, f"{cluster.release_namespace}:of-a-guide"))
+        assert environment.run(*question).strip() == "yes"
     finally:
         cluster.kubectl("delete", "clusterrolebinding", "of-a-guide", "--ignore-not-found")
         cluster.kubectl("delete", "rolebinding", "of-a-guide", "--namespace=default", "--ignore-not-found")

@@ -26,22 +26,12 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Any) -> Iterator[str]:
-    """The service, and somebody who may make machines."""
+    """One with the service."""
     with cluster.namespace("jocci") as name:
         service = next(item for item in yaml.safe_load_all(SERVICE.read_text()) if item["kind"] == "SimulationService")
         service["spec"] |= {"images": {"pod": cluster.image}, "frontend": {"replicas": 1}}
         service["spec"]["resources"] = {"cpu": "100m", "memory": "128Mi"}
-        rule = {"apiGroups": ["simyard.dev"], "resources": ["workers"], "verbs": ["create"]}
-        group = "rbac.authorization.k8s.io"
-        role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "makes-machines"}, "rules": [rule]}
-        binding = {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "makes-machines"},
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": "makes-machines"},
-            "subjects": [{"kind": "ServiceAccount", "name": "jocci", "namespace": name}],
-        }
-        cluster.apply(service, role, binding, namespace=name)
+        cluster.apply(service, namespace=name)
         cluster.kubectl("wait", "simulationservice/primes", "-n", name, "--for=condition=Available", "--timeout=110s")
         yield name
 
@@ -49,6 +39,7 @@ def namespace(cluster: Any) -> Iterator[str]:
 @pytest.fixture
 def client(cluster: Any, namespace: str, tmp_path: Path) -> Iterator[Client]:
     user = users.make(cluster.kubectl, namespace, "jocci", "simyard-edit", tmp_path)
+    users.let_make_machines(cluster.kubectl, namespace, "jocci")
     [endpoint] = cluster.get("simulationservice", "primes", "-n", namespace)["status"]["endpoints"]
     host = str(urlsplit(endpoint).hostname)
     authority, hosts = tmp_path / "ca.crt", tmp_path / "hosts"

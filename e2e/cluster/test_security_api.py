@@ -153,8 +153,6 @@ def test_forged_identities_are_refused_by_the_pods_of_the_aggregated_api(cluster
 def test_forged_identities_are_taken_off_by_kube_apiserver(
     cluster: Any, namespace: str, people: dict[str, User]
 ) -> None:
-    server = json.loads(cluster.kubectl("config", "view", "--minify", "--raw", "-o", "json"))["clusters"][0]["cluster"]
-    assert server["server"]
     viewer = people["viewer"]
     path = f"{GROUP}/namespaces/{namespace}/workerpools/pool/actions/factorise"
     call = '{"parameters": {"number": 6}}'
@@ -191,7 +189,7 @@ def test_privileged_pods_get_in_nowhere(cluster: Any, namespace: str) -> None:
         create = ["create", "--dry-run=server", f"-n={where}", "-f", "-"]
         cluster.kubectl(*create, stdin=json.dumps(good))
         for manifest in (privileged, as_root, of_the_host):
-            with pytest.raises(Exception, match=r'violates PodSecurity "restricted'):
+            with pytest.raises(AssertionError, match=r'violates PodSecurity "restricted'):
                 cluster.kubectl(*create, stdin=json.dumps(manifest))
 
 

@@ -122,15 +122,13 @@ def test_a_stranger_reads_no_log(tenants: Tenants) -> None:
 def test_an_action_in_ones_own_namespace_reaches_no_pool_of_another_one(cluster: Any, tenants: Tenants) -> None:
     before = cluster.kubectl("get", "serviceactions", f"-n={tenants.own}", "-o", "name")
     tenants.stranger.does("apply", "-f", "-", stdin=json.dumps(_things_of_a_user()[0]))
-    found: dict[str, Any] = {}
 
-    def has_no_worker() -> bool:
-        nonlocal found
+    def status() -> Any:
         found = json.loads(tenants.stranger.does("get", "serviceaction", "secret-study", "-o", "json"))
-        return bool(found.get("status", {}).get("conditions"))
+        return found.get("status", {}) if found.get("status", {}).get("conditions") else {}
 
-    cluster.wait_for("the operator has looked at it", has_no_worker)
-    assert not found["status"].get("worker"), found
+    told = cluster.wait_for("the operator to have looked at it", status)
+    assert not told.get("worker"), told
     assert cluster.kubectl("get", "serviceactions", f"-n={tenants.own}", "-o", "name") == before
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import counting
 import pytest
+from cluster import restricted_namespace
 from reader import Reader
 
 import guides
@@ -58,8 +59,7 @@ def test_what_was_kept_goes_too(cluster: Any, reader: Reader) -> None:
 
 
 def test_definitions_that_are_not_to_be_kept_go_with_the_release(cluster: Any) -> None:
-    meta = {"name": cluster.release_namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    cluster.apply(restricted_namespace(cluster.release_namespace))
     cluster.helm("install", cluster.release, str(cluster.chart), "-f", str(cluster.values), "--set=crds.keep=false")
     assert definitions(cluster)
     cluster.helm("uninstall", cluster.release, "--wait", "--timeout=5m")

@@ -87,6 +87,7 @@ def changes(load: Load, report: Any, what: str, image: str, change: Any) -> None
     for kind in ("async", "sync", "occi"):
         report.add("Upgrade", f"{what}: longest time without a good answer, {kind}", answers[kind]["longestGap"], "s")
         report.add("Upgrade", f"{what}: calls that failed, {kind}", sum(answers[kind]["bad"].values()))
+    assert {kind: told["bad"] for kind, told in answers.items() if told["bad"]} == {}
     assert load.workers() == workers
     assert load.failures() == failed
 

@@ -63,25 +63,29 @@ def test_a_hundred_durable_actions_end_well(beams: Beams, cluster: Cluster, repo
     ]
     begin = time.monotonic()
     where = f"-n={beams.namespace}"
-    cluster.kubectl("create", where, "-f", "-", stdin="\n---\n".join(json.dumps(action) for action in actions))
-    until = ("--for=condition=Complete", "--timeout=240s")
-    cluster.kubectl("wait", "serviceactions", where, "-l", label, *until, seconds=260)
-    report.add("Workers", "100 ServiceActions on 3 workers, all Complete", time.monotonic() - begin, "s")
-    ended = cluster.get("serviceactions", where, "-l", label)["items"]
-    assert len(ended) == 100
-    assert {round(item["status"]["result"]["max_displacement"], 3) for item in ended} == {9.524}
-    cluster.kubectl("delete", "serviceactions", where, "-l", label)
+    try:
+        cluster.kubectl("create", where, "-f", "-", stdin="\n---\n".join(json.dumps(action) for action in actions))
+        until = ("--for=condition=Complete", "--timeout=240s")
+        cluster.kubectl("wait", "serviceactions", where, "-l", label, *until, seconds=260)
+        report.add("Workers", "100 ServiceActions on 3 workers, all Complete", time.monotonic() - begin, "s")
+        ended = cluster.get("serviceactions", where, "-l", label)["items"]
+        assert len(ended) == 100
+        assert {round(item["status"]["result"]["max_displacement"], 3) for item in ended} == {9.524}
+    finally:
+        cluster.kubectl("delete", "serviceactions", where, "-l", label)
 
 
 def test_a_pool_of_ten_is_available_and_goes_again(beams: Beams, cluster: Cluster, report: ModuleType) -> None:
     where = f"--namespace={beams.namespace}"
     begin = time.monotonic()
-    cluster.apply(pool("ten", TEN, cluster.site), namespace=beams.namespace)
-    cluster.wait("workerpool/ten", "condition=Available", beams.namespace, 240)
-    report.add("Workers", f"pool of {TEN} pods, apply to Available", time.monotonic() - begin, "s")
-    assert cluster.get("workerpool/ten", where)["status"]["readyReplicas"] == TEN
-    begin = time.monotonic()
-    cluster.kubectl("delete", "workerpool/ten", where, "--timeout=170s", seconds=180)
+    try:
+        cluster.apply(pool("ten", TEN, cluster.site), namespace=beams.namespace)
+        cluster.wait("workerpool/ten", "condition=Available", beams.namespace, 240)
+        report.add("Workers", f"pool of {TEN} pods, apply to Available", time.monotonic() - begin, "s")
+        assert cluster.get("workerpool/ten", where)["status"]["readyReplicas"] == TEN
+    finally:
+        begin = time.monotonic()
+        cluster.kubectl("delete", "workerpool/ten", where, "--timeout=170s", seconds=180)
     report.add("Workers", f"pool of {TEN} pods, deleted with its machines", time.monotonic() - begin, "s")
     left = [pod["metadata"]["name"] for pod in cluster.get("pods", where)["items"]]
     assert not [name for name in left if name.startswith("ten-")]

@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from environment import Hidden
 from script_pods import Json, Kubectl, apply
 
 TOKEN_LIFE = "8h"
@@ -20,7 +21,7 @@ class User:
     """Somebody; ``name`` is what RBAC knows them as."""
 
     name: str
-    token: str
+    token: Hidden
     kubeconfig: Path
 
     def ask(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -64,9 +65,26 @@ def account(kubectl: Kubectl, namespace: str, name: str, role: str, *, kind: str
     apply(kubectl, namespace, [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}, binding])
 
 
+def let_make_machines(kubectl: Kubectl, namespace: str, name: str) -> None:
+    """Give a ServiceAccount the right to make Workers, which is more than simyard-edit allows."""
+    group = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": ["simyard.dev"], "resources": ["workers"], "verbs": ["create"]}
+    meta = {"name": "makes-machines"}
+    role: Json = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+    binding: Json = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": meta["name"]},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    }
+    apply(kubectl, namespace, [role, binding])
+
+
 def of_account(kubectl: Kubectl, namespace: str, name: str, folder: Path) -> User:
     """Who has the token of a ServiceAccount."""
-    token = kubectl("create", "token", name, f"--namespace={namespace}", f"--duration={TOKEN_LIFE}").strip()
+    told = kubectl("create", "token", name, f"--namespace={namespace}", f"--duration={TOKEN_LIFE}")
+    token = Hidden(told.strip())
     known = json.loads(kubectl("config", "view", "--minify", "--raw", "-o", "json"))
     context = {"cluster": known["clusters"][0]["name"], "user": name, "namespace": namespace}
     known |= {

@@ -33,13 +33,15 @@ def context(request: dict[str, Any]) -> ssl.SSLContext:
 
 
 async def ask(request: dict[str, Any]) -> dict[str, Any]:
-    """The status and the text of the answer; status 0 where the connection was refused or broken."""
+    """The status and the text of the answer; 0: the connection was refused or broken, -1: none came in time."""
     connector = aiohttp.TCPConnector(ssl=context(request))
     async with aiohttp.ClientSession(connector=connector, timeout=TIMEOUT) as session:
         method, url, headers = request.get("method", "GET"), request["url"], request.get("headers") or {}
         try:
             async with session.request(method, url, headers=headers, data=request.get("body")) as answer:
                 return {"status": answer.status, "text": (await answer.text())[:MOST]}
+        except TimeoutError:  # an OSError too
+            return {"status": -1, "text": ""}
         except (aiohttp.ClientError, OSError) as error:
             return {"status": 0, "text": f"{type(error).__name__}: {error}"[:MOST]}
 

@@ -151,6 +151,8 @@ async def strangers() -> None:
     for name, vhost, username, password in logins:
         try:
             connection = await connect(vhost, username, password)
+        except TimeoutError:  # an OSError too, and no refusal
+            told(name, "no answer")
         except (AMQPError, OSError) as error:
             told(name, f"refused: {type(error).__name__}")
         else:

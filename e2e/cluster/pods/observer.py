@@ -48,8 +48,8 @@ class Answers:
         self.good, self.last_good = self.good + 1, now
 
     def fail(self, why: str) -> None:
-        if len(self.bad) < MOST_FAILURES:
-            self.bad[why[:200]] += 1
+        known = why[:200]
+        self.bad[known if known in self.bad or len(self.bad) < MOST_FAILURES else "others"] += 1
 
     def told(self) -> dict[str, Any]:
         gap = max(self.longest_gap, time.time() - self.last_good if self.last_good else 0.0)

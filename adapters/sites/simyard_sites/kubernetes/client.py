@@ -92,7 +92,7 @@ class KubeClient:
     async def connect(
         cls, kubeconfig: Path | None = None, *, max_connections: int = 32, attempts: int = MAX_ATTEMPTS
     ) -> Self:
-        """A client for ``kubeconfig``, ``$KUBECONFIG``, the cluster that this process runs in, or ``~/.kube/config``."""
+        """A client for ``kubeconfig``, ``$KUBECONFIG``, the cluster that this process is in, or ``~/.kube/config``."""
         configuration = kubernetes.Configuration()
         if kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
             kubernetes_config.load_incluster_config(client_configuration=configuration)
