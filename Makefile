@@ -51,6 +51,7 @@ lint: venv ## Check style, types and the direction of imports.
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy operator/simyard adapters/sites/simyard_sites adapters/service/simyard_adapter hack/simyard_dev bench/simyard_bench hack/*.py
+	@MYPYPATH=e2e/cluster:e2e/cluster/pods:e2e/occi-clients:hack .venv/bin/mypy e2e/cluster
 	@.venv/bin/lint-imports --no-cache
 
 format: venv ## Write the style that lint checks.

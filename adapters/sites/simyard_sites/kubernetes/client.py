@@ -95,7 +95,7 @@ class KubeClient:
         """A client for ``kubeconfig``, ``$KUBECONFIG``, the cluster that this process is in, or ``~/.kube/config``."""
         configuration = kubernetes.Configuration()
         if kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
-            kubernetes_config.load_incluster_config(client_configuration=configuration)
+            kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         elif kubeconfig is None:
             await kubernetes_config.load_config(client_configuration=configuration)
         else:
