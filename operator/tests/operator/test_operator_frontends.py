@@ -106,14 +106,15 @@ async def test_a_restart_writes_nothing_where_nothing_differs(stage: FrontendSta
         assert len(operator.applied()) == 1
 
 
+@pytest.mark.parametrize("offers", [True, False], ids=["with-an-image", "without-one"])
 async def test_what_a_service_left_while_no_operator_ran_is_removed(
-    stage: FrontendStage, no_queues: OcciBroker
+    stage: FrontendStage, no_queues: OcciBroker, offers: bool
 ) -> None:
     async with stage.operator(no_queues):
         await stage.publish(replicas=2)
         await stage.until(lambda: has(stage, ALL, 2), "they are made")
     await stage.withdraw()
-    async with stage.operator(no_queues):
+    async with stage.operator(no_queues, offers=offers):
         await stage.until(lambda: has(stage, set(), None), "they are removed")
 
 
@@ -175,17 +176,6 @@ async def test_an_operator_without_an_image_removes_them_and_says_so(
         assert [write.split()[0] for write in operator.applied()] == ["DELETE"]
     async with stage.operator(no_queues):
         await stage.until(lambda: ready(stage, 2), "they are made again")
-
-
-async def test_an_operator_without_an_image_removes_what_a_service_has_left(
-    stage: FrontendStage, no_queues: OcciBroker
-) -> None:
-    async with stage.operator(no_queues):
-        await stage.publish(replicas=2)
-        await stage.until(lambda: has(stage, ALL, 2), "they are made")
-    await stage.withdraw()
-    async with stage.operator(no_queues, offers=False):
-        await stage.until(lambda: has(stage, set(), None), "they are removed")
 
 
 async def test_slow_answers_bring_more_and_a_restart_keeps_them(stage: FrontendStage, no_queues: OcciBroker) -> None:
