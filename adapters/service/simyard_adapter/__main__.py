@@ -1,7 +1,7 @@
 """``simyard-adapter``: run a worker's adapter, or print the interface of a connector class.
 
 Exit codes: 0 ended as asked, 2 wrong usage, 3 the bootstrap document or the connector is wrong, 4 the machine's
-directory cannot be used, 1 anything else.
+directory cannot be used, 5 an action does not end and keeps the worker from its work, 1 anything else.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Optional, Sequence
 from simyard_adapter import __version__
 from simyard_adapter.adapter import Adapter
 from simyard_adapter.bootstrap import WORKER_UID_VARIABLE, WORKER_VARIABLE, Bootstrap
-from simyard_adapter.errors import MachineError, StartError
+from simyard_adapter.errors import HungError, MachineError, StartError
 from simyard_adapter.logs import LOGGER, configure
 from simyard_adapter.python_backend import load_class
 
 EXIT_START = 3
 EXIT_MACHINE = 4
+EXIT_HUNG = 5
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -60,6 +61,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except MachineError as error:
         LOGGER.error("%s", error)
         return EXIT_MACHINE
+    except HungError as error:
+        LOGGER.error("%s", error)
+        return EXIT_HUNG
     return 0
 
 

@@ -24,7 +24,7 @@ from simyard_adapter.link import UNROUTABLE_RETRY_SECONDS, Link, Tasks
 from simyard_adapter.loading import make_backend, write_files
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.news import News
-from simyard_adapter.running import wire_error
+from simyard_adapter.running import HANG_SECONDS, wire_error
 from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, encode
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, worker_queue
 from simyard_adapter.work import Work
@@ -37,8 +37,19 @@ REFRESH_SECONDS = 12.0
 class Adapter:
     """Offers one worker's connector over RabbitMQ. Make it inside the event loop; many may run in one."""
 
-    def __init__(self, bootstrap: Bootstrap, directory: Path, *, connections: Optional[Connections] = None) -> None:
-        """``directory`` is this worker's own; ``connections`` may be shared by adapters of one broker user."""
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        directory: Path,
+        *,
+        connections: Optional[Connections] = None,
+        hang_seconds: float = HANG_SECONDS,
+    ) -> None:
+        """``directory`` is this worker's own; ``connections`` may be shared by adapters of one broker user.
+
+        ``hang_seconds``: see :class:`~simyard_adapter.work.Work`.
+        """
+        self._hang_seconds = hang_seconds
         self._bootstrap = bootstrap
         self._directory = directory
         self._connections = connections or Connections(bootstrap.broker, f"{bootstrap.namespace}/{bootstrap.worker}")
@@ -55,6 +66,7 @@ class Adapter:
         Raises:
             StartError: the connector is wrong.
             MachineError: the directory cannot be used.
+            HungError: an action does not end, and keeps others from their turn.
         """
         files = self._directory / "connector"
         try:
@@ -63,14 +75,21 @@ class Adapter:
         except OSError as error:
             raise MachineError(f"the directory {self._directory} cannot be used: {error}") from error
         backend = make_backend(self._bootstrap, files)
-        await _Running(self._bootstrap, self._directory, self._log, backend, self._connections).run(self._stop)
+        running = _Running(self._bootstrap, self._directory, self._log, backend, self._connections, self._hang_seconds)
+        await running.run(self._stop)
 
 
 class _Running:
     """An adapter whose connector was loaded."""
 
     def __init__(
-        self, bootstrap: Bootstrap, directory: Path, log: WorkerLog, backend: Backend, connections: Connections
+        self,
+        bootstrap: Bootstrap,
+        directory: Path,
+        log: WorkerLog,
+        backend: Backend,
+        connections: Connections,
+        hang_seconds: float,
     ) -> None:
         self._bootstrap = bootstrap
         self._boot_id = uuid.uuid4().hex
@@ -82,7 +101,15 @@ class _Running:
         self._link = Link()
         self._news = News(self._link, backend.attributes, self._key, bootstrap.worker)
         self._work = Work(
-            bootstrap, backend, directory, self._link, self._tasks, self._news, log, on_change=self._adjust_soon
+            bootstrap,
+            backend,
+            directory,
+            self._link,
+            self._tasks,
+            self._news,
+            log,
+            on_change=self._adjust_soon,
+            hang_seconds=hang_seconds,
         )
         self._host = Host(directory / "connector", log, self._work.running, bootstrap.attributes)
         self._consumer: Optional[Consumer] = None

@@ -7,9 +7,7 @@ import threading
 from typing import Callable, Iterable, Mapping, Optional
 
 from simyard_adapter.declarations import Interface, InvalidValueError, Json, check_values
-
-VALUE_LIMIT_BYTES = 64 * 2**10
-"""The longest value of an attribute, as JSON: attributes travel together and often."""
+from simyard_adapter.limits import MAX_ATTRIBUTES_BYTES, MAX_VALUE_BYTES
 
 
 class AttributeStore:
@@ -40,11 +38,15 @@ class AttributeStore:
             raise InvalidValueError(path, "is not declared")
         checked = declared.check(value, path)
         size = len(json.dumps(checked))
-        if size > VALUE_LIMIT_BYTES:
-            raise InvalidValueError(path, f"has {size} bytes, at most {VALUE_LIMIT_BYTES} are accepted")
+        if size > MAX_VALUE_BYTES:
+            raise InvalidValueError(path, f"has {size} bytes, at most {MAX_VALUE_BYTES} are accepted")
         with self._lock:
             if name in self._values and _identical(self._values[name], checked):
                 return
+            total = len(json.dumps({**self._values, name: checked}))
+            if total > MAX_ATTRIBUTES_BYTES:
+                problem = f"all attributes would have {total} bytes, at most {MAX_ATTRIBUTES_BYTES} are accepted"
+                raise InvalidValueError(path, problem)
             self._values[name] = checked
             self._changes[name] = checked
             listener = self._listener

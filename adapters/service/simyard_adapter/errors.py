@@ -29,5 +29,9 @@ class StartError(Exception):
     """The adapter cannot start: its bootstrap document or its connector is wrong; the message says what."""
 
 
+class HungError(Exception):
+    """An action ignores that it was stopped, and holds its worker: only the end of the adapter helps."""
+
+
 class MachineError(Exception):
     """The adapter cannot start: the machine's directory cannot be used; the message says why."""

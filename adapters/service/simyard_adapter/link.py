@@ -93,6 +93,17 @@ class Link:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(_BROKEN_RETRY_SECONDS, session.closed.wait())
 
+    async def see_queue(self, name: str) -> None:
+        """Return when the broker has said that a queue exists."""
+        while True:
+            session = await self.up()
+            try:
+                await session.check_queue(name)
+                return
+            except BrokerError:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await within(_BROKEN_RETRY_SECONDS, session.closed.wait())
+
     async def publish_surely(self, exchange: str, routing_key: str, kind: str, body: bytes) -> None:
         """Publish a persistent message that must not be lost: where no queue takes it, try until one does."""
         while True:

@@ -9,6 +9,8 @@ import time
 from collections import deque
 from typing import Any, MutableMapping, Optional
 
+from simyard_adapter.limits import MAX_LOG_BYTES
+
 LOGGER = logging.getLogger("simyard_adapter")
 KEPT_LINES = 2000
 LINE_LIMIT = 2000
@@ -38,9 +40,13 @@ class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscri
         super().log(level, msg, *args, **kwargs)
 
     def tail(self, lines: Optional[int] = None, invocation: str = "") -> str:
-        """The last lines, of everything or of one invocation."""
+        """The last lines, of everything or of one invocation; as many as one reply holds."""
         kept = [text for owner, text in tuple(self._lines) if not invocation or owner == invocation]
-        return "\n".join(kept if lines is None else kept[-lines:] if lines > 0 else [])
+        wanted = kept if lines is None else kept[-lines:] if lines > 0 else []
+        left, first = MAX_LOG_BYTES, len(wanted)
+        while first > 0 and (left := left - len(json.dumps(wanted[first - 1]))) >= 0:
+            first -= 1
+        return "\n".join(wanted[first:])
 
 
 class JsonFormatter(logging.Formatter):

@@ -3,12 +3,17 @@
 The program is never started through a shell. It leads a process group of its own, so that what it started ends with
 it: SIGTERM first, because a licensed program must be able to give its seat back, then SIGKILL. On Windows the tree is
 ended by ``taskkill``.
+
+A descendant can leave the process group (``setsid``). Every program therefore gets a variable of its own in its
+environment, which its descendants inherit: on Linux, processes that have it when the program has ended are killed. Only
+a descendant that leaves the group and clears its environment as well survives, until its machine ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -22,6 +27,12 @@ from simyard_adapter.errors import ActionCancelledError
 
 OUTPUT_LIMIT = 4 * 2**20
 """Characters kept of each output stream; of a longer one the end is kept."""
+
+PROGRAM_VARIABLE = "SIMYARD_PROGRAM"
+"""Says in the environment of a process to which run of a program it belongs: its directory, and a random number."""
+
+MAX_SCANS = 20
+"""How often processes of an ended program are looked for: each time the last ones may have started others."""
 
 LINE_LIMIT = 64 * 2**10
 TERMINATION_GRACE_SECONDS = 5.0
@@ -50,11 +61,12 @@ class Program:
         self._ended = False
         self._terminated = False
         self._killer: Optional[threading.Timer] = None
+        self._mark = f"{directory.resolve()}{os.sep}#{secrets.token_hex(8)}"
         with _as_file(stdin) as source:
             self._process = subprocess.Popen(
                 self._args,
                 cwd=directory,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **(env or {}), PROGRAM_VARIABLE: self._mark},
                 stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -112,6 +124,7 @@ class Program:
                 self._signal(kill=True)
                 self._ended = True
                 self._process.wait()
+            _kill_marked(self._mark)
         else:
             self._process.wait()
             with self._lock:
@@ -182,10 +195,44 @@ def _as_file(text: Optional[str]) -> Iterator[Union[int, IO[bytes]]]:
         yield file
 
 
+def _kill_marked(mark: str) -> int:
+    """Kill the processes whose :data:`PROGRAM_VARIABLE` starts with ``mark``; returns how many (Linux only)."""
+    killed: set[int] = set()
+    start = f"{PROGRAM_VARIABLE}={mark}".encode()
+    for _ in range(MAX_SCANS):
+        found = [pid for pid in _own_processes() if _kill_if(pid, start)]
+        if not found:
+            break
+        killed.update(found)
+    return len(killed)
+
+
+def _own_processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if int(entry.name) != os.getpid()]
+
+
+def _kill_if(pid: int, start: bytes) -> bool:
+    """Kill a process if a variable in its environment starts so. A handle makes sure that it is that very process."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (OSError, AttributeError):  # it is gone; or the kernel or the system has no such handles
+        return False
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if any(variable.startswith(start) for variable in variables):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return True
+    except OSError:  # it has ended, or it is somebody else's
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
 def end_leftovers(directory: Path) -> int:
     """Kill what an adapter that was killed left running below ``directory``; returns how many (Linux only)."""
-    ended = 0
     root = str(directory.resolve())
+    ended = _kill_marked(root + os.sep)
     for entry in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
             working = str(entry.readlink())

@@ -10,14 +10,17 @@ from simyard_adapter.context import Context
 from simyard_adapter.declarations import InvalidValuesError, Json, check_values
 from simyard_adapter.errors import ActionError, ParameterError
 from simyard_adapter.invocations import ActionRequest, Outcome
+from simyard_adapter.limits import MAX_RESULT_BYTES
 from simyard_adapter.programs import TERMINATION_GRACE_SECONDS
 from simyard_adapter.transport import encode
-from simyard_adapter.wire import Reason, WireError
+from simyard_adapter.wire import Reason, WireError, result_too_large
 
 STOP_GRACE_SECONDS = TERMINATION_GRACE_SECONDS + 3.0
 """How long an invocation that was told to stop is waited for before its end is reported all the same."""
 
-RESULT_LIMIT_BYTES = 4 * 2**20
+HANG_SECONDS = 30.0
+"""How long an invocation may go on after its end was reported, while others wait for its turn."""
+
 MESSAGE_LIMIT = 8000
 """Characters of an error's message."""
 
@@ -45,8 +48,8 @@ async def outcome_of(work: "asyncio.Future[Mapping[str, Json]]", context: Contex
         try:
             result = check_values(work.result(), request.action.result, "result")
             size = len(encode(result))
-            if size > RESULT_LIMIT_BYTES:
-                raise ValueError(f"the result has {size} bytes, at most {RESULT_LIMIT_BYTES} are accepted")
+            if size > MAX_RESULT_BYTES:
+                return Outcome(started_at, seconds, error=result_too_large(size))
             return Outcome(started_at, seconds, result=result)
         except (InvalidValuesError, TypeError, ValueError, AttributeError) as invalid:
             error = invalid

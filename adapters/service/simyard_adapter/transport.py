@@ -27,7 +27,11 @@ from simyard_adapter.wire import CONTENT_TYPE
 
 T = TypeVar("T")
 
-HEARTBEAT_SECONDS = 20
+HEARTBEAT_SECONDS = 6
+"""A node of the broker that vanished is noticed after three times as long, and a second more each (21 s)."""
+HANGING_SECONDS = 3.0
+"""A connection that takes longer may lead to a node that is away: another one is tried beside it."""
+CONNECT_ATTEMPTS = 3
 TIMEOUT_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
 CONNECT_BACKOFF_LAST_SECONDS = 1.0
@@ -94,6 +98,27 @@ async def _connect(broker: BrokerAddress, name: str) -> AbstractConnection:
     )
     await connection.connect({"connection_name": name})
     return connection
+
+
+async def _dial(broker: BrokerAddress, name: str) -> AbstractConnection:
+    """Return the first connection that comes about, trying again beside those that hang."""
+    hanging: set[asyncio.Future[AbstractConnection]] = set()
+    try:
+        for left in reversed(range(CONNECT_ATTEMPTS)):
+            hanging.add(asyncio.ensure_future(_connect(broker, name)))
+            while hanging:
+                done, hanging = await asyncio.wait(
+                    hanging, timeout=HANGING_SECONDS if left else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for attempt in done:
+                    if attempt.exception() is None or not hanging:
+                        return attempt.result()
+                if not done:
+                    break
+        raise BrokerError("no attempt is left")  # not reached: the last one ends
+    finally:
+        for attempt in hanging:
+            abandon(attempt)
 
 
 @dataclass
@@ -171,7 +196,7 @@ class Connections:
         if self._failed_at > asked or self._again_at > time.monotonic():
             raise BrokerError(self._failure)  # of the attempt that this one waited for, or that was just now
         try:
-            line = _Line(await guarded(_connect(self._broker, self._name), "connecting"))
+            line = _Line(await guarded(_dial(self._broker, self._name), "connecting"))
         except BrokerError as error:
             self._failure, self._failed_at = str(error), time.monotonic()
             self._again_at = self._failed_at + backoff_seconds(self._failures, CONNECT_BACKOFF_LAST_SECONDS)
@@ -237,6 +262,14 @@ class Session:
             mandatory=mandatory,
         )
         await guarded(publishing, f"publishing to {exchange}")
+
+    async def check_queue(self, name: str) -> None:
+        """See that a queue exists.
+
+        Raises:
+            BrokerError: it does not, or the session broke; the session is closed in any case.
+        """
+        await guarded(self.channel.queue_declare(name, passive=True), "looking for the queue")
 
     async def acknowledge(self, message: DeliveredMessage) -> None:
         """Acknowledge a message that this session was given; it may come again all the same.

@@ -26,6 +26,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
+from simyard_adapter.limits import MAX_RESULT_BYTES
+
 CONTENT_TYPE = "application/json"
 EVENTS_EXCHANGE = "simyard.events"
 REPLIES_EXCHANGE = "simyard.replies"
@@ -62,6 +64,8 @@ class Event(str, enum.Enum):
     REGISTER = "register"
     ATTRIBUTES = "attributes"  # {"sequence", "values": {the changed ones}, "observedAt"}
     PROGRESS = "progress"  # {"invocation", "percent": 0..100?, "message"?}; the first one says that it started
+    BEGUN = "begun"  # {"invocation"}: an Async action that is not idempotent begins, once its worker has seen that its
+    # own queue still exists after the broker confirmed this; a worker whose queue is deleted begins nothing more
     RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
     DRAINED = "drained"  # {}
     ACTIVE = "active"  # {}: it runs a Sync request, or has run one since the last; once in ACTIVE_SECONDS
@@ -81,6 +85,8 @@ class Reason(str, enum.Enum):
     DRAINING = "Draining"  # it was not begun, and never will be on this worker
     BUSY = "Busy"  # it was not begun: too many invocations wait for their turn on this worker
     INVALID_REQUEST = "InvalidRequest"
+    RESULT_TOO_LARGE = "ResultTooLarge"  # it was done, but its result has more than MAX_RESULT_BYTES (limits.py)
+    INVALID_RESULT = "InvalidResult"  # it was done, but its result is not what the service declares
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,15 @@ class WireError:
         except ValueError:
             reason = Reason.ACTION_FAILED
         return cls(reason, str(data.get("message") or ""), str(data.get("field") or ""))
+
+
+def result_too_large(size: int) -> WireError:
+    """Return the error of an action whose result has ``size`` bytes."""
+    return WireError(
+        Reason.RESULT_TOO_LARGE,
+        f"the result has {size} bytes, at most {MAX_RESULT_BYTES} are accepted: have the program write large data to a "
+        "store of its own, such as an S3 bucket, and return where it is",
+    )
 
 
 def pool_user(pool_uid: str) -> str:

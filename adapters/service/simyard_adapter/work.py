@@ -16,6 +16,7 @@ from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.context import Context
 from simyard_adapter.deadline import within
 from simyard_adapter.declarations import ActionMode
+from simyard_adapter.errors import HungError
 from simyard_adapter.invocations import (
     ActionRequest,
     Delivery,
@@ -32,7 +33,7 @@ from simyard_adapter.link import Link, Tasks
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.news import News
 from simyard_adapter.programs import end_leftovers
-from simyard_adapter.running import outcome_of, stop_error
+from simyard_adapter.running import HANG_SECONDS, outcome_of, stop_error
 from simyard_adapter.transport import Session, encode
 from simyard_adapter.wire import (
     EVENTS_EXCHANGE,
@@ -40,6 +41,7 @@ from simyard_adapter.wire import (
     Reason,
     WireError,
     event_key,
+    worker_queue,
 )
 
 SYNC_LIMIT = 9
@@ -69,8 +71,13 @@ class Work:
         news: News,
         log: WorkerLog,
         on_change: Callable[[], None],
+        hang_seconds: float = HANG_SECONDS,
     ) -> None:
-        """``on_change`` is called when ``turns`` may have changed."""
+        """``on_change`` is called when ``turns`` may have changed.
+
+        ``hang_seconds``: how long an action that was stopped may keep others from their turn before the adapter ends.
+        """
+        self._hang_seconds = hang_seconds
         self.turns = Turns()
         self.quiet = asyncio.Event()
         self._bootstrap = bootstrap
@@ -241,8 +248,7 @@ class Work:
                     self._give_up(invocation)
                     return
             else:
-                await self._journal.move(invocation.id, State.STARTED)
-                invocation.context.progress()
+                await self._begin(invocation)
             if invocation.context.stopped is None:
                 await self._run(invocation)
             else:  # while it was written down
@@ -254,6 +260,21 @@ class Work:
             if self.turns.running is invocation:
                 self.turns.running = None
             self._changed()
+
+    async def _begin(self, invocation: Invocation) -> None:
+        """Write down that an Async invocation begins, and tell.
+
+        Of one that must not run twice the control plane is told first, so that it can give what this worker never
+        began to another one: what comes here after the queue was deleted never begins.
+        """
+        if invocation.request.action.idempotent:
+            invocation.context.progress()
+        else:
+            key = event_key(Event.BEGUN, self._bootstrap.broker.username, self._bootstrap.worker_uid)
+            body = encode({"worker": self._bootstrap.worker, "invocation": invocation.id})
+            await self._link.publish_surely(EVENTS_EXCHANGE, key, Event.BEGUN.value, body)
+            await self._link.see_queue(worker_queue(self._bootstrap.broker.username, self._bootstrap.worker_uid))
+        await self._journal.move(invocation.id, State.STARTED)
 
     def _give_up(self, invocation: Invocation) -> None:
         """It did not begin, and whoever is given it next cannot know that: only its requester can."""
@@ -268,17 +289,16 @@ class Work:
         try:
             outcome = await outcome_of(work, context, request)
             ended = "done" if outcome.error is None else f"{outcome.error.reason.value}: {outcome.error.message}"
-            self._log.info(
-                "%s: %s after %.3f s", context.action, ended, outcome.seconds, extra={"invocation": context.invocation}
-            )
+            extra = {"invocation": context.invocation}
+            self._log.info("%s: %s after %.3f s", context.action, ended, outcome.seconds, extra=extra)
             await self._settle(invocation, outcome)
             if not work.done():
-                self._log.warning(
-                    "%s ignores that it was stopped; the next one waits for its end",
-                    context.action,
-                    extra={"invocation": context.invocation},
-                )
-                await asyncio.wait({work})
+                self._log.warning("%s ignores its stop; the next one waits for its end", context.action, extra=extra)
+                held = invocation is self.turns.running
+                await asyncio.wait({work}, timeout=self._hang_seconds if held else None)
+                if not work.done():
+                    self._stopping = True  # nobody else gets the turn: it would be interrupted
+                    raise HungError(f"{context.action} still runs {self._hang_seconds:g} s after it was stopped")
         finally:
             context.stop(Reason.INTERRUPTED)
             work.cancel()

@@ -72,6 +72,11 @@ CONNECTOR = textwrap.dedent(
         def once(self, context: Context, *, number, runs, gate):
             return self._run(context, runs, gate, number)
 
+        @action(parameters=[GATE], timeout_seconds=1)
+        def hang(self, context: Context, *, gate):
+            while not Path(gate).exists():
+                time.sleep(0.01)
+
         @action(concurrent=True)
         async def fail(self, context: Context):
             raise ActionError("*ERROR: the deck is empty")

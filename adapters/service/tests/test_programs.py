@@ -40,6 +40,17 @@ async def test_what_a_program_leaves_behind_ends_with_it(context: Context, alive
     await until(lambda: not alive(pid))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+async def test_a_descendant_that_left_the_session_of_its_program_ends_with_it(
+    context: Context, alive: Any, until: Any
+) -> None:
+    script = "setsid sh -c 'sleep 1000 & echo $!; echo > said; wait' & while [ ! -e said ]; do sleep 0.05; done"
+    done = await asyncio.to_thread(context.run, ["sh", "-c", script])
+    assert done.returncode == 0
+    pid = int(done.stdout)
+    await until(lambda: not alive(pid))
+
+
 async def test_a_program_that_ignores_the_request_to_end_is_killed(
     context: Context, monkeypatch: pytest.MonkeyPatch, alive: Any, until: Any
 ) -> None:

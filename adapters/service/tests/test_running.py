@@ -11,6 +11,7 @@ from simyard_adapter import running
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface
 from simyard_adapter.invocations import ActionRequest
+from simyard_adapter.limits import MAX_RESULT_BYTES
 from simyard_adapter.running import outcome_of
 from simyard_adapter.wire import Reason
 
@@ -48,7 +49,6 @@ async def end(returned: Any, *, cancel: bool = False) -> tuple[Reason | None, st
         ({"n": "much"}, "result.n"),
         ({"n": math.nan}, "result.n"),
         ({"o": {"x": {1, 2}}}, "result.o"),
-        ({"o": {"x": "x" * 5_000_000}}, "at most 4194304 are accepted"),
         ({"m": 1}, "result.m: is not declared"),
         ([1], "is not declared"),
         (5, "TypeError"),
@@ -59,6 +59,12 @@ async def test_a_connector_that_breaks_its_promise_has_crashed(returned: Any, me
     reason, said = await end(returned)
     assert reason is Reason.CONNECTOR_CRASHED
     assert message in said
+
+
+async def test_a_result_too_large_is_an_error_that_says_what_to_do() -> None:
+    reason, said = await end({"o": {"x": "x" * MAX_RESULT_BYTES}})
+    assert reason is Reason.RESULT_TOO_LARGE
+    assert "S3" in said
 
 
 async def test_work_that_ignores_its_end_is_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

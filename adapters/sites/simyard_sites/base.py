@@ -194,12 +194,26 @@ class MachineRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """An IP address of a machine.
+
+    ``interface`` and ``mac`` are the name in the machine and the hardware address of its network interface, "" where
+    the site does not say. Some sites only repeat what a guest said, so readers check them.
+    """
+
+    ip: str
+    interface: str = ""
+    mac: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """A machine as its site sees it.
 
     ``entered`` says when it first entered the stages ``pending`` to ``running`` (seconds since the epoch, by the site's
-    clock). ``reason`` (one CamelCase word) and ``message`` explain FAILED and a PENDING that lasts. ``evacuate`` says
-    why the machine must leave its host soon, "" if it need not: its worker is drained and replaced, then it is deleted.
+    clock). ``reason`` (one CamelCase word) and ``message`` explain FAILED, and what troubles a machine otherwise.
+    ``evacuate`` says why the machine must leave its host soon, "" if it need not: its worker is drained and replaced,
+    then it is deleted.
     """
 
     id: str
@@ -209,7 +223,7 @@ class Machine:
     entered: Mapping[Stage, float] = field(default_factory=dict)
     reason: str = ""
     message: str = ""
-    address: str = ""
+    addresses: tuple[Address, ...] = ()
     evacuate: str = ""
 
 

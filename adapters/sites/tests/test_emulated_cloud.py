@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from simyard_sites.base import ConflictError, Machine, MachineNotFoundError, MachineState, Owner, PowerAction, Stage
+from simyard_sites.base import (
+    Address,
+    ConflictError,
+    Machine,
+    MachineNotFoundError,
+    MachineState,
+    Owner,
+    PowerAction,
+    Stage,
+)
 from simyard_sites.emulated.cloud import Change, Cloud, GuestOrder
 from simyard_sites.emulated.settings import Settings
 
@@ -40,9 +49,11 @@ def test_without_jitter_each_stage_lasts_exactly_its_latency() -> None:
     cloud = Cloud(SLOW)
     machine = cloud.create("a", OWNER, 100.0)
     assert (machine.id, machine.state, cloud.next_change()) == ("0", MachineState.PENDING, 101.0)
+    assert machine.addresses == ()
     cloud.advance(500.0)
     [machine] = seen(cloud)
     assert machine.state is MachineState.RUNNING
+    assert machine.addresses == (Address("198.18.0.1", "eth0"),)
     assert [machine.entered[stage] for stage in STAGES] == [100.0, 101.0, 103.0, 106.0]
     assert cloud.next_change() is None
 

@@ -8,7 +8,7 @@ import logging
 import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
@@ -207,8 +207,9 @@ class Trial:
         observers, self._observers = self._observers, []
         sites, self._sites = self._sites, []
         try:
-            for observer in observers:
-                await observer.aclose()
+            async with AsyncExitStack() as stack:  # each is closed, whatever broke another one
+                for observer in observers:
+                    stack.push_async_callback(observer.aclose)
             for site in sites:
                 await self._tidy(site)
         finally:

@@ -28,10 +28,12 @@ class World:
     Attributes:
         deadline_seconds: how long a test waits for a machine to run or to be gone, and for a lost event to be made up.
         burst: how many machines the test of a burst creates.
+        kept_connections: how many connections a site may keep for later calls, after calls that were cancelled.
     """
 
     deadline_seconds = 30.0
     burst = 500
+    kept_connections = 32
 
     def site(self, installation: str = "default", name: str = "site") -> Site:
         """A new site object for this cloud, as after a restart of the control plane; the suite closes it.

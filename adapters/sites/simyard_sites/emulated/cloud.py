@@ -14,16 +14,28 @@ from __future__ import annotations
 import enum
 import hashlib
 import heapq
+import ipaddress
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from simyard_sites.base import ConflictError, Machine, MachineNotFoundError, MachineState, Owner, PowerAction, Stage
+from simyard_sites.base import (
+    Address,
+    ConflictError,
+    Machine,
+    MachineNotFoundError,
+    MachineState,
+    Owner,
+    PowerAction,
+    Stage,
+)
 from simyard_sites.emulated.queueing import Rate, Servers
 from simyard_sites.emulated.scheduler import Scheduler
 from simyard_sites.emulated.settings import Settings
 
+_FIRST_ADDRESS = ipaddress.IPv4Address("198.18.0.1")
+_ADDRESSES = 2**17 - 2
 _REMEMBERED = 1000  # machines that are gone, for resurrect
 
 _NEXT = {
@@ -350,8 +362,20 @@ class Cloud:
 
 def _seen(record: _Record) -> Machine:
     return Machine(
-        record.id, record.name, record.owner, record.state, dict(record.entered), record.reason, record.message
+        record.id,
+        record.name,
+        record.owner,
+        record.state,
+        dict(record.entered),
+        record.reason,
+        record.message,
+        (_address(record.id),) if Stage.RUNNING in record.entered else (),
     )
+
+
+def _address(machine_id: str) -> Address:
+    """Return an address of 198.18.0.0/15, which RFC 2544 keeps for tests: no route leads there."""
+    return Address(str(_FIRST_ADDRESS + int(machine_id) % _ADDRESSES), "eth0")
 
 
 def _draws(name: str) -> tuple[float, ...]:

@@ -17,6 +17,7 @@ from typing import Any, assert_never
 
 from simyard_sites import base
 from simyard_sites.base import (
+    Address,
     ErrorScope,
     Gone,
     Machine,
@@ -292,6 +293,7 @@ def _machine_to_json(machine: Machine) -> dict[str, Any]:
         "entered": machine.entered,
         "reason": machine.reason,
         "message": machine.message,
+        "addresses": [[address.ip, address.interface] for address in machine.addresses],
     }
 
 
@@ -304,6 +306,7 @@ def _machine_from_json(data: dict[str, Any]) -> Machine:
         {Stage(stage): time for stage, time in data["entered"].items()},
         data["reason"],
         data["message"],
+        tuple(Address(*address) for address in data.get("addresses", ())),  # earlier versions say none
     )
 
 

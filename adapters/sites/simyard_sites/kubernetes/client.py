@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +42,9 @@ LIST_PAGE = 1000
 MAX_ATTEMPTS = 5
 READ_BYTES = 2**21
 WATCH_SECONDS = 300
+ACCEPT = "application/json, */*;q=0.5"
+"""JSON where there is a choice. Aggregated APIs may answer without a body, and refuse who accepts nothing but JSON:
+KubeVirt's ``pause`` does (406)."""
 WATCH_SILENCE_SECONDS = 90
 """A watch that says nothing for so long is dead: a bookmark comes about every minute."""
 
@@ -65,6 +70,7 @@ class KubeClient:
 
     Attributes:
         kubeconfig: the file that it was connected by; None: that of the environment, or none.
+        clock_skew_seconds: how far the server's clock is ahead of ours by its newest answer; None before the first.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class KubeClient:
         kubeconfig: Path | None = None,
     ) -> None:
         self.kubeconfig = kubeconfig
+        self.clock_skew_seconds: float | None = None
         self._attempts = attempts
         self._api = kubernetes.ApiClient(configuration)
         # The library's own session reads .netrc and the proxies of the environment anew for each request.
@@ -210,6 +217,7 @@ class KubeClient:
         if fields:
             query["fieldSelector"] = fields
         timeout = aiohttp.ClientTimeout(sock_connect=10, sock_read=WATCH_SILENCE_SECONDS)
+        asked = time.time()
         try:
             async with self._session.get(
                 self._host + path_of(resource, namespace),
@@ -220,6 +228,7 @@ class KubeClient:
                 proxy=self._proxy,
             ) as response:
                 REQUESTS.labels("watch", resource.plural, str(response.status)).inc()
+                self._note_date(response.headers.get("Date"), asked)
                 if response.status != 200:
                     raise error_from(response.status, _parse(await response.read()), None)
                 async with aclosing(_lines(response.content)) as lines:
@@ -270,6 +279,7 @@ class KubeClient:
         headers = await self._headers()
         if body is not None:
             headers["Content-Type"] = content_type
+        asked = time.time()
         try:
             async with self._session.request(
                 method,
@@ -283,6 +293,7 @@ class KubeClient:
             ) as response:
                 data = await response.read()
                 REQUESTS.labels(*labels, str(response.status)).inc()
+                self._note_date(response.headers.get("Date"), asked)
                 if response.status >= 400:
                     raise error_from(response.status, _parse(data), response.headers.get("Retry-After"))
                 parsed = _parse(data)
@@ -291,12 +302,28 @@ class KubeClient:
             REQUESTS.labels(*labels, "0").inc()
             raise UnavailableError(0, "", f"{method} {path}: {_said(error)}") from error
 
+    def _note_date(self, date: str | None, asked: float) -> None:
+        if (skew := clock_skew(date, asked, time.time())) is not None:
+            self.clock_skew_seconds = skew
+
     async def _headers(self) -> dict[str, str]:
         token = await self._configuration.get_api_key_with_prefix("BearerToken")
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": ACCEPT}
         if token:
             headers["Authorization"] = token
         return headers
+
+
+def clock_skew(date: str | None, asked: float, answered: float) -> float | None:
+    """Return how many seconds a server's clock is ahead at least, by the ``Date`` of its answer; None without one.
+
+    The date is one of whole seconds from between the question and the answer: what that explains counts as 0.
+    """
+    try:
+        said = parsedate_to_datetime(date or "").timestamp()
+    except ValueError:
+        return None
+    return max(0.0, said - answered) + min(0.0, said + 1.0 - asked)
 
 
 def path_of(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:

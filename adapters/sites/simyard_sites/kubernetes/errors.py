@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 
@@ -49,6 +50,10 @@ class InvalidError(ApiError):
     """The object was refused by its schema or by a policy."""
 
 
+class TooLargeError(ApiError):
+    """The object or the request has more bytes than the API server or etcd takes."""
+
+
 class ForbiddenError(ApiError):
     """RBAC does not permit it."""
 
@@ -59,12 +64,17 @@ class UnavailableError(ApiError):
     retryable = True
 
 
+_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
+"""What kube-apiserver passes on from etcd and its client (gRPC, ``ResourceExhausted``) as an internal error."""
+
+
 def error_from(status: int, body: Any, retry_after: str | None) -> ApiError:
     """The error for an answer; ``body`` is the parsed ``metav1.Status`` or anything else."""
     if isinstance(body, dict):
         reason, message = str(body.get("reason") or ""), str(body.get("message") or "")
     else:
-        reason, message = "", str(body)[:500]
+        reason, message = "", str(body or "")[:500]
+    message = message.strip() or f"{status} {_phrase(status)} without a message"
     kind: type[ApiError]
     if status == 404:
         kind = NotFoundError
@@ -72,6 +82,8 @@ def error_from(status: int, body: Any, retry_after: str | None) -> ApiError:
         kind = AlreadyExistsError if reason == "AlreadyExists" else ConflictError
     elif status == 410:
         kind = ExpiredError
+    elif status == 413 or (status >= 500 and any(text in message for text in _TOO_LARGE)):
+        kind = TooLargeError
     elif status in (400, 422):
         kind = InvalidError
     elif status in (401, 403):
@@ -82,3 +94,8 @@ def error_from(status: int, body: Any, retry_after: str | None) -> ApiError:
         kind = ApiError
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
     return kind(status, reason, message, seconds)
+
+
+def _phrase(status: int) -> str:
+    """The name of an HTTP status, as a standard has it."""
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown status"

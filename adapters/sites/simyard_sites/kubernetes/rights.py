@@ -31,6 +31,10 @@ MACHINES = (
 )
 """Where the machines are KubeVirt's, in their namespaces."""
 
+VIRT_VERSION = Rule("subresources.kubevirt.io", "version", ("list",))
+"""In the whole cluster: the probe asks virt-api for its version. KubeVirt grants it to every account that is known
+(``kubevirt.io:default``), unless somebody took that away."""
+
 DISKS = (Rule("cdi.kubevirt.io", "datavolumes", ("list", "create")),)
 """There as well, where root disks are DataVolumes."""
 

@@ -35,11 +35,15 @@ from simyard_sites.kubevirt.vmi import VMIS, machine_instance, secret_of
 log = logging.getLogger(__name__)
 
 HINTS = (
-    Hint("namespaces ", "spec.provider.kubevirt.namespace: create the namespace, or name another one"),
+    Hint(
+        "namespaces ",
+        "create the namespace that spec.provider.kubevirt.namespace names"
+        " (it is immutable: another one takes a new CloudSite)",
+    ),
     Hint("feature gate", "enable it in spec.configuration.developerConfiguration.featureGates of the KubeVirt object"),
-    Hint("networkName", "spec.provider.kubevirt.network.multus: name a NetworkAttachmentDefinition that is there"),
-    Hint("PriorityClass", "spec.provider.kubevirt.priorityClassName: name a PriorityClass that is there"),
 )
+_REFUSED = (400, 404, 409)
+"""virt-api says so when the machine is not in the right state, or its node has no virt-handler."""
 
 
 class KubevirtSite(KubernetesSite):
@@ -94,7 +98,7 @@ class KubevirtSite(KubernetesSite):
         try:
             await client.request("PUT", path, body={}, resource=VMIS, verb=how)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.status not in _REFUSED:
                 raise self._error(error, writes=True) from error
             # Only a look tells whether a refusal means that it is so already, is absent, or cannot be done now.
             machine = await self._get(client, machine_id)
@@ -102,7 +106,7 @@ class KubevirtSite(KubernetesSite):
                 return machine
             if error.status == 404:
                 raise UnavailableError("KubeVirt's virt-api does not answer") from error
-            raise ConflictError(error.message) from error
+            raise ConflictError(f"KubeVirt cannot {how} the machine now: {error.message}") from error
         return None
 
     def _machine(self, item: Json) -> Machine | None:

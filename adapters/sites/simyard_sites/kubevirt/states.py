@@ -1,16 +1,21 @@
 """What a VirtualMachineInstance says of itself, as a machine of the site interface.
 
-The phases and conditions are those of KubeVirt v1.9: ``virt-controller`` writes them until the machine runs on a node,
-``virt-handler`` after that.
+``virt-controller`` writes phases and conditions until the machine runs on a node, ``virt-handler`` after that. Phases
+and conditions are those of KubeVirt v1.7 to v1.9. Each condition is written by another part of KubeVirt, and one
+trouble shows in several of them: a disk that is being made, for instance, also reads as a pod that cannot be placed.
+So the conditions are looked at in the order in which one causes the next: disk, pod, guest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
-from simyard_sites.base import Machine, MachineState, Owner, Stage
+from simyard_sites.base import Address, Machine, MachineState, Owner, Stage
 from simyard_sites.kubernetes.client import Json
+from simyard_sites.kubernetes.refusals import Hint
 
 _STATES = {
     "": MachineState.PENDING,
@@ -26,28 +31,55 @@ _STATES = {
 _STAGES = {"Scheduling": Stage.PROLOG, "Scheduled": Stage.BOOT, "Running": Stage.RUNNING}
 """The phase in which a machine enters each stage: its pod was made, its disks are on the node, the guest runs."""
 
-_LOST = {
-    "Succeeded": ("GuestShutDown", "the guest has shut itself down"),
-    "Unknown": ("NodeUnresponsive", "its node does not answer"),
-}
+_NODE_LOST = "NodeUnresponsive"
+_IMAGE = (
+    "its image cannot be pulled: check spec.images.kubevirt of the SimulationService, the pull secret of the CloudSite"
+)
 _HINTS = {
-    "ErrImagePull": "its image cannot be pulled: check spec.images.kubevirt of the SimulationService, and the pull"
-    " secret of the CloudSite",
-    "ImagePullBackOff": "its image cannot be pulled: check spec.images.kubevirt of the SimulationService, and the pull"
-    " secret of the CloudSite",
+    "ErrImagePull": _IMAGE,
+    "ImagePullBackOff": _IMAGE,
     "Unschedulable": "no node has room for it",
     "FailedCreate": "KubeVirt cannot make its pod",
     "FailedPvcNotFound": "its disk is not there",
-    "FailedDataVolumeImport": "its disk cannot be made",
+    "FailedDataVolumeImport": "its disk cannot be made: look at the DataVolume of the machine's name",
     "NotAllDVsReady": "its disk is being made",
     "FailedGuaranteeResources": "its processors cannot be dedicated to it",
+    "SynchronizationFailed": "the virt-handler of its node reports an error",
+    "PodTerminating": "its pod ends: it was deleted, its node is lost, or the guest ended",
+    "PausedIOError": "its disk fails or is full",
+    "GuestShutDown": "the guest has shut itself down",
+    _NODE_LOST: "its node does not answer: repair the node, or delete it from the cluster",
 }
+_CAUSES = (
+    Hint("PriorityClass", "spec.provider.kubevirt.priorityClassName: name a PriorityClass that is there"),
+    Hint(
+        "network attachment definition",
+        "spec.provider.kubevirt.network.multus: name a NetworkAttachmentDefinition that is there",
+    ),
+)
+"""Of refusals of a pod, which come after the machine was accepted."""
+
 _FATAL = frozenset({"ImagePullBackOff", "FailedGuaranteeResources"})
-"""Reasons that do not mend by themselves."""
+"""Reasons that stay until somebody acts."""
 
 _POD_SECURITY = "violates PodSecurity"
-_PAUSED_BY_USER = "PausedByUser"
-_MOST_TEXT = 1000
+_NO_DISK = re.compile(r"\b(PVC|PersistentVolumeClaim)\b.*(not exist|not found)")
+_WORD = re.compile(r"[A-Z][A-Za-z0-9]*")
+_MAX_TEXT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """What keeps a machine from running: one CamelCase word, and what KubeVirt says."""
+
+    reason: str = ""
+    said: str = ""
+
+    @property
+    def message(self) -> str:
+        """The same for people: what it means, what KubeVirt says, what to do."""
+        remedies = (cause.remedy for cause in _CAUSES if cause.text in self.said)
+        return ": ".join(filter(None, (_HINTS.get(self.reason, ""), self.said, next(remedies, ""))))
 
 
 def machine_of(raw: Json, owner: Owner) -> Machine:
@@ -55,7 +87,7 @@ def machine_of(raw: Json, owner: Owner) -> Machine:
     metadata, status = raw["metadata"], raw.get("status") or {}
     phase = str(status.get("phase") or "")
     conditions = {item["type"]: item for item in status.get("conditions") or ()}
-    state, reason, message = _state(phase, status, conditions)
+    state, trouble = _state(phase, status, conditions)
     if metadata.get("deletionTimestamp"):
         state = MachineState.TERMINATING
     leaves = str(status.get("evacuationNodeName") or "")
@@ -65,43 +97,98 @@ def machine_of(raw: Json, owner: Owner) -> Machine:
         owner=owner,
         state=state,
         entered=_entered(metadata, status),
-        reason=reason,
-        message=message[:_MOST_TEXT],
-        address=next((str(item["ipAddress"]) for item in status.get("interfaces") or () if item.get("ipAddress")), ""),
+        reason=trouble.reason,
+        message=trouble.message[:_MAX_TEXT],
+        addresses=tuple(_addresses(status.get("interfaces") or ())),
         evacuate=f"node {leaves} is being drained" if leaves else "",
     )
 
 
-def _state(phase: str, status: Json, conditions: Mapping[str, Json]) -> tuple[MachineState, str, str]:
+def _addresses(interfaces: Iterable[Json]) -> Iterator[Address]:
+    """Yield the addresses of the interfaces, as KubeVirt or the guest's agent tells them."""
+    for item in interfaces:
+        for ip in item.get("ipAddresses") or [item.get("ipAddress")]:
+            if ip:
+                yield Address(str(ip), str(item.get("interfaceName") or ""), str(item.get("mac") or ""))
+
+
+def _state(phase: str, status: Json, conditions: Mapping[str, Json]) -> tuple[MachineState, _Trouble]:
     state = _STATES.get(phase, MachineState.PENDING)
-    trouble, said = _trouble(conditions)
+    trouble = next(_troubles(phase, conditions), _Trouble())
     if state is MachineState.FAILED:
-        reason, message = _LOST.get(phase, (str(status.get("reason") or "") or trouble or "MachineFailed", said))
-        return state, reason, message or "KubeVirt does not say why"
+        return state, _end(phase, str(status.get("reason") or ""), conditions, trouble)
     if state is MachineState.RUNNING:
-        paused = conditions.get("Paused") or {}
-        if paused.get("status") == "True":
-            why = str(paused.get("reason") or "")
-            if why == _PAUSED_BY_USER:
-                return MachineState.SUSPENDED, "", ""
-            if why == "PausedIOError":
-                return MachineState.FAILED, why, str(paused.get("message") or "its disk fails")
-        return state, "", ""
-    if trouble in _FATAL or _POD_SECURITY in said:
-        return MachineState.FAILED, "PodSecurity" if _POD_SECURITY in said else trouble, said
+        return _running(conditions, trouble)
+    if _POD_SECURITY in trouble.said:
+        return MachineState.FAILED, _Trouble("PodSecurity", trouble.said)
+    if trouble.reason in _FATAL:
+        return MachineState.FAILED, trouble
     # A machine that waits says why only while it is pending: it may be placed, but its disk is not there.
-    return (MachineState.PENDING if trouble and state is MachineState.PROLOG else state), trouble, said
+    return (MachineState.PENDING if trouble.reason and state is MachineState.PROLOG else state), trouble
 
 
-def _trouble(conditions: Mapping[str, Json]) -> tuple[str, str]:
-    """What keeps it from running, in one word and for people; nothing where nothing does."""
-    for kind in ("Synchronized", "PodScheduled", "DataVolumesReady"):
-        condition = conditions.get(kind) or {}
-        reason = str(condition.get("reason") or "")
-        if condition.get("status") == "False" and reason:
-            said = str(condition.get("message") or "")
-            return reason, ": ".join(filter(None, (_HINTS.get(reason, ""), said)))
-    return "", ""
+def _running(conditions: Mapping[str, Json], trouble: _Trouble) -> tuple[MachineState, _Trouble]:
+    """A guest that runs may be paused, or about to end because its pod does."""
+    paused, ready = conditions.get("Paused") or {}, conditions.get("Ready") or {}
+    if paused.get("status") == "True":
+        if paused.get("reason") == "PausedByUser":
+            return MachineState.SUSPENDED, _Trouble()
+        if paused.get("reason") == "PausedIOError":
+            return MachineState.FAILED, _Trouble("PausedIOError", str(paused.get("message") or ""))
+    if ready.get("status") == "False" and ready.get("reason") == "PodTerminating":
+        return MachineState.FAILED, _Trouble("PodTerminating", str(ready.get("message") or ""))
+    return MachineState.RUNNING, trouble
+
+
+def _end(phase: str, reason: str, conditions: Mapping[str, Json], trouble: _Trouble) -> _Trouble:
+    """Why a machine has ended."""
+    if phase == "Succeeded":
+        return _Trouble("GuestShutDown")
+    if phase == "Unknown":
+        return _Trouble(_NODE_LOST)
+    if reason:
+        return _Trouble(reason, "" if reason in _HINTS else trouble.said or "KubeVirt does not say why")
+    if trouble.reason == "NotAllDVsReady":  # the machine would wait for a disk that is being made
+        return _Trouble("FailedDataVolumeImport", trouble.said)
+    if trouble.reason:
+        return trouble
+    ready = conditions.get("Ready") or {}
+    if ready.get("reason") in ("PodTerminating", "PodNotExists"):
+        return _Trouble("PodGone", "its pod has ended or was deleted")
+    return _Trouble("MachineFailed", "KubeVirt does not say why")
+
+
+def _troubles(phase: str, conditions: Mapping[str, Json]) -> Iterator[_Trouble]:
+    """What keeps it from running, the cause before what follows from it."""
+    found = {
+        kind: _trouble(conditions.get(kind) or {}) for kind in ("Synchronized", "DataVolumesReady", "PodScheduled")
+    }
+    placing = found["PodScheduled"]
+    if placing is not None and _NO_DISK.search(placing.said):
+        found["PodScheduled"] = _Trouble("FailedPvcNotFound", placing.said)
+    if phase in ("Scheduled", "Running") and (failed := found["Synchronized"]) is not None:
+        known = failed.reason in _HINTS
+        found["Synchronized"] = failed if known else _Trouble("SynchronizationFailed", failed.said)
+    synchronized = found["Synchronized"]
+    if (
+        found["DataVolumesReady"] is not None
+        and synchronized is not None
+        and synchronized.reason == "FailedPvcNotFound"
+    ):
+        del found["Synchronized"]
+    return (trouble for trouble in found.values() if trouble is not None)
+
+
+def _trouble(condition: Json) -> _Trouble | None:
+    """What a condition says; None where it says nothing of a trouble. CDI leaves open whether an import goes well."""
+    reason = str(condition.get("reason") or "")
+    bad = ("False", "Unknown") if condition.get("type") == "DataVolumesReady" else ("False",)
+    if condition.get("status") not in bad or not reason:
+        return None
+    said = str(condition.get("message") or "")
+    if _WORD.fullmatch(reason):
+        return _Trouble(reason, said)
+    return _Trouble("SynchronizationFailed", said or reason)
 
 
 def _entered(metadata: Json, status: Json) -> dict[Stage, float]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
-from simyard_sites.base import InvalidSpecError, MachineRequest
+from simyard_sites.base import ErrorScope, InvalidSpecError, MachineRequest
 from simyard_sites.kubernetes.client import Json
 from simyard_sites.kubernetes.resource import Resource
 from simyard_sites.kubevirt.settings import ContainerDisk, DataVolume, Settings
 
 VMIS = Resource("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance")
 DATA_VOLUMES = Resource("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume")
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_HOSTNAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 ANNOTATION_DISK = "simyard.dev/root-disk"
 """The image that a machine's root disk is made from, where it is a DataVolume: so that it can be made later as well."""
 
@@ -72,7 +75,17 @@ def machine_instance(
 
 
 def hostname_of(request: MachineRequest) -> str:
-    """What the guest is called: the first part of the host name that its worker asks for, else the machine's name."""
+    """Return the host name of the guest: the first label of the one that its worker asks for, else the machine's name.
+
+    Raises:
+        InvalidSpecError: it is no host name; KubeVirt would refuse the machine without naming our field.
+    """
+    if request.hostname and not _HOSTNAME.fullmatch(request.hostname):
+        raise InvalidSpecError(
+            f"spec.hostname: {request.hostname!r} is no host name: use lower-case letters, digits and '-' in labels of"
+            " at most 63 characters, joined by dots",
+            scope=ErrorScope.ITEM,
+        )
     return request.hostname.partition(".")[0] or request.name
 
 

@@ -1,11 +1,15 @@
 """The world of the conformance suite for OpenNebula: a simulated oned for each test, and what can go wrong in it.
 
 ``pytest --pyargs simyard_sites.conformance --site simyard_sites.opennebula.conformance:make_world``
+
+With ``make_daemon_world`` it is the cloud that the environment names, as docs/sites/opennebula.md tells.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -21,12 +25,15 @@ from simyard_sites.testing.oned import WIDE, Lcm, Oned, Settings, State
 
 CHANGES = ("one.template.instantiate", "one.vm.action", "one.vm.recover")
 _SILENCE_SECONDS = 0.2
-_CLOUD = Settings(time_scale=0.03, cost_scale=0, scheduler=WIDE)
+CLOUD = Settings(time_scale=0.03, cost_scale=0, scheduler=WIDE)
 _PROVIDER = {"template": "worker", "imageOwner": "oneadmin", "pollMilliseconds": 50, "quietPollSeconds": 1}
 
 
 class OpenNebulaWorld(World):
     """A simulated oned. The account uses login tokens, so that they can expire."""
+
+    kept_connections = 2
+    """oned closes each after its answer: those of a poll that is under way."""
 
     def __init__(self, oned: Oned) -> None:
         self.oned = oned
@@ -144,12 +151,48 @@ class OpenNebulaWorld(World):
         return {field: lambda provider=provider: self.site(**provider) for field, provider in wrong.items()}  # type: ignore[misc]
 
 
-def make_world() -> AbstractAsyncContextManager[World]:
-    """A world of its own."""
-    return _make_world()
+class DaemonWorld(World):
+    """A real oned, which has no switches to misbehave: tests that need one are skipped."""
+
+    kept_connections = 2
+    deadline_seconds = 120.0
+    burst = 100
+
+    def __init__(self) -> None:
+        self._unique = uuid.uuid4().hex[:8]
+
+    def site(self, installation: str = "default", name: str = "one", **provider: Any) -> Site:
+        """See :class:`World`."""
+        username, _, password = os.environ["SIMYARD_ONE_AUTH"].partition(":")
+        config = {
+            "endpoint": os.environ["SIMYARD_ONE_ENDPOINT"],
+            "template": os.environ.get("SIMYARD_ONE_TEMPLATE", "worker"),
+            **provider,
+        }
+        credentials = {"username": username, "password": password}
+        return OpenNebulaSite(SiteConfig(name, config, credentials, f"{installation}-{self._unique}"))
+
+    def spoil(self, request: MachineRequest) -> MachineRequest:
+        """See :class:`World`."""
+        return replace(request, image="no-such-image")
+
+    def wrong_sites(self) -> Mapping[str, Callable[[], Site]]:
+        """See :class:`World`."""
+        return {"spec.provider.openNebula.template": lambda: self.site(template="no-such-template")}
 
 
 @asynccontextmanager
-async def _make_world() -> AsyncIterator[World]:
-    async with Oned(_CLOUD) as oned:
+async def make_daemon_world() -> AsyncIterator[World]:
+    """Give the cloud of ``SIMYARD_ONE_ENDPOINT``, ``SIMYARD_ONE_AUTH`` (user:password), ``SIMYARD_ONE_TEMPLATE``."""
+    yield DaemonWorld()
+
+
+def make_world(settings: Settings = CLOUD) -> AbstractAsyncContextManager[World]:
+    """Return a world of its own."""
+    return _make_world(settings)
+
+
+@asynccontextmanager
+async def _make_world(settings: Settings) -> AsyncIterator[World]:
+    async with Oned(settings) as oned:
         yield OpenNebulaWorld(oned)

@@ -37,6 +37,10 @@ class Creating:
     There is no token that makes a call safe to repeat, so names are looked for: in the table, which knows them all
     unless an answer was lost, and after the machines were made, by one look at what is new. Another client that made
     one of the same name meanwhile is seen then, and the machine of the higher id is ended.
+
+    One request at a time makes machines: oned makes one after the other under the lock of its pool, and others that
+    wait for that lock only slow it down. What surrounds a request (names, the look at what is new) overlaps with the
+    next one.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Creating:
         self._settings = settings
         self._ownership = ownership
         self._under_way: dict[str, asyncio.Event] = {}
+        self._one_request = asyncio.Lock()
 
     async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
         """Make machines, or adopt those that are there.
@@ -102,16 +107,18 @@ class Creating:
         if not calls:
             return outcomes
         answers = dict(zip(calls, await self._instantiate(list(calls.values())), strict=True))
+        images = {request.name: request.image for request in requests}
         made = {name: answer for name, answer in answers.items() if isinstance(answer, int)}
         await self._note(requests, made)
         for name, answer in answers.items():
             machine = self._table.named(name) if name in made else None
-            outcomes.append(Outcome(name, machine, None if machine is not None else self._error(name, answer)))
+            outcomes.append(Outcome(name, machine, None if machine else self._error(name, answer, images[name])))
         return outcomes
 
     async def _instantiate(self, calls: Sequence[Call]) -> list[Answer]:
         try:
-            return await self._oned.ask(calls, changes=True)
+            async with self._one_request:
+                return await self._oned.ask(calls, changes=True)
         except BaseException:
             self._view.is_doubtful = True
             raise
@@ -129,11 +136,11 @@ class Creating:
             await self._ending.carry_on()
         await self._sharing.share({made[each.name]: each for each in requests if each.name in made})
 
-    def _error(self, name: str, answer: Answer) -> SiteError:
+    def _error(self, name: str, answer: Answer, image: str) -> SiteError:
         if isinstance(answer, OneNoExistsException):
             self._catalog.forget()
         if isinstance(answer, Exception):
-            return refusal_of_create(answer)
+            return refusal_of_create(answer, image)
         return InternalError(f"the machine {name} was made, and ended at once")
 
 

@@ -35,16 +35,27 @@ from simyard_sites.opennebula.wire import OneAllocateException, OneLockedExcepti
 _QUOTA = re.compile(r"limit of|quota", re.IGNORECASE)
 _RESTRICTED = re.compile(r"restricted attribute", re.IGNORECASE)
 _LEASES = re.compile(r"(cannot|could not) get .*lease|no free (address|lease)", re.IGNORECASE)
+_DISK = re.compile(r"DISK (\d+): ")
 _IMAGE = re.compile(r"image|disk", re.IGNORECASE)
+_USE_IMAGE = re.compile(r"Not authorized to perform USE IMAGE")
 _NETWORK = re.compile(r"network|\bnic\b", re.IGNORECASE)
+_SIZE = re.compile(r"\b(CPU|VCPU|MEMORY) attribute must be")
 _METHOD = re.compile(r"^\[[\w.]+\]\s*")
 _NO_LEADER = re.compile(r"not (the )?leader|replicat|no leader", re.IGNORECASE)
 
 
-def refusal_of_create(error: Exception) -> SiteError:
-    """Why a machine was not made."""
+def refusal_of_create(error: Exception, image: str = "") -> SiteError:
+    """Return why a machine was not made; ``image`` is what its service names, "" for the template's own.
+
+    What the text says of a disk or of a size comes before all else: the names that it repeats are a user's, and an
+    image may well be called ``network``.
+    """
     said = _said(error)
     if isinstance(error, OneAllocateException | OneInternalException | OneActionException):
+        if disk := _DISK.search(said):
+            return _bad_image(said) if image and disk[1] == "0" else _bad_template(said)
+        if _SIZE.search(said):
+            return InvalidSpecError(f"spec.resources of the SimulationService or the Worker: {said}")
         if _LEASES.search(said):
             return CapacityExhaustedError(f"{said} Give the network a larger address range, or name another one")
         if isinstance(error, OneInternalException) and "parse error" not in said.lower():
@@ -52,6 +63,12 @@ def refusal_of_create(error: Exception) -> SiteError:
         return _invalid(said)
     if isinstance(error, OneNoExistsException):
         return _invalid(said)
+    if image and isinstance(error, OneAuthorizationException) and _USE_IMAGE.search(said):
+        return PermissionDeniedError(
+            f"spec.images.openNebula of the SimulationService: {said} Name an image that the site's account may USE, "
+            "or give it that right (oneimage chmod)",
+            scope=ErrorScope.POOL,
+        )
     return refusal(error, "create VMs, and USE its template, images and networks")
 
 
@@ -98,8 +115,15 @@ def _said(error: Exception) -> str:
 
 
 def _invalid(said: str) -> InvalidSpecError:
-    """What cannot be made, with the field that the text is about."""
-    if _IMAGE.search(said) and not _NETWORK.search(said):
-        return InvalidSpecError(f"spec.images.openNebula of the SimulationService, or {PATH}.imageOwner: {said}")
-    field = "networks" if _NETWORK.search(said) else "template"
-    return InvalidSpecError(f"{PATH}.{field}: {said}", scope=ErrorScope.SITE)
+    """Return what cannot be made, with the field that the text is about."""
+    if _NETWORK.search(said):
+        return InvalidSpecError(f"{PATH}.networks: {said}", scope=ErrorScope.SITE)
+    return _bad_image(said) if _IMAGE.search(said) else _bad_template(said)
+
+
+def _bad_image(said: str) -> InvalidSpecError:
+    return InvalidSpecError(f"spec.images.openNebula of the SimulationService, or {PATH}.imageOwner: {said}")
+
+
+def _bad_template(said: str) -> InvalidSpecError:
+    return InvalidSpecError(f"{PATH}.template: {said}", scope=ErrorScope.SITE)

@@ -37,7 +37,7 @@ def machine_of(record: VmRecord, owner: Owner, before: Machine | None, now: floa
         entered=_entered(record, state, before, now) if seen_starting else {Stage.PENDING: float(record.stime)},
         reason=reason,
         message=message,
-        address=record.address,
+        addresses=record.addresses,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lxml import etree
 
-from simyard_sites.base import InternalError
+from simyard_sites.base import Address, InternalError
 
-_ADDRESS = ("TEMPLATE/NIC/IP", "TEMPLATE/NIC/IP6", "TEMPLATE/NIC/IP6_GLOBAL")
+_IPS = ("IP", "IP6", "IP6_GLOBAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class VmRecord:
     labels: str = ""
     error: str = ""
     scheduler: str = ""
-    address: str = ""
+    addresses: tuple[Address, ...] = ()
 
 
 def parser() -> etree.XMLParser:
@@ -56,9 +57,29 @@ def read_machine(body: str) -> VmRecord:
         raise InternalError(f"OpenNebula's answer is no virtual machine: {error}") from error
 
 
+def read_text(body: str) -> str:
+    """Return all text of a VM, whichever way XML escapes it.
+
+    Raises:
+        InternalError: it is none.
+    """
+    try:
+        return "".join(map(str, etree.fromstring(body, parser()).itertext()))
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise InternalError(f"OpenNebula's answer is no virtual machine: {error}") from error
+
+
+def _addresses(vm: etree._Element) -> Iterator[Address]:
+    """Yield the addresses of the network cards, which contextualization names ``eth0``, ``eth1``, ... by their ids."""
+    for card in vm.iterfind("TEMPLATE/NIC"):
+        for name in _IPS:
+            if ip := card.findtext(name):
+                number = card.findtext("NIC_ID")
+                yield Address(ip, f"eth{number}" if number else "", card.findtext("MAC") or "")
+
+
 def _record(vm: etree._Element) -> VmRecord:
     text = vm.findtext
-    address = next((found for path in _ADDRESS if (found := text(path))), "")
     user = vm.find("USER_TEMPLATE")
     own = {each.tag: each.text or "" for each in user} if user is not None else {}
     return VmRecord(
@@ -71,5 +92,5 @@ def _record(vm: etree._Element) -> VmRecord:
         labels=own.get("LABELS", ""),
         error=own.get("ERROR", ""),
         scheduler=own.get("SCHED_MESSAGE", ""),
-        address=address,
+        addresses=tuple(_addresses(vm)),
     )

@@ -15,6 +15,7 @@ from simyard_sites.base import ErrorScope, InvalidSpecError, MachineRequest, Sit
 from simyard_sites.guest import context
 from simyard_sites.opennebula.catalog import Catalog
 from simyard_sites.opennebula.client import MULTICALL, Oned, parts
+from simyard_sites.opennebula.records import read_text
 from simyard_sites.opennebula.requests import SECRETS
 from simyard_sites.opennebula.settings import PATH, Settings
 from simyard_sites.opennebula.wire import Answer, Call
@@ -81,7 +82,7 @@ class Sharing:
 
     async def _try(self, machine_id: int, secrets: Mapping[str, str]) -> bool:
         """Whether nothing of them can be read."""
-        body = str(await self._oned.read(Call("one.vm.info", (machine_id, False)), "USE its VMs"))
+        body = read_text(str(await self._oned.read(Call("one.vm.info", (machine_id, False)), "USE its VMs")))
         shown = [name for name, value in secrets.items() if value in body]
         if not shown:
             self._encrypted.update(secrets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from simyard_sites.base import PermissionDeniedError
 from simyard_sites.opennebula.client import MULTICALL, SET_IDS, Oned, parts
 from simyard_sites.opennebula.states import VmState
 from simyard_sites.opennebula.table import Table
@@ -26,10 +27,13 @@ class View:
         a pool shows less when rights were changed, or while oned's database is repaired."""
         for part in parts(ids, SET_IDS):
             begun = self._table.question()
-            records = await self._oned.machines(part)
+            try:
+                records = await self._oned.machines(part)
+                missing = sorted(filter(self._table.is_own, set(part).difference(record.id for record in records)))
+            except PermissionDeniedError:  # one machine of somebody else's refuses the whole set
+                records, missing = [], sorted(part)
             self._table.put(records, begun)
-            missing = set(part).difference(record.id for record in records)
-            for few in parts(sorted(filter(self._table.is_own, missing)), MULTICALL):
+            for few in parts(missing, MULTICALL):
                 begun = self._table.question()
                 for machine_id, record in (await self._oned.each_machine(few)).items():
                     if record is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from simyard_sites.base import Machine, MachineState, Stage
+from simyard_sites.base import Address, Machine, MachineState, Stage
 from simyard_sites.kubernetes.client import Json
 from simyard_sites.kubernetes.ownership import owner_of
 from simyard_sites.pod.manifest import CONTAINER
@@ -61,8 +61,14 @@ def read(item: Json) -> Machine | None:
         entered=_entered(metadata, status),
         reason=reason,
         message=message[:_MOST_MESSAGE],
-        address=status.get("podIP") or "",
+        addresses=_addresses(status),
     )
+
+
+def _addresses(status: Json) -> tuple[Address, ...]:
+    """Return the pod's addresses; Kubernetes has the interface of every pod named ``eth0``."""
+    ips = (status.get("podIP"), *(item.get("ip") for item in status.get("podIPs") or ()))
+    return tuple(Address(ip, "eth0") for ip in dict.fromkeys(ips) if ip)
 
 
 def _state(metadata: Json, status: Json) -> tuple[MachineState, str, str]:

@@ -34,7 +34,10 @@ HINTS = (
     Hint("RuntimeClass", f"set {_FIELD}.runtimeClassName to one that exists"),
     Hint("error looking up service account", f"create it, or set {_FIELD}.serviceAccountName to one that exists"),
     Hint("being terminated", "the namespace is being deleted"),
-    Hint("namespaces ", f"create the namespace there, or set {_FIELD}.namespace"),
+    Hint(
+        "namespaces ",
+        f"create the namespace that {_FIELD}.namespace names (it is immutable: another one takes a new CloudSite)",
+    ),
     Hint("usage per Container", "the namespace's LimitRange does not permit spec.resources of the SimulationService"),
     Hint("usage per Pod", "the namespace's LimitRange does not permit spec.resources of the SimulationService"),
     Hint("admission webhook", "a policy of the cluster refuses the pod"),

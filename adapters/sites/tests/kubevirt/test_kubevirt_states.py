@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simyard_sites.base import Machine, MachineState, Owner, Stage
+from simyard_sites.base import Address, Machine, MachineState, Owner, Stage
 from simyard_sites.kubernetes.client import Json
 from simyard_sites.kubevirt.states import machine_of
 
@@ -108,17 +109,45 @@ def test_stages_are_entered_when_kubevirt_says_so() -> None:
         ),
         (
             "Pending",
-            condition("DataVolumesReady", "False", "NotAllDVsReady", "Not all of the VMI's DVs are ready"),
+            condition("DataVolumesReady", "Unknown", "NotAllDVsReady", "Not all of the VMI's DVs are ready"),
             MachineState.PENDING,
             "NotAllDVsReady",
             "its disk is being made",
         ),
         (
             "Failed",
+            condition("DataVolumesReady", "False", "NotAllDVsReady", "Not all of the VMI's DVs are ready"),
+            MachineState.FAILED,
+            "FailedDataVolumeImport",
+            "look at the DataVolume",
+        ),
+        (
+            "Pending",
+            condition("PodScheduled", "False", "Unschedulable", "PVC ns/x does not exist, waiting for it to appear"),
+            MachineState.PENDING,
+            "FailedPvcNotFound",
+            "its disk is not there",
+        ),
+        (
+            "Pending",
+            condition("Synchronized", "False", "FailedCreate", "no PriorityClass with name x was found"),
+            MachineState.PENDING,
+            "FailedCreate",
+            "spec.provider.kubevirt.priorityClassName",
+        ),
+        (
+            "Scheduled",
+            condition("Synchronized", "False", "Synchronizing with the Domain failed.", "no hugepages"),
+            MachineState.BOOT,
+            "SynchronizationFailed",
+            "the virt-handler of its node reports an error: no hugepages",
+        ),
+        (
+            "Failed",
             condition("Synchronized", "False", "FailedDataVolumeImport", "the import failed"),
             MachineState.FAILED,
             "FailedDataVolumeImport",
-            "its disk cannot be made: the import failed",
+            "the import failed",
         ),
         (
             "Running",
@@ -128,7 +157,21 @@ def test_stages_are_entered_when_kubevirt_says_so() -> None:
             "IO error",
         ),
         ("Running", condition("Paused", "True", "PausedByUser", "by user"), MachineState.SUSPENDED, "", ""),
-        ("Running", condition("Synchronized", "False", "Anything", "else"), MachineState.RUNNING, "", ""),
+        (
+            "Running",
+            condition("Synchronized", "False", "Anything", "else"),
+            MachineState.RUNNING,
+            "SynchronizationFailed",
+            "else",
+        ),
+        (
+            "Running",
+            condition("Ready", "False", "PodTerminating"),
+            MachineState.FAILED,
+            "PodTerminating",
+            "its pod ends",
+        ),
+        ("Running", condition("Ready", "False", "ContainersNotReady"), MachineState.RUNNING, "", ""),
         ("Succeeded", condition("Ready", "False"), MachineState.FAILED, "GuestShutDown", "shut itself down"),
     ],
 )
@@ -138,17 +181,50 @@ def test_reasons_are_told(phase: str, said: Json, state: MachineState, reason: s
     assert told in machine.message
 
 
+def test_a_machine_of_a_lost_node_says_so() -> None:
+    machine = seen("Failed", reason="NodeUnresponsive")
+    assert (machine.state, machine.reason) == (MachineState.FAILED, "NodeUnresponsive")
+    assert "its node does not answer" in machine.message
+
+
+def test_a_disk_that_is_being_made_is_told_before_what_follows_from_it() -> None:
+    missing = "PVC ns/x does not exist, waiting for it to appear"
+    machine = seen(
+        "Pending",
+        condition("PodScheduled", "False", "Unschedulable", missing),
+        condition("Synchronized", "False", "FailedPvcNotFound", missing),
+        condition("DataVolumesReady", "Unknown", "NotAllDVsReady", "Not all of the VMI's DVs are ready"),
+    )
+    assert (machine.state, machine.reason) == (MachineState.PENDING, "NotAllDVsReady")
+
+
 def test_a_machine_whose_node_is_drained_is_to_be_left() -> None:
     assert seen("Running").evacuate == ""
     assert seen("Running", evacuationNodeName="node-7").evacuate == "node node-7 is being drained"
 
 
-def test_its_address_is_the_first_that_is_known() -> None:
-    interfaces = [{"name": "default"}, {"name": "net1", "ipAddress": "10.0.0.9"}]
-    assert seen("Running", interfaces=interfaces).address == "10.0.0.9"
+def test_its_addresses_are_those_of_all_interfaces() -> None:
+    mac = "02:00:00:00:00:01"
+    interfaces = [
+        {"name": "default"},
+        {"name": "net1", "ipAddress": "10.0.0.9"},
+        {
+            "name": "net2",
+            "ipAddress": "10.1.0.9",
+            "ipAddresses": ["10.1.0.9", "fd00::9"],
+            "interfaceName": "eth2",
+            "mac": mac,
+        },
+    ]
+    assert seen("Running", interfaces=interfaces).addresses == (
+        Address("10.0.0.9"),
+        Address("10.1.0.9", "eth2", mac),
+        Address("fd00::9", "eth2", mac),
+    )
 
 
 @given(st.text(max_size=20), st.text(), st.text())
 def test_whatever_kubevirt_says_a_reason_is_short_and_a_message_bounded(phase: str, reason: str, text: str) -> None:
     machine = seen(phase, condition("Synchronized", "False", reason, text * 100))
     assert len(machine.message) <= 1000
+    assert re.fullmatch("([A-Z][A-Za-z0-9]*)?", machine.reason)

@@ -94,7 +94,7 @@ async def test_wrong_credentials_are_refused(oned: Oned, blocking: Any, session:
             (0, "x", False, 'DISK=[IMAGE="none"]'),
             pyone.OneException,
             "[one.template.instantiate] Error allocating a new virtual machine template. "
-            "User 2 does not own an image with name: none . Set IMAGE_UNAME or IMAGE_UID of owner in DISK.",
+            "DISK 0: User 2 does not own an image with name: none . Set IMAGE_UNAME or IMAGE_UID of owner in DISK.",
         ),
         (
             "template.instantiate",
@@ -106,7 +106,32 @@ async def test_wrong_credentials_are_refused(oned: Oned, blocking: Any, session:
             "template.instantiate",
             (0, "x", False, 'DISK=[IMAGE_ID="9"]'),
             pyone.OneException,
-            "Image with ID: 9 does not exist",
+            "[one.template.instantiate] Error allocating a new virtual machine template. "
+            "DISK 0: Image with ID: 9 does not exist",
+        ),
+        (
+            "template.instantiate",
+            (0, "x", False, 'DISK=[IMAGE="debian",IMAGE_UNAME="oneadmin"]\nDISK=[IMAGE="x",IMAGE_UNAME="oneadmin"]'),
+            pyone.OneException,
+            "DISK 1: User 0 does not own an image with name: x . Set IMAGE_UNAME or IMAGE_UID of owner in DISK.",
+        ),
+        (
+            "template.instantiate",
+            (0, "x", False, 'NIC=[NETWORK="private",NETWORK_UNAME="nobody"]'),
+            pyone.OneException,
+            "User set in NETWORK_UNAME does not exist",
+        ),
+        (
+            "template.instantiate",
+            (0, "x", False, 'VCPU="none"'),
+            pyone.OneException,
+            "VCPU attribute must be a positive integer value.",
+        ),
+        (
+            "template.instantiate",
+            (0, "x", False, 'NIC=[NETWORK="private",MAC="02:00:00:00:00:01"]'),
+            pyone.OneAuthorizationException,
+            "[one.template.instantiate] User [2] : User Template includes a restricted attribute NIC.",
         ),
         (
             "template.instantiate",
@@ -126,7 +151,7 @@ async def test_wrong_credentials_are_refused(oned: Oned, blocking: Any, session:
             "template.instantiate",
             (0, "x", False, 'CONTEXT=[FILES="/etc/passwd"]'),
             pyone.OneAuthorizationException,
-            "[one.template.instantiate] User [2] : User Template includes a restricted attribute CONTEXT/FILES.",
+            "[one.template.instantiate] User [2] : User Template includes a restricted attribute CONTEXT.",
         ),
         ("vmpool.info", (-5, -1, -1, -1), pyone.OneApiException, "[one.vmpool.info] Incorrect filter_flag"),
         ("vmpool.info", (-2, -1, -1, 12), pyone.OneApiException, "[one.vmpool.info] Incorrect filter_flag, state"),
@@ -211,7 +236,9 @@ async def test_others_may_not_touch_a_vm_unless_it_is_opened_to_them(oned: Oned,
     vm = await running(oned, client, blocking)
     error = await refusal(blocking, other.vm.info, vm)
     assert str(error) == "[one.vm.info] User [3] : Not authorized to perform USE VM [0]."
-    assert (await blocking(other.vmpool.infoset, "0", False)).VM == []
+    error = await refusal(blocking, other.vmpool.infoset, "0", False)
+    assert isinstance(error, pyone.OneAuthorizationException)
+    assert str(error) == "[one.vmpool.infoset] User [3] : Not authorized to perform USE VM [0]."
     await blocking(client.vm.chmod, vm, -1, -1, -1, 1, -1, -1, -1, -1, -1)
     assert (await blocking(other.vm.info, vm)).PERMISSIONS.GROUP_U == 1
     error = await refusal(blocking, other.vm.action, "terminate", vm)

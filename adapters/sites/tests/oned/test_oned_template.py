@@ -54,15 +54,15 @@ def test_templates_are_read(source: str, expected: dict[str, str | dict[str, str
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("A", "Parse error: syntax error, unexpected $end, expecting EQUAL or EQUAL_EMPTY at line 1, columns 1:1"),
+        ("A", "Parse error: syntax error, unexpected $end, expecting EQUAL or EQUAL_EMPTY at line 0, columns 1:1"),
         # as OpenNebula/one#4269 reports it
         (
             'A=1\nSCHED_REQUIREMENTS="CLUSTER_ID="102" | CLUSTER_ID="101""\n',
-            "Parse error: syntax error, unexpected VARIABLE, expecting EQUAL or EQUAL_EMPTY at line 2",
+            "Parse error: syntax error, unexpected VARIABLE, expecting EQUAL or EQUAL_EMPTY at line 1",
         ),
         ("A=", "unexpected $end, expecting OBRACKET or CCDATA or STRING"),
         ("V=[A=1 B=2]", "unexpected VARIABLE, expecting COMMA or CBRACKET"),
-        ('A="ends in a backslash\\"\nB="2"', "unexpected $end, expecting EQUAL or EQUAL_EMPTY at line 2"),
+        ('A="ends in a backslash\\"\nB="2"', "unexpected $end, expecting EQUAL or EQUAL_EMPTY at line 1"),
         ('A="x ]]> y"', "Parse error."),
         ("<T><A>", "Parse error: XML Template malformed."),
     ],
@@ -87,6 +87,14 @@ def test_xml_of_a_template_carries_any_value_that_xml_can(value: str) -> None:
     carried = "".join(character for character in value if character >= " " and character.isprintable())
     xml = Template([("A", carried), ("V", {"X": carried})]).to_xml("T")
     assert dict(parse(xml).items()) == {"A": carried, "V": {"X": carried}}
+
+
+def test_values_come_as_cdata() -> None:
+    xml = Template([("A", "1 < 2"), ("B", ""), ("C", "]]>"), ("V", {"X": '"'})]).to_xml("T")
+    assert xml == (
+        "<T><A><![CDATA[1 < 2]]></A><B><![CDATA[]]></B><C><![CDATA[]]]]><![CDATA[>]]></C>"
+        '<V><X><![CDATA["]]></X></V></T>'
+    )
 
 
 def single(name: str) -> str:

@@ -72,8 +72,22 @@ async def test_a_multicall_is_cheaper_than_its_calls_alone(oned: Oned) -> None:
     for method, arguments in instantiates(10):
         await call(oned, method, *arguments)
     alone = sum(oned.counters.cost_milliseconds.values())
-    assert alone == pytest.approx(400)
-    assert together == pytest.approx(175)
+    costs = oned.settings.costs
+    once = costs.request + costs.write_request
+    assert alone == pytest.approx(10 * (once + costs.write))
+    assert together == pytest.approx(once + 10 * costs.write)
+
+
+async def test_requests_that_write_at_once_hinder_each_other() -> None:
+    async with Oned(Settings(scheduler=WIDE, cost_scale=0.1)) as oned:
+        oned.faults.pause()
+        writing = [asyncio.create_task(multicall(oned, instantiates(4))) for _ in range(4)]
+        await until(lambda: oned.counters.requests == 4)
+        oned.faults.resume()
+        await asyncio.gather(*writing)
+        costs, spent = oned.settings.costs, oned.counters.cost_milliseconds["one.template.instantiate"]
+        assert oned.counters.most_writers > 1
+        assert spent > 16 * costs.write + 4 * costs.write_request
 
 
 async def test_answers_close_the_connection(oned: Oned) -> None:

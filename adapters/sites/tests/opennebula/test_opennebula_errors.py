@@ -61,7 +61,7 @@ CREATE = "[one.template.instantiate] "
             "spec.provider.openNebula.credentialsSecretRef",
         ),
         (
-            OneAuthorizationException(CREATE + "User [2] : VM Template includes a restricted attribute CONTEXT/FILES."),
+            OneAuthorizationException(CREATE + "User [2] : VM Template includes a restricted attribute NIC."),
             PermissionDeniedError,
             "VM_RESTRICTED_ATTR",
         ),
@@ -72,8 +72,8 @@ CREATE = "[one.template.instantiate] "
         ),
         (
             OneAllocateException(
-                CREATE + "Error allocating a new virtual machine. User 2 does not own an image with name: debain . "
-                "Set IMAGE_UNAME or IMAGE_UID of owner in DISK."
+                CREATE + "Error allocating a new virtual machine. DISK 0: User 2 does not own an image with name: "
+                "debain . Set IMAGE_UNAME or IMAGE_UID of owner in DISK."
             ),
             InvalidSpecError,
             "spec.images.openNebula",
@@ -107,9 +107,16 @@ CREATE = "[one.template.instantiate] "
 def test_a_refused_create_becomes_the_error_that_says_what_to_do(
     error: Exception, kind: type[SiteError], says: str
 ) -> None:
-    found = refusal_of_create(error)
+    found = refusal_of_create(error, "debain")
     assert type(found) is kind
     assert says in str(found)
+
+
+@given(st.text())
+def test_the_name_of_an_image_does_not_make_its_absence_a_matter_of_the_site(name: str) -> None:
+    said = f"Error allocating a new virtual machine. DISK 0: User 0 does not own an image with name: {name} . Set ..."
+    found = refusal_of_create(OneAllocateException(CREATE + said), name or "0")
+    assert (type(found), found.scope) == (InvalidSpecError, ErrorScope.POOL)
 
 
 def test_what_a_state_forbids_is_a_conflict_of_that_machine() -> None:

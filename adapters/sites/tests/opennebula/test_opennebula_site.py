@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from simyard_sites.base import (
+    Address,
     ConflictError,
     InvalidSpecError,
     MachineState,
@@ -25,7 +26,8 @@ async def test_a_machine_goes_through_its_stages_and_has_an_address(yard: Any) -
     machine = (await seen.until_all("Running", "a"))["a"]
     assert seen.states["a"][-1] == "Running"
     assert machine.entered.keys() >= {Stage.PENDING, Stage.RUNNING}
-    assert machine.address == yard.vm(machine).template.vectors("NIC")[0]["IP"]
+    [card] = yard.vm(machine).template.vectors("NIC")
+    assert machine.addresses == (Address(card["IP"], f"eth{card['NIC_ID']}", card["MAC"]),)
 
 
 async def test_the_template_keeps_what_the_request_does_not_replace(yard: Any, outcomes: Any) -> None:
@@ -196,6 +198,16 @@ async def test_calls_beside_each_other_ask_for_a_name_once(yard: Any) -> None:
     found = await asyncio.gather(*(yard.create(site, "a", f"b{number}") for number in range(5)))
     assert {machine.id for [machine, _] in found} == {found[0][0].id}
     assert len(yard.oned.cloud.vms) == 6
+
+
+async def test_one_request_at_a_time_makes_machines(make_yard: Any) -> None:
+    yard = await make_yard(cost_scale=0.2)
+    site = yard.site()
+    await site.list_owned()
+    names = [f"a{number}" for number in range(16)]
+    made = await asyncio.gather(*(yard.create(site, *names[first : first + 4]) for first in range(0, 16, 4)))
+    assert [machine.name for part in made for machine in part] == names
+    assert yard.oned.counters.most_writers == 1
 
 
 async def test_a_create_that_is_carried_out_late_leaves_one_machine(yard: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simyard_sites.base import MachineState, Owner, Stage
+from simyard_sites.base import Address, MachineState, Owner, Stage
 from simyard_sites.kubernetes.client import Json
 from simyard_sites.kubernetes.ownership import owner_labels
 from simyard_sites.pod.reading import MOST_CRASHES, read
@@ -157,7 +157,7 @@ def test_the_stages_are_entered_at_the_times_of_the_pods_own_conditions() -> Non
         Stage.BOOT: 6,
         Stage.RUNNING: 25,
     }
-    assert machine.address == "10.1.2.3"
+    assert machine.addresses == (Address("10.1.2.3", "eth0"),)
 
 
 def test_a_pod_without_our_labels_is_no_machine() -> None:

@@ -65,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     given("--scheduler", choices=_SCHEDULERS, default="stock", help="limits: of 7.x, of 5.12 to 6.10, or none")
     given("--time-scale", type=_positive, default=1.0, metavar="SECONDS", help="here per second of the drivers")
     given("--cost-scale", type=_not_negative, default=1.0, metavar="SECONDS", help="here per second that calls cost")
+    given(
+        "--answer-seconds", type=_not_negative, default=0.0, metavar="SECONDS", help="each answer waits before it goes"
+    )
     given("--hosts", type=_count, default=10, metavar="COUNT", help="of 64 cores and 256 GiB each")
     given("--finished", type=_count, default=0, metavar="COUNT", help="of VMs that have ended long ago")
     steps = ", ".join(Step)

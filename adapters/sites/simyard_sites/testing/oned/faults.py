@@ -134,6 +134,7 @@ class Counters:
         calls: calls by method, those in a multicall and ``system.multicall`` itself too.
         cost_milliseconds: what the calls cost by method, in the model, whatever the cost scale.
         scanned_rows: rows that queries looked at.
+        most_writers: the most requests that wanted to write at one time.
         connections, open_connections, most_connections: accepted in all, now open, the most at one time.
         bytes_out: bytes of answers.
     """
@@ -142,6 +143,7 @@ class Counters:
     calls: Counter[str] = field(default_factory=Counter)
     cost_milliseconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     scanned_rows: int = 0
+    most_writers: int = 0
     connections: int = 0
     open_connections: int = 0
     most_connections: int = 0
@@ -149,7 +151,7 @@ class Counters:
 
     def reset(self) -> None:
         """Count from 0 again; connections that are open stay counted."""
-        self.requests = self.scanned_rows = self.connections = self.bytes_out = 0
+        self.requests = self.scanned_rows = self.most_writers = self.connections = self.bytes_out = 0
         self.calls.clear()
         self.cost_milliseconds.clear()
         self.most_connections = self.open_connections

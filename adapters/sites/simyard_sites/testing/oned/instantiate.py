@@ -46,7 +46,7 @@ def instantiate(
         added = parse(extra)
     except TemplateError as error:
         raise RefusedError(Code.INTERNAL, str(error)) from error
-    restricted = "" if user.is_admin else _restricted(added)
+    restricted = "" if user.is_admin else _restricted(added, source.template)
     if restricted:
         raise not_authorized(user.oid, f"User Template includes a restricted attribute {restricted}")
     template = source.template.copy()
@@ -62,7 +62,10 @@ def instantiate(
         image.authorize(user, "USE", "IMAGE")
     for network in filter(None, (_network(cloud, user, nic) for nic in template.vectors("NIC"))):
         network.authorize(user, "USE", "NET")
-    cores, memory = _positive(template, "CPU", float("nan")), _positive(template, "MEMORY", float("nan"))
+    cores = _positive(template, "CPU")
+    if template.get("VCPU"):
+        _positive(template, "VCPU", whole=True)
+    memory = _positive(template, "MEMORY", whole=True)
     request = {"VMS": 1, "MEMORY": memory, "CPU": cores, "RUNNING_VMS": 1, "RUNNING_MEMORY": memory,
                "RUNNING_CPU": cores}  # fmt: skip
     quotas = cloud.quotas(user.oid, user.gid)
@@ -145,23 +148,34 @@ def _contextualise(vm: Vm) -> None:
         context |= {"DISK_ID": str(len(vm.template.vectors("DISK"))), "TARGET": "hda", "VMID": str(vm.oid)}
 
 
-def _restricted(template: Template) -> str:
+def _restricted(added: Template, base: Template) -> str:
+    """Return the name of the first attribute that may not be set; the values that the template has may be repeated."""
     for restricted in RESTRICTED:
         name, _, key = restricted.partition("/")
-        if any(not key or key in vector for vector in template.vectors(name)) or (not key and template.get(name)):
-            return restricted
+        if _values(added, name, key) - _values(base, name, key):
+            return name
     return ""
 
 
-def _positive(template: Template, name: str, default: float) -> float:
-    """A positive number; MEMORY must be whole."""
-    kind = "integer" if name == "MEMORY" else "float or integer"
+def _values(template: Template, name: str, key: str) -> set[str]:
+    """Return the values of an attribute, or of one key of it."""
+    if key:
+        return {vector[key] for vector in template.vectors(name) if key in vector}
+    return {str(value) for each, value in template.items() if each == name}
+
+
+def _positive(template: Template, name: str, *, whole: bool = False) -> float:
+    """Return the positive number that an attribute must be.
+
+    Raises:
+        RefusedError: 0x4000, it is none.
+    """
     try:
-        value = float(int(template.get(name))) if name == "MEMORY" else float(template.get(name))
+        value = float(int(template.get(name))) if whole else float(template.get(name))
     except ValueError:
-        value = default
+        value = 0.0
     if not value > 0:
-        raise _allocation(f"{name} attribute must be a positive {kind} value.")
+        raise _allocation(f"{name} attribute must be a positive {'integer' if whole else 'float or integer'} value.")
     return value
 
 
@@ -201,20 +215,22 @@ def _owner(cloud: Cloud, user: User, vector: Vector, what: str) -> int:
 
 def _use_image(cloud: Cloud, user: User, disk: Vector, position: int) -> None:
     image = _image(cloud, user, disk)
+    where = f"DISK {position}: "
     if image is None and "IMAGE_ID" in disk:
-        raise _allocation(f"Image with ID: {disk['IMAGE_ID']} does not exist")
+        raise _allocation(f"{where}Image with ID: {disk['IMAGE_ID']} does not exist")
     if image is None and "IMAGE" in disk:
+        owner = _owner(cloud, user, disk, "IMAGE")
         raise _allocation(
-            f"User {user.oid} does not own an image with name: {disk['IMAGE']} . "
+            f"{where}User {user.oid if owner < 0 else owner} does not own an image with name: {disk['IMAGE']} . "
             "Set IMAGE_UNAME or IMAGE_UID of owner in DISK."
         )
     if image is None:
         kind = disk.get("TYPE", "").upper()
         if kind not in ("SWAP", "FS"):
-            raise _allocation(f"Unknown disk type {kind}")
+            raise _allocation(f"{where}Unknown disk type {kind}")
     else:
         if image.state not in (1, 2):
-            raise _allocation(f"Cannot acquire image {image.oid}, it is in an error or locked state")
+            raise _allocation(f"{where}Cannot acquire image {image.oid}, it is in an error or locked state")
         disk |= {"IMAGE": image.name, "IMAGE_ID": str(image.oid), "SIZE": disk.get("SIZE", str(image.size_mib)),
                  "DATASTORE": "default", "DATASTORE_ID": "1", "TYPE": "FILE"}  # fmt: skip
     disk |= {"DISK_ID": str(position), "TARGET": f"vd{chr(ord('a') + position % 26)}"}
@@ -225,10 +241,15 @@ def _lease(cloud: Cloud, user: User, nic: Vector, position: int, oid: int) -> No
     if network is None and "NETWORK_ID" in nic:
         raise _allocation(f"Virtual network with ID: {nic['NETWORK_ID']} does not exist")
     if network is None:
+        owner = _owner(cloud, user, nic, "NETWORK")
+        if owner < 0:
+            raise _allocation("User set in NETWORK_UNAME does not exist")
         raise _allocation(
-            f"User {user.oid} does not own a network with name: {nic.get('NETWORK', '')} . "
+            f"User {owner} does not own a network with name: {nic.get('NETWORK', '')} . "
             "Set NETWORK_UNAME or NETWORK_UID of owner in NIC."
         )
+    if network.used >= network.leases:
+        raise _allocation(f"Cannot get IP/MAC lease from virtual network {network.oid}.")
     number = oid % network.leases + 1
     nic |= {
         "NETWORK": network.name,

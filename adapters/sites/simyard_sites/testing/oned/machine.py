@@ -136,7 +136,7 @@ class Vm(Owned):
             f"<VM>{self.owner_xml()}<LAST_POLL>{self.last_poll}</LAST_POLL><STATE>{self.state}</STATE>"
             f"<LCM_STATE>{self.lcm}</LCM_STATE><RESCHED>{int(self.rescheduled)}</RESCHED><STIME>{self.created}</STIME>"
             f"<ETIME>{self.ended}</ETIME><DEPLOY_ID>{text(self.deploy_id)}</DEPLOY_ID><TEMPLATE>"
-            f"<CPU>{text(self.template.get('CPU'))}</CPU><MEMORY>{text(self.template.get('MEMORY'))}</MEMORY>"
+            f"{element('CPU', self.template.get('CPU'))}{element('MEMORY', self.template.get('MEMORY'))}"
             f"{disks}{nics}{graphics}</TEMPLATE><MONITORING/>{self._short_user_template()}"
             f"{_wrapped('HISTORY_RECORDS', history)}</VM>"
         )

@@ -65,6 +65,7 @@ class Oned:
         self._connections: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(self.settings.max_connections)
         self._writing = asyncio.Lock()
+        self._writers = 0
 
     @property
     def url(self) -> str:
@@ -145,6 +146,8 @@ class Oned:
                 request = await self._request(reader)
             answer = await self._answer(request) if isinstance(request, bytes) else request
             if answer is not None:
+                if self.settings.answer_seconds:
+                    await asyncio.sleep(self.settings.answer_seconds)
                 async with asyncio.timeout(self.settings.idle_seconds):
                     await self._send(writer, answer)
                     if isinstance(answer, HttpAnswer):
@@ -283,11 +286,14 @@ class Oned:
             return done.answer, wrote
         if not wrote:
             await self._spend(self.settings.costs.write_request, name)
-        if self.settings.cost_scale:
+        self._writers += 1
+        self.counters.most_writers = max(self.counters.most_writers, self._writers)
+        try:
             async with self._writing:
-                await self._spend(done.cost, name)
-        else:
-            await self._spend(done.cost, name)
+                others = self._writers - 1
+                await self._spend(done.cost + others * self.settings.costs.contended_write, name)
+        finally:
+            self._writers -= 1
         return done.answer, True
 
     async def _spend(self, milliseconds: float, name: str) -> None:

@@ -91,10 +91,15 @@ def text(value: object) -> str:
 
 
 def element(name: str, value: Value) -> str:
-    """An attribute as XML."""
+    """Return an attribute as XML; oned gives each value as a CDATA section."""
     if isinstance(value, str):
-        return f"<{name}>{text(value)}</{name}>"
-    return f"<{name}>{''.join(f'<{key}>{text(inner)}</{key}>' for key, inner in value.items() if key)}</{name}>"
+        return f"<{name}>{_cdata(value)}</{name}>"
+    return f"<{name}>{''.join(f'<{key}>{_cdata(inner)}</{key}>' for key, inner in value.items() if key)}</{name}>"
+
+
+def _cdata(value: str) -> str:
+    """Return a CDATA section; an end mark within the value is divided between two of them."""
+    return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
 
 
 def parse(source: str) -> Template:
@@ -230,6 +235,6 @@ class _Parser:
         return kind, value.replace('\\"', '"')
 
     def _error(self, unexpected: str, expected: str) -> TemplateError:
-        line = self._source.count("\n", 0, self._at) + 1
+        line = self._source.count("\n", 0, self._at)  # the first line has the number 0
         where = f"at line {line}, columns {self._begin}:{self._at}"
         return TemplateError(f"Parse error: syntax error, unexpected {unexpected}, expecting {expected} {where}")
