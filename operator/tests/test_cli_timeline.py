@@ -55,10 +55,17 @@ def timeline() -> Timeline:
         worker("beams-1", 0, 0.5, 1, 2, 4, 5),
         worker("beams-0", 0, 0.5, 1, 2, 3, 3.5),
         worker("beams-9", -3600, -3599),
+        worker("beams-2", 3600, 3601, 3602, 3603, 3604, 3605),
     ]
     found = timeline_of(pool(start), workers)
     assert found is not None
     return found
+
+
+def test_a_worker_that_was_replaced_after_the_start_is_counted_and_does_not_stretch_it(timeline: Timeline) -> None:
+    assert [line.name for line in timeline.lines] == ["beams-0", "beams-1"]
+    assert (timeline.end, timeline.replaced) == (5, 1)
+    assert "(1 worker was replaced after the start)" in to_text(timeline)
 
 
 def test_a_pool_that_never_started_has_no_timeline() -> None:

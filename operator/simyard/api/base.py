@@ -33,6 +33,8 @@ def rules(*entries: Json) -> ConfigDict:
 IMMUTABLE: Json = {"x-kubernetes-validations": [cel("self == oldSelf", "is immutable")]}
 FREE_FORM: Json = {"x-kubernetes-preserve-unknown-fields": True}
 ATOMIC: Json = {"x-kubernetes-list-type": "atomic"}
+ATOMIC_MAP: Json = {"x-kubernetes-map-type": "atomic"}
+"""One writer has it all: the API server keeps no record of who wrote each of its leaves."""
 SET: Json = {"x-kubernetes-list-type": "set"}
 
 

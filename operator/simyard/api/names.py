@@ -41,6 +41,7 @@ SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "Simulation
 WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool", name_max=48)
 WORKERS = Resource(GROUP, VERSION, "workers", "Worker", name_max=54)
 SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
+LICENCES = Resource(GROUP, VERSION, "licences", "Licence", namespaced=False, name_max=63)
 USAGES = Resource(GROUP, VERSION, "usages", "Usage")
 OCCI_MIXINS = Resource(GROUP, VERSION, "occimixins", "OcciMixin")
 OCCI_LINKS = Resource(GROUP, VERSION, "occilinks", "OcciLink")
@@ -58,6 +59,8 @@ LABEL_REVISION = "simyard.dev/revision"
 """On Workers of pools: changes with all that a machine is made from (``plan/revision.py``)."""
 ANNOTATION_REQUESTED = "simyard.dev/requested-time"
 """On Workers: when it was asked for (``creationTimestamp`` has whole seconds only)."""
+ANNOTATION_VERSION = "simyard.dev/service-version"
+"""On Workers: the version of the service that their machine was made from."""
 ANNOTATION_LICENCE = "simyard.dev/licence"
 """On Workers of pools: the licence of which it holds a seat, also when its service is gone."""
 ANNOTATION_MANIFEST = "simyard.dev/manifest"
@@ -77,6 +80,8 @@ ANNOTATION_OCCI_ATTRIBUTES = "simyard.dev/occi-attributes"
 """On Workers: a JSON object of the OCCI attributes that clients gave and the platform has no use for."""
 ANNOTATION_OCCI_MIXINS = "simyard.dev/occi-mixins"
 """On Workers: the ids of the provider's mixins that clients asked for and its fields do not say."""
+ANNOTATION_OCCI_PULLED = "simyard.dev/occi-pulled"
+"""On OcciLinks: a JSON object of what their service adapter told when a frontend asked it last."""
 ANNOTATION_ABANDON = "simyard.dev/abandon"
 """``"true"`` on a CloudSite: nobody will ever clean up there; it goes, whatever is left behind."""
 FINALIZER = "simyard.dev/machines"
@@ -93,7 +98,7 @@ class ConditionType(enum.StrEnum):
     CREDENTIALS_VALID = "CredentialsValid"
     CAPACITY_AVAILABLE = "CapacityAvailable"
     LICENCE_AVAILABLE = "LicenceAvailable"
-    LICENCE_CONSISTENT = "LicenceConsistent"
+    LICENCE_PERMITTED = "LicencePermitted"
     FRONTENDS_AVAILABLE = "FrontendsAvailable"
     SCALING_ACTIVE = "ScalingActive"
     COMPLETE = "Complete"
@@ -119,11 +124,15 @@ class Reason(enum.StrEnum):
     MAX_WORKERS_REACHED = "MaxWorkersReached"
     BREAKER_OPEN = "BreakerOpen"
     WORKERS_REMAIN = "WorkersRemain"
+    # Licence
+    SEATS_LEFT = "SeatsLeft"
+    SEATS_TAKEN = "SeatsTaken"
     # SimulationService
     PUBLISHED = "Published"
     INTERFACE_INVALID = "InterfaceInvalid"
-    SEATS_AGREE = "SeatsAgree"
-    SEATS_DIFFER = "SeatsDiffer"
+    LICENCE_FOUND = "LicenceFound"
+    LICENCE_NOT_FOUND = "LicenceNotFound"
+    LICENCE_FORBIDDEN = "LicenceForbidden"
     FRONTENDS_READY = "FrontendsReady"
     FRONTENDS_STARTING = "FrontendsStarting"
     FRONTENDS_REFUSED = "FrontendsRefused"
@@ -152,6 +161,7 @@ class Reason(enum.StrEnum):
     TERMINATING = "Terminating"
     # Worker
     STARTING = "Starting"
+    SITE_NOT_PERMITTED = "SiteNotPermitted"
     REGISTERED = "Registered"
     ADAPTER_DISCONNECTED = "AdapterDisconnected"
     MACHINE_FAILED = "MachineFailed"
@@ -165,6 +175,7 @@ class Reason(enum.StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     TARGET_NOT_FOUND = "TargetNotFound"
+    TOO_MANY_ACTIONS = "TooManyActions"
     WORKER_LOST = "WorkerLost"
     # Events
     SCALED = "Scaled"

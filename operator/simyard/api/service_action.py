@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from simyard.api.base import (
+    ATOMIC_MAP,
     FREE_FORM,
     IMMUTABLE,
     ApiModel,
@@ -46,7 +47,11 @@ class ServiceActionSpec(ApiModel):
     action: Annotated[Term, Field(description="The name of the action.", json_schema_extra=IMMUTABLE)]
     parameters: Annotated[
         Values,
-        Field(description="As the service's interface declares them.", json_schema_extra={**FREE_FORM, **IMMUTABLE}),
+        Field(
+            description="As the service's interface declares them. At most 1,114,112 characters of texts and names in"
+            " all, where each number counts as 16, and lists and objects nest at most 6 deep.",
+            json_schema_extra={**FREE_FORM, **IMMUTABLE, **ATOMIC_MAP},
+        ),
     ] = {}
     timeout_seconds: Annotated[
         int | None,
@@ -71,6 +76,10 @@ class ServiceActionStatus(ApiModel):
     observed_generation: Generation = 0
     worker: Annotated[str, Field(max_length=253, description="The worker that runs it or ran it.")] = ""
     worker_uid: Annotated[str, Field(max_length=64, description="Its uid.")] = ""
+    revision: Annotated[str, Field(max_length=64, description="The revision of that worker.")] = ""
+    version: Annotated[
+        str, Field(max_length=64, description="The service's version that the worker was made from.")
+    ] = ""
     attempts: Annotated[Count, Field(description="How often it was given to a worker.")] = 0
     percent: Annotated[int | None, Field(ge=0, le=100, description="How much of it is done.")] = None
     progress: Annotated[str, Field(max_length=1024, description="What it does now.")] = ""

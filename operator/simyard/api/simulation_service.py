@@ -15,6 +15,7 @@ from simyard.api.base import (
     Decimal,
     Generation,
     Metadata,
+    Name,
     Quantity,
     Term,
     cel,
@@ -266,19 +267,26 @@ class Resources(ApiModel):
     memory: Annotated[Quantity, Field(description="Memory, in bytes or with a suffix such as Mi.")] = "512Mi"
 
 
-class Licence(ApiModel):
+class LicenceReference(ApiModel):
+    """Names a Licence, which is in no namespace."""
+
+    name: Annotated[Name, Field(max_length=63, description="Name of a Licence, which the platform team keeps.")]
+
+
+class ServiceLicence(ApiModel):
     """A limit that comes with the program's licence: each worker takes a seat as long as it exists."""
 
-    seats: Annotated[int, Field(ge=0, le=1_000_000, description="Workers at the same time, over all pools.")]
-    name: Annotated[
-        str,
-        Field(
-            max_length=63,
-            pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
-            description="Services of any namespace that name the same licence share its seats; the smallest number"
-            " counts. Empty: the service has its seats for itself.",
-        ),
-    ] = ""
+    model_config = rules(
+        cel("has(self.seats) != has(self.licenceRef)", "give either seats or licenceRef, and not both"),
+    )
+
+    seats: Annotated[
+        int | None,
+        Field(ge=0, le=1_000_000, description="Workers of this service at the same time, over all its pools."),
+    ] = None
+    licence_ref: Annotated[
+        LicenceReference | None, Field(description="The seats are those of this Licence, shared with other services.")
+    ] = None
 
 
 class SimulationServiceSpec(ApiModel):
@@ -318,7 +326,7 @@ class SimulationServiceSpec(ApiModel):
         int, Field(ge=1, le=86_400, description="A worker that has not registered by then is replaced.")
     ] = 600
     frontend: Frontend | None = None
-    licence: Licence | None = None
+    licence: ServiceLicence | None = None
 
 
 class LicenceStatus(ApiModel):

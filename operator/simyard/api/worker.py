@@ -24,6 +24,7 @@ from simyard.api.base import (
 from simyard.api.simulation_service import Resources
 
 SshPublicKey = Annotated[str, Field(min_length=1, max_length=8192)]
+MAX_ADDRESSES = 16
 _MADE_ONCE = ("resources", "userData", "sshPublicKeys")
 
 
@@ -76,7 +77,13 @@ class WorkerSpec(ApiModel):
         ),
     ] = None
     drain: Annotated[bool, Field(description="It finishes what it runs and takes nothing new.")] = False
-    attributes: Annotated[Values, Field(description="Initial values of the service's attributes, by name.")] = {}
+    attributes: Annotated[
+        Values,
+        Field(
+            description="Initial values of the service's attributes, by name. At most 65,536 characters of texts and"
+            " names in all, where each number counts as 16, and lists and objects nest at most 6 deep."
+        ),
+    ] = {}
 
 
 class Stages(ApiModel):
@@ -90,13 +97,30 @@ class Stages(ApiModel):
     registered: Annotated[Time | None, Field(description="Its service adapter's message arrived.")] = None
 
 
+class WorkerAddress(ApiModel):
+    """An IP address of a machine, as its site or its guest says."""
+
+    address: Annotated[str, Field(min_length=1, max_length=64, description="IPv4 or IPv6.")]
+    interface: Annotated[
+        str | None, Field(max_length=32, description="The name of its network interface in the machine.")
+    ] = None
+    mac: Annotated[str | None, Field(max_length=32, description="The hardware address of the interface.")] = None
+
+
 class WorkerStatus(ApiModel):
     """The observed state of the worker."""
 
     observed_generation: Generation = 0
     machine_id: Annotated[str, Field(max_length=253, description="Its id at the site.")] = ""
     machine_state: Annotated[str, Field(max_length=32, description="What the site says of the machine.")] = ""
-    address: Annotated[str, Field(max_length=253, description="Its network address, where the site says one.")] = ""
+    addresses: Annotated[
+        list[WorkerAddress],
+        Field(
+            max_length=MAX_ADDRESSES,
+            json_schema_extra=ATOMIC,
+            description="The addresses of its machine, where the site says any.",
+        ),
+    ] = []
     restarts: Annotated[Count | None, Field(description="How many restarts its site has accepted.")] = None
     adapter_version: Annotated[str, Field(max_length=64, description="Version of the service adapter in it.")] = ""
     stages: Stages = Stages()

@@ -101,8 +101,14 @@ class ScaleInPolicy(ApiModel):
         Field(description="Workers that are not ready always go first."),
     ] = "IdleFirst"
     drain_seconds: Annotated[
-        int, Field(ge=0, le=86_400, description="How long a worker may finish what it runs before it is ended.")
-    ] = 30
+        int | None,
+        Field(
+            ge=0,
+            le=2_592_000,
+            description="How long a worker may finish what it runs before it is ended; by default as long as the"
+            " timeout of its ServiceAction permits.",
+        ),
+    ] = None
 
 
 class WorkerPoolSpec(ApiModel):
@@ -124,7 +130,21 @@ class WorkerPoolSpec(ApiModel):
             " spec changes; replicas is kept. Counted from the last action, registration or change; not set: never.",
         ),
     ] = None
-    attributes: Annotated[Values, Field(description="Initial values of the service's attributes, by name.")] = {}
+    reserved_for_sync: Annotated[
+        CountOrPercent | None,
+        Field(
+            description="How many ready workers ServiceActions on the pool or its service leave free, so that Sync"
+            " calls are answered while a backlog waits: a number, or a percentage of the ready workers (rounded down)."
+            " None by default."
+        ),
+    ] = None
+    attributes: Annotated[
+        Values,
+        Field(
+            description="Initial values of the service's attributes, by name. At most 65,536 characters of texts and"
+            " names in all, where each number counts as 16, and lists and objects nest at most 6 deep."
+        ),
+    ] = {}
 
 
 class StageTime(ApiModel):
@@ -192,7 +212,9 @@ class WorkerPoolStatus(ApiModel):
     replicas: Annotated[Count, Field(description="Workers that exist.")] = 0
     ready_replicas: Annotated[Count, Field(description="Workers that take actions.")] = 0
     starting_replicas: Annotated[Count, Field(description="Workers on their way.")] = 0
-    failed_replicas: Annotated[Count, Field(description="Workers about to be replaced.")] = 0
+    failed_replicas: Annotated[
+        Count, Field(description="Workers that failed and whose successors are not ready yet.")
+    ] = 0
     updated_replicas: Annotated[
         Count, Field(description="Workers that are as the service and the pool say now, ready or on their way.")
     ] = 0

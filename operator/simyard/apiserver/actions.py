@@ -16,17 +16,21 @@ from simyard.api.names import (
     SERVICE_ACTIONS,
     SUBRESOURCES_API_VERSION,
 )
+from simyard.api.weights import excess
 from simyard.apiserver.asking import ask
 from simyard.apiserver.broker import BrokerLink
-from simyard.apiserver.directory import Directory
+from simyard.apiserver.directory import Destination, Directory
 from simyard.apiserver.discovery import ACTION_RESULT
 from simyard.apiserver.frontproxy import Identity
 from simyard.apiserver.inputs import flag, read_parameters
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target, timestamp
 from simyard.apiserver.routes import Call
-from simyard.apiserver.status import StatusError, StatusReason, from_api, invalid_values, undeclared
-from simyard_adapter.declarations import Action, ActionMode, InvalidValuesError, check_values
+from simyard.apiserver.status import StatusError, StatusReason, from_api, invalid_reply, invalid_values, undeclared
+from simyard.guest.messages import Reply
+from simyard.guest.values import InvalidResultError
+from simyard_adapter.declarations import Action, ActionMode, InvalidValueError, InvalidValuesError, check_values
 from simyard_adapter.declarations import Json as Value
+from simyard_adapter.wire import Reason as WireReason
 from simyard_adapter.wire import Request
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError
@@ -82,6 +86,8 @@ class Actions:
             parameters = check_values(given, action.parameters, "parameters")
         except InvalidValuesError as error:
             raise invalid_values(target.subject, error) from None
+        if too_large := excess(parameters):
+            raise invalid_values(target.subject, InvalidValuesError([InvalidValueError("parameters", too_large)]))
         if wait and action.mode is ActionMode.SYNC:
             return 200, await self._wait(target, action, parameters, key or uuid.uuid4().hex)
         suffix = hashlib.sha256(key.encode()).hexdigest()[:16] if key else secrets.token_hex(4)
@@ -99,10 +105,11 @@ class Actions:
 
     async def _wait(self, target: Target, action: Action, parameters: Mapping[str, Value], message_id: str) -> Json:
         called = datetime.now(UTC)
+        destination = self._directory.destination(target)
         reply = await ask(
             self._broker,
             target.subject,
-            self._directory.destination(target),
+            destination,
             Request.ACTION,
             {
                 "action": action.name,
@@ -114,7 +121,7 @@ class Actions:
             message_id=message_id,
             timeout_message=f'action "{action.name}" has not finished within {SYNC_SECONDS} s: {REMEDY}',
         )
-        return action_result(target, reply, called)
+        return action_result(target, destination, action, reply, called)
 
 
 def _declared(target: Target, service: CachedService, name: str) -> Action:
@@ -125,8 +132,21 @@ def _declared(target: Target, service: CachedService, name: str) -> Action:
     return action
 
 
-def action_result(target: Target, reply: Mapping[str, Value], called: datetime) -> Json:
-    """The ActionResult for an adapter's reply."""
+def action_result(target: Target, destination: Destination, action: Action, reply: Reply, called: datetime) -> Json:
+    """The ActionResult for an adapter's reply.
+
+    Raises:
+        StatusError: 502, the result is not what the service declares, or the reply names a worker of somebody else.
+    """
+    worker = destination.worker or reply.worker
+    if not destination.includes(worker):
+        problem = "the reply does not name a worker of the pool that was asked"
+        raise invalid_reply(target.subject, WireReason.INVALID_RESULT.value, problem, "worker")
+    try:
+        result = reply.result.checked(action)
+    except InvalidResultError as invalid:
+        error = invalid.error
+        raise invalid_reply(target.subject, error.reason.value, error.message, error.field) from None
     return {
         "apiVersion": SUBRESOURCES_API_VERSION,
         "kind": ACTION_RESULT,
@@ -135,9 +155,9 @@ def action_result(target: Target, reply: Mapping[str, Value], called: datetime) 
             "namespace": target.metadata.namespace,
             "creationTimestamp": timestamp(called),
         },
-        "worker": target.metadata.name if isinstance(target, CachedWorker) else reply.get("worker") or "",
-        "seconds": reply.get("seconds"),
-        "result": reply.get("result") or {},
+        "worker": worker,
+        "seconds": reply.seconds,
+        "result": result,
     }
 
 

@@ -6,16 +6,20 @@ from collections.abc import Mapping
 
 from simyard.apiserver.broker import BrokerLink
 from simyard.apiserver.directory import Destination
-from simyard.apiserver.status import StatusError, StatusReason, Subject, from_wire, unavailable
+from simyard.apiserver.status import StatusError, StatusReason, Subject, from_wire, invalid_reply, unavailable
+from simyard.guest.messages import Reply
 from simyard.messaging.errors import (
+    BrokerBlockedError,
     BrokerRefusedError,
     BrokerUnavailableError,
+    InvalidReplyError,
     NoConsumerError,
     QueueFullError,
     RemoteError,
     ReplyTimeoutError,
 )
 from simyard_adapter.declarations import Json
+from simyard_adapter.wire import Reason as WireReason
 from simyard_adapter.wire import Request
 
 BROKER_DOWN = "the message broker cannot be reached now; nothing was sent"
@@ -31,11 +35,12 @@ async def ask(
     timeout_seconds: float,
     message_id: str | None = None,
     timeout_message: str,
-) -> Mapping[str, Json]:
-    """Send a request and return the body of the reply.
+) -> Reply:
+    """Send a request and return the reply.
 
     Raises:
-        StatusError: 503 when nothing could be sent, 504 (``timeout_message``) when nobody answered in time, 503 without
+        StatusError: 502 when the reply cannot be read, 503 when nothing could be sent, 504 (``timeout_message``) when
+            nobody answered in time, 503 without
             a ``Retry-After`` when the connection broke meanwhile, or what the adapter's own error maps to.
     """
     if not broker.connected:
@@ -48,6 +53,8 @@ async def ask(
         raise unavailable(subject, f"the queue of {subject} is full; nothing was sent") from None
     except ReplyTimeoutError:
         raise StatusError(StatusReason.TIMEOUT, timeout_message, subject=subject) from None
+    except BrokerBlockedError as error:
+        raise unavailable(subject, f"{error}; an administrator must free some, then try again") from None
     except (BrokerUnavailableError, BrokerRefusedError) as error:
         raise StatusError(
             StatusReason.SERVICE_UNAVAILABLE,
@@ -56,3 +63,5 @@ async def ask(
         ) from error
     except RemoteError as error:
         raise from_wire(subject, error.error) from error
+    except InvalidReplyError as error:
+        raise invalid_reply(subject, WireReason.INVALID_RESULT.value, str(error)) from error

@@ -16,6 +16,7 @@ from simyard.apiserver.objects import CachedService, CachedWorker, Target
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import StatusError, StatusReason, invalid_values, undeclared
 from simyard.apiserver.values import ValueStore, attribute_values, worker_values
+from simyard.guest.messages import Reply
 from simyard.messaging.errors import MessagingError
 from simyard_adapter.declarations import Attribute, InvalidValuesError, check_values
 from simyard_adapter.declarations import Json as Value
@@ -142,7 +143,7 @@ class Attributes:
             async with places:
                 with contextlib.suppress(MessagingError):
                     reply = await self._broker.request(
-                        Destination(worker.queue, worker.user),
+                        Destination.of_worker(worker),
                         Request.GET_ATTRIBUTES,
                         {"names": list(names)},
                         timeout_seconds=seconds,
@@ -156,7 +157,6 @@ class Attributes:
                     group.create_task(refresh(worker))
         return frozenset(answered)
 
-    def _take(self, worker: CachedWorker, service: CachedService, reply: Mapping[str, Value]) -> None:
-        gone = self._directory.worker_by_uid(worker.metadata.uid) is None
-        if isinstance(values := reply.get("values"), dict) and not gone:
-            self._store.record(worker.metadata.uid, values, service.interface, self._clock())
+    def _take(self, worker: CachedWorker, service: CachedService, reply: Reply) -> None:
+        if self._directory.worker_by_uid(worker.metadata.uid) is not None:
+            self._store.record(worker, reply.attributes, service.interface, self._clock())

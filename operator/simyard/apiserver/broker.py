@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import NoReturn
 
 from simyard.apiserver.directory import Destination
+from simyard.guest.messages import Reply
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard.messaging.events import AttributeEvents, EventHandler
@@ -20,8 +21,12 @@ NAME_PREFIX = "apiserver"
 class BrokerLink:
     """Sends requests to workers and receives the changes of their attributes."""
 
-    def __init__(self, on_events: EventHandler) -> None:
+    def __init__(
+        self, on_events: EventHandler, beside: Sequence[Callable[[BrokerAccess], Coroutine[None, None, NoReturn]]] = ()
+    ) -> None:
+        """``beside``: what else runs with the same credentials."""
         self._on_events = on_events
+        self._beside = beside
         self._access: BrokerAccess | None = None
         self._changed = asyncio.Event()
         self._requester: Requester | None = None
@@ -30,6 +35,11 @@ class BrokerLink:
     def connected(self) -> bool:
         """Whether a request can be sent now."""
         return self._requester is not None and self._requester.connected
+
+    @property
+    def blocked(self) -> str:
+        """Why the broker takes no messages; empty while it takes them."""
+        return self._requester.blocked if self._requester is not None else ""
 
     def use(self, access: BrokerAccess) -> None:
         """Use these credentials from now on; what is under way on other ones fails."""
@@ -47,6 +57,7 @@ class BrokerLink:
             events = AttributeEvents(self._access, self._on_events)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(requester.run()), group.create_task(events.run())]
+                tasks += [group.create_task(run(self._access)) for run in self._beside]
                 await self._changed.wait()
                 for task in tasks:
                     task.cancel()
@@ -59,7 +70,7 @@ class BrokerLink:
         *,
         timeout_seconds: float,
         message_id: str | None = None,
-    ) -> Mapping[str, Json]:
+    ) -> Reply:
         """Send a request and return the reply; errors are those of :meth:`Requester.request`."""
         if self._requester is None:
             raise BrokerUnavailableError("there are no credentials for the message broker yet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker, Target
 from simyard.apiserver.routes import Call
 from simyard.apiserver.status import Cause, StatusError, StatusReason, Subject, from_api, not_found, unavailable
-from simyard.kube.cache import Cache
+from simyard.kube.cache import ALL_NAMESPACES, Cache
 from simyard_adapter import wire
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError, NotFoundError
@@ -23,20 +23,33 @@ T = TypeVar("T", CachedWorker, CachedPool, CachedService)
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A queue, and the broker user whose answer counts."""
+    """A queue, the broker user whose answer counts, and the worker or the pool that this user speaks for."""
 
     queue: str
     user: str
+    worker: str = ""
+    pool: str = ""
+
+    @classmethod
+    def of_worker(cls, worker: CachedWorker) -> Destination:
+        """The own queue of a worker."""
+        return cls(worker.queue, worker.user, worker=worker.metadata.name)
+
+    def includes(self, worker: str) -> bool:
+        """Whether a worker of that name may answer: the one that was asked, or one in a slot of the pool."""
+        pool, _, slot = worker.rpartition("-")
+        return worker == self.worker if self.worker else pool == self.pool and slot.isascii() and slot.isdigit()
 
 
 class Directory:
     """Finds targets without asking the API server, except once before it says that there is none.
 
-    ``namespace``: that one alone; ``service``: that one alone, with its workers.
+    ``namespaces``: these alone; ``service``: that one alone, with its workers.
     """
 
-    def __init__(self, client: KubeClient, namespace: str = "", service: str = "") -> None:
+    def __init__(self, client: KubeClient, namespaces: Sequence[str] = ALL_NAMESPACES, service: str = "") -> None:
         self._client = client
+        self._namespaces = namespaces
         self.workers: Cache[CachedWorker] = Cache(
             client,
             WORKERS,
@@ -48,7 +61,7 @@ class Directory:
                 "ready": lambda worker: (worker.user,) if worker.state.good else (),
                 "alone": lambda worker: (worker.service_key,) if worker.state.good and not worker.pool else (),
             },
-            namespace=namespace,
+            namespaces=namespaces,
             fields=f"spec.serviceRef.name={service}" if service else "",
         )
         self.pools: Cache[CachedPool] = Cache(
@@ -59,14 +72,14 @@ class Directory:
                 "service": lambda pool: (pool.service_key,),
                 "uid": lambda pool: (pool.metadata.uid,),
             },
-            namespace=namespace,
+            namespaces=namespaces,
         )
         self.services: Cache[CachedService] = Cache(
             client,
             SIMULATION_SERVICES,
             CachedService.parse,
             indexes={"uid": lambda item: (item.metadata.uid,)},
-            namespace=namespace,
+            namespaces=namespaces,
             fields=f"metadata.name={service}" if service else "",
         )
 
@@ -132,7 +145,7 @@ class Directory:
             case CachedWorker():
                 if not target.state.good:
                     raise _not_ready(target.subject, f"{target.subject} is not ready", [target])
-                return Destination(target.queue, target.user)
+                return Destination.of_worker(target)
             case CachedPool():
                 pools = [target]
             case CachedService():
@@ -144,13 +157,16 @@ class Directory:
         choices: list[CachedPool | CachedWorker] = [*pools, *alone]
         chosen = random.choices(choices, weights)[0]  # noqa: S311 - it spreads load, it keeps no secret
         if isinstance(chosen, CachedWorker):
-            return Destination(chosen.queue, chosen.user)
-        return Destination(wire.pool_queue(chosen.user), chosen.user)
+            return Destination.of_worker(chosen)
+        return Destination(wire.pool_queue(chosen.user), chosen.user, pool=chosen.metadata.name)
 
     async def _find(self, cache: Cache[T], namespace: str, name: str) -> T:
         if (item := cache.get(namespace, name)) is not None:
             return item
         subject = Subject(cache.resource, name)
+        if self._namespaces != ALL_NAMESPACES and namespace not in self._namespaces:
+            message = f"this installation of Simyard does not watch the namespace {namespace} (watchNamespaces)"
+            raise StatusError(StatusReason.FORBIDDEN, message, subject=subject)
         try:
             async with asyncio.timeout(GET_SECONDS):
                 found = cache.learn(await self._client.get(cache.resource, name, namespace))

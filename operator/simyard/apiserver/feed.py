@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from simyard.apiserver.directory import Directory
 from simyard.apiserver.objects import CachedWorker
 from simyard.apiserver.values import ValueStore
+from simyard.guest.messages import AttributesChanged, Registered
 from simyard.messaging.events import ReceivedEvent
 
 
@@ -18,16 +17,14 @@ class AttributeFeed:
         self._store = store
         directory.workers.subscribe(self._on_worker)
 
-    async def take(self, events: Sequence[ReceivedEvent]) -> None:
-        """Take over what is told of known workers by the broker user that is theirs; anything else is dropped."""
-        for event in events:
-            worker = self._directory.worker_by_uid(event.worker_uid)
-            if worker is None or worker.user != event.user:
-                continue
-            service = self._directory.services.get(worker.metadata.namespace, worker.service)
-            values = event.body.get("attributes", event.body.get("values"))  # those of a register, of a change
-            if service is not None and isinstance(values, dict):
-                self._store.record(event.worker_uid, values, service.interface, event.received_at)
+    def take(self, event: ReceivedEvent) -> None:
+        """Take over what is told of a known worker by the broker user that is its own; anything else is dropped."""
+        worker = self._directory.worker_by_uid(event.worker_uid)
+        if worker is None or worker.user != event.user or not isinstance(event.message, Registered | AttributesChanged):
+            return
+        service = self._directory.services.get(worker.metadata.namespace, worker.service)
+        if service is not None:
+            self._store.record(worker, event.message.attributes, service.interface, event.received_at)
 
     def _on_worker(self, old: CachedWorker | None, new: CachedWorker | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):

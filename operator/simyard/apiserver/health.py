@@ -33,15 +33,19 @@ class Health:
         """The checks that make it ready, and how the broker is."""
         synced = self.directory is not None and self.directory.synced
         age = self.directory.age_seconds() if self.directory is not None else 0.0
-        connected = self.broker is not None and self.broker.connected
         return [
             Finding(
                 "objects", synced and age < MOST_AGE_SECONDS, f"heard of {age:.0f} s ago" if synced else "not listed"
             ),
             Finding("front-proxy", self.front_proxy_known, "known" if self.front_proxy_known else "not read yet"),
             Finding("shutdown", not self.stopping, "stopping" if self.stopping else "not asked for"),
-            Finding("broker", True, "connected" if connected else "not connected (not required)"),
+            Finding("broker", True, self._broker_detail()),
         ]
+
+    def _broker_detail(self) -> str:
+        if self.broker is None or not self.broker.connected:
+            return "not connected (not required)"
+        return f"takes no messages: {self.broker.blocked}" if self.broker.blocked else "connected"
 
     def report(self) -> tuple[bool, str]:
         """Whether it is ready, and one line for each check as kube-apiserver writes it."""

@@ -36,4 +36,4 @@ async def read_log(directory: Directory, broker: BrokerLink, call: Call, query: 
         timeout_seconds=ASK_SECONDS,
         timeout_message=f"{target.subject} has not answered within {ASK_SECONDS:.0f} s",
     )
-    return str(reply.get("log") or "")
+    return reply.log

@@ -24,6 +24,7 @@ from simyard.apiserver.status import Subject
 from simyard_adapter import wire
 from simyard_adapter.declarations import Interface
 from simyard_adapter.declarations import Json as Value
+from simyard_sites.base import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class OwnDetails:
     hostname: str = ""
     resources: Resources | None = None
     ssh_public_keys: tuple[str, ...] = ()
-    has_user_data: bool = False
+    user_data: str = ""
 
     @classmethod
     def parse(cls, spec: Json) -> OwnDetails:
@@ -61,7 +62,7 @@ class OwnDetails:
             hostname=spec.get("hostname") or "",
             resources=Resources.model_validate(resources) if resources is not None else None,
             ssh_public_keys=tuple(spec.get("sshPublicKeys") or ()),
-            has_user_data="userData" in spec,
+            user_data=sys.intern(spec.get("userData") or ""),  # many workers have the same
         )
 
 
@@ -89,7 +90,7 @@ class CachedWorker:
     restarts: int
     restarted: int
     machine_state: str
-    address: str
+    addresses: tuple[Address, ...]
     own: OwnDetails
 
     @property
@@ -128,7 +129,7 @@ class CachedWorker:
             restarts=spec.get("restarts") or 0,
             restarted=status.get("restarts") or 0,
             machine_state=sys.intern(status.get("machineState") or ""),
-            address=status.get("address") or "",
+            addresses=tuple(map(_address, status.get("addresses") or ())),
             own=OwnDetails.parse(spec),
         )
 
@@ -234,6 +235,10 @@ Target = CachedWorker | CachedPool | CachedService
 def timestamp(time: datetime) -> str:
     """A ``metav1.Time``: UTC, whole seconds."""
     return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _address(raw: Json) -> Address:
+    return Address(raw["address"], sys.intern(raw.get("interface") or ""), raw.get("mac") or "")
 
 
 def _lean(metadata: Json) -> Metadata:

@@ -41,7 +41,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
     """
     tls = ServingTls(settings.certificate, settings.key)
     async with await KubeClient.connect(settings.kubeconfig) as client:
-        directory = Directory(client)
+        directory = Directory(client, settings.watch_namespaces)
         store = ValueStore()
         broker = BrokerLink(AttributeFeed(directory, store).take)
         health.directory, health.broker = directory, broker

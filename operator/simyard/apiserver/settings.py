@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simyard.api.names import SYSTEM_NAMESPACE
+from simyard.kube.cache import ALL_NAMESPACES
 from simyard.messaging.access import BrokerAccess
 
 
@@ -16,6 +17,7 @@ class ApiServerSettings:
     key: its private key.
     kubeconfig: for the Kubernetes API; ``$KUBECONFIG`` or the cluster that this process runs in when it is None.
     namespace: where the platform lives, and with it the Secret with the broker's credentials.
+    watch_namespaces: whose objects are served.
     broker: the broker's credentials; from the Secret when it is None.
     bind: address to listen at.
     port: for kube-apiserver, TLS.
@@ -27,6 +29,7 @@ class ApiServerSettings:
     key: Path
     kubeconfig: Path | None = None
     namespace: str = SYSTEM_NAMESPACE
+    watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
     broker: BrokerAccess | None = None
     bind: str = "0.0.0.0"  # noqa: S104 - kube-apiserver comes from outside of the pod
     port: int = 8443

@@ -56,6 +56,7 @@ CODES = {
     StatusReason.TIMEOUT: 504,
 }
 ACTION_FAILED_CODE = 422
+BAD_GATEWAY_CODE = 502
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +176,20 @@ def from_wire(subject: Subject, error: WireError) -> StatusError:
             reason = StatusReason.TIMEOUT
         case WireReason.INVALID_REQUEST:
             reason = StatusReason.INTERNAL_ERROR
+        case WireReason.RESULT_TOO_LARGE | WireReason.INVALID_RESULT:
+            return invalid_reply(subject, error.reason.value, error.message, error.field)
         case _:
             return StatusError(
                 error.reason.value, error.message, code=ACTION_FAILED_CODE, subject=subject, causes=[cause]
             )
     return StatusError(reason, error.message, subject=subject, causes=[cause])
+
+
+def invalid_reply(subject: Subject, reason: str, message: str, field: str = "") -> StatusError:
+    """The worker did what was asked, and what it answered cannot be passed on: the fault of the service's program."""
+    cause = Cause(reason, message, field)
+    text = f"the reply of {subject} is refused: {f'{field}: ' if field else ''}{message}"
+    return StatusError(reason, text, code=BAD_GATEWAY_CODE, subject=subject, causes=[cause])
 
 
 def from_api(subject: Subject, error: ApiError) -> StatusError:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-
-import orjson
+from functools import partial
+from time import monotonic
 
 from simyard.api.base import Json
 from simyard.api.names import SUBRESOURCES_API_VERSION
 from simyard.apiserver.discovery import ATTRIBUTE_VALUES
 from simyard.apiserver.metrics import ATTRIBUTE_WORKERS
 from simyard.apiserver.objects import CachedWorker, Target
-from simyard_adapter.attributes import VALUE_LIMIT_BYTES
+from simyard.guest.values import ClaimedAttributes, merged
+from simyard.messaging.metrics import VALUES_REFUSED
+from simyard.messaging.refusals import Refusals
 from simyard_adapter.declarations import Attribute, Interface
 from simyard_adapter.declarations import Json as Value
 
@@ -32,18 +34,22 @@ class ValueStore:
     def __init__(self) -> None:
         self._values: dict[str, dict[str, Observed]] = {}
         self._revisions: dict[str, int] = {}
+        self._refusals = Refusals("attribute", VALUES_REFUSED, monotonic)
         self.revision = 0
 
     def revision_of(self, worker_uid: str) -> int:
         """Another one whenever something was recorded of the worker; ``revision``: of any."""
         return self._revisions.get(worker_uid, 0)
 
-    def record(self, worker_uid: str, values: Mapping[str, Value], interface: Interface, time: float) -> None:
-        """Take over values, but for those that are not declared or longer than an adapter would send."""
+    def record(self, worker: CachedWorker, claimed: ClaimedAttributes, interface: Interface, time: float) -> None:
+        """Take over the values that the interface declares, as far as they fit."""
+        worker_uid = worker.metadata.uid
+        refused = partial(self._refusals.note, f"{worker.metadata.namespace}/{worker.metadata.name}")
+        values = claimed.checked(interface.attributes, refused)
         known = self._values.setdefault(worker_uid, {})
-        for name, value in values.items():
-            if interface.attribute(name) is not None and len(orjson.dumps(value)) <= VALUE_LIMIT_BYTES:
-                known[name] = Observed(value, time)
+        before = {name: observed.value for name, observed in known.items()}
+        after = merged(before, values, refused)
+        known.update((name, Observed(after[name], time)) for name in values if after.get(name) is values[name])
         self.revision += 1
         self._revisions[worker_uid] = self.revision
         ATTRIBUTE_WORKERS.set(len(self._values))

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite
+from simyard.api.licence import Licence
 from simyard.api.occi import OcciLink, OcciMixin
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import SimulationService
@@ -133,7 +134,7 @@ DEFINITIONS = (
             *_condition(names.ConditionType.READY),
             Column("Pool", rf".metadata.labels.{names.LABEL_POOL.replace('.', chr(92) + '.')}", wide=True),
             Column("Machine-id", ".status.machineId", wide=True),
-            Column("Address", ".status.address", wide=True),
+            Column("Address", ".status.addresses[0].address", wide=True),
             _AGE,
         ),
         fields=(".spec.serviceRef.name", ".spec.site"),
@@ -155,6 +156,20 @@ DEFINITIONS = (
             _AGE,
         ),
         fields=(".spec.target.kind", ".spec.target.name", ".spec.action"),
+    ),
+    Definition(
+        names.LICENCES,
+        Licence,
+        "lic",
+        (
+            Column("Seats", ".spec.seats", "integer", "Seats in all."),
+            Column("Used", ".status.used", "integer", "Seats that Workers hold."),
+            Column("Waiting", ".status.waiting", "integer", "Workers that wait for a seat."),
+            Column("Services", ".status.services", "integer", "SimulationServices that name it."),
+            *_condition(names.ConditionType.AVAILABLE),
+            Column("Per-Namespace", ".spec.maxSeatsPerNamespace", "integer", "Most seats of one namespace.", wide=True),
+            _AGE,
+        ),
     ),
     Definition(
         names.USAGES,

@@ -1,4 +1,4 @@
-"""What the OCCI frontends of a service consist of: a Deployment, a Service and a PodDisruptionBudget.
+"""What the OCCI frontends of a service consist of: a Deployment, a Service, a PodDisruptionBudget, and an account.
 
 They stand in the platform's namespace, because they hold broker credentials; labels say whose they are. Their names are
 made from the service's namespace and name, so that building them again means the same objects.
@@ -16,13 +16,25 @@ from dataclasses import dataclass, field
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.frontend_pod import FrontendPod
+from simyard.api.frontend_route import FrontendRoute
+from simyard.build.frontend_account import ACCOUNT_KINDS, ROLE_BINDINGS, SERVICE_ACCOUNTS, bind_role
+from simyard.build.frontend_route import (
+    BACKEND_TLS_POLICIES,
+    GATEWAY_KINDS,
+    HTTP_ROUTES,
+    INGRESSES,
+    backend_tls_policy,
+    http_route,
+    ingress,
+)
 from simyard.build.metadata import PART_OF, metadata
 from simyard_sites.kubernetes.resource import Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 SERVICES = Resource("", "v1", "services", "Service")
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-KINDS = (DEPLOYMENTS, SERVICES, BUDGETS)
+KINDS = (*ACCOUNT_KINDS, DEPLOYMENTS, SERVICES, BUDGETS, INGRESSES)
+"""The kinds that every cluster has. Those of a Gateway are there only where somebody has installed them."""
 
 COMPONENT = {"app.kubernetes.io/component": "frontend"}
 INSTANCE = "app.kubernetes.io/instance"
@@ -32,9 +44,9 @@ METRICS_PORT = 8080
 DRAIN_SECONDS = 5
 GRACE_SECONDS = 75
 """The drain, a request that has just begun (60 s at most), and something to spare."""
-USER = 65532
-"""As in the image."""
 TLS_DIRECTORY = "/etc/simyard/tls"
+NAME_PREFIX = "occi-"
+"""Names of all objects of frontends begin so; in the platform's namespace no other account has such a name."""
 _PART_OF_NAME = 20
 
 
@@ -49,6 +61,7 @@ class FrontendTemplate:
         domain: the frontends' hosts are in it.
         cloud4e: they also serve adapters that speak Cloud4E's binding.
         pod: what the installation says about their pods.
+        route: how clients outside of the cluster reach them.
     """
 
     image: str
@@ -57,18 +70,28 @@ class FrontendTemplate:
     domain: str
     cloud4e: bool = False
     pod: FrontendPod = field(default_factory=FrontendPod)
+    route: FrontendRoute = field(default_factory=FrontendRoute)
+
+    @property
+    def kinds(self) -> tuple[Resource, ...]:
+        """The kinds of the objects that a frontend can consist of."""
+        return KINDS if self.route.gateway is None else (*KINDS, *GATEWAY_KINDS)
 
 
 def object_name(namespace: str, service: str) -> str:
     """The name of a service's frontends, a DNS label: readable, and unique by its last eight digits."""
     digits = hashlib.sha256(f"{namespace}/{service}".encode()).hexdigest()[:8]
     parts = [part[:_PART_OF_NAME].rstrip("-") for part in (namespace, service)]
-    return "-".join(["occi", *parts, digits])
+    return NAME_PREFIX + "-".join([*parts, digits])
 
 
 def endpoint(namespace: str, service: str, template: FrontendTemplate) -> str:
     """The URL of a service's frontends."""
-    return f"https://{object_name(namespace, service)}.{template.domain}"
+    return f"https://{_host(namespace, service, template)}"
+
+
+def _host(namespace: str, service: str, template: FrontendTemplate) -> str:
+    return f"{object_name(namespace, service)}.{template.domain}"
 
 
 def labels(namespace: str, service: str) -> dict[str, str]:
@@ -92,21 +115,37 @@ def owner_of(found: dict[str, str]) -> tuple[str, str] | None:
 def frontend(namespace: str, service: str, replicas: int, template: FrontendTemplate) -> list[Json]:
     """All objects for so many frontends of a service, to be applied in this order."""
     name, marks = object_name(namespace, service), labels(namespace, service)
-    specs = [(SERVICES, _service(marks)), (DEPLOYMENTS, _deployment(namespace, service, replicas, template, marks))]
+    contents: list[tuple[Resource, Json]] = [
+        (SERVICE_ACCOUNTS, {}),
+        (ROLE_BINDINGS, bind_role("Role", template.pod.role, [name], template.namespace)),
+        (SERVICES, {"spec": _service(marks)}),
+        (DEPLOYMENTS, {"spec": _deployment(namespace, service, replicas, template, marks)}),
+    ]
     if replicas > 1:
-        specs.append((BUDGETS, _budget(marks)))
-    return [_manifest(kind, metadata(name, template.namespace, **marks), spec) for kind, spec in specs]
+        contents.append((BUDGETS, {"spec": _budget(marks)}))
+    host, route = _host(namespace, service, template), template.route
+    annotations = {SERVICE_ACCOUNTS: template.pod.account_annotations}
+    if route.ingress is not None:
+        contents.append((INGRESSES, {"spec": ingress(name, host, HTTPS_PORT, template.tls_secret, route.ingress)}))
+        annotations[INGRESSES] = route.ingress.annotations
+    if route.gateway is not None:
+        to_service = http_route(name, host, HTTPS_PORT, template.namespace, route.gateway)
+        contents.append((HTTP_ROUTES, {"spec": to_service}))
+        contents.append((BACKEND_TLS_POLICIES, {"spec": backend_tls_policy(name, host, route.gateway)}))
+    meta = metadata(name, template.namespace, **{**template.pod.labels, **marks})
+    return [_manifest(kind, meta, content, annotations.get(kind, {})) for kind, content in contents]
 
 
-def _manifest(kind: Resource, meta: Json, spec: Json) -> Json:
+def _manifest(kind: Resource, meta: Json, content: Json, more: dict[str, str]) -> Json:
     """With a digest of it all, so that what another version of ours has applied differs from what is wanted."""
-    text = json.dumps([meta, spec], sort_keys=True, separators=(",", ":"))
-    annotations = {names.ANNOTATION_MANIFEST: hashlib.sha256(text.encode()).hexdigest()[:16]}
+    meta = {**meta, "annotations": more} if more else meta
+    text = json.dumps([meta, content], sort_keys=True, separators=(",", ":"))
+    annotations = {**more, names.ANNOTATION_MANIFEST: hashlib.sha256(text.encode()).hexdigest()[:16]}
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": {**meta, "annotations": annotations},
-        "spec": spec,
+        **content,
     }
 
 
@@ -129,39 +168,30 @@ def _budget(marks: dict[str, str]) -> Json:
 
 def _deployment(namespace: str, service: str, replicas: int, template: FrontendTemplate, marks: dict[str, str]) -> Json:
     selector = {"matchLabels": _selector(marks)}
-    # No constraint for zones beside it: where nodes have no zone the scheduler would score neither.
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": selector,
-        "matchLabelKeys": ["pod-template-hash"],
-    }
     zones = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": selector}
     apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": zones}]}
     given = template.pod
     pod: Json = {
-        "serviceAccountName": names.FRONTEND,
+        "serviceAccountName": marks[INSTANCE],
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "nodeSelector": {"kubernetes.io/os": "linux", **given.node_selector},
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": given.pod_security_context,
         "affinity": given.affinity or {"podAntiAffinity": apart},
-        "topologySpreadConstraints": [spread],
+        "topologySpreadConstraints": given.topology_spread_constraints or [_spread(selector, replicas, given)],
         "containers": [_container(namespace, service, template)],
-        "volumes": [{"name": "tls", "secret": {"secretName": template.tls_secret, "defaultMode": 0o440}}],
+        "volumes": [
+            {"name": "tls", "secret": {"secretName": template.tls_secret, "defaultMode": 0o440}},
+            *given.extra_volumes,
+        ],
     }
     if given.tolerations:
         pod["tolerations"] = [item.to_json() for item in given.tolerations]
+    if given.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in given.image_pull_secrets]
     if given.priority_class_name:
         pod["priorityClassName"] = given.priority_class_name
-    pod_metadata: Json = {"labels": marks}
+    pod_metadata: Json = {"labels": {**given.labels, **given.pod_labels, **marks}}
     if given.pod_annotations:
         pod_metadata["annotations"] = given.pod_annotations
     return {
@@ -170,6 +200,23 @@ def _deployment(namespace: str, service: str, replicas: int, template: FrontendT
         "selector": selector,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "template": {"metadata": pod_metadata, "spec": pod},
+    }
+
+
+def _spread(selector: Json, replicas: int, given: FrontendPod) -> Json:
+    """Keep the replicas on different nodes.
+
+    ``required`` counts tainted and cordoned nodes: each of them has no pod, so no node may have all replicas. There is
+    no constraint for zones: the scheduler leaves out a node that lacks the label of any one constraint.
+    """
+    required = given.spread == "required"
+    return {
+        "maxSkew": max(1, replicas - 1) if required else 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway" if given.spread == "preferred" else "DoNotSchedule",
+        "nodeTaintsPolicy": "Ignore" if required else "Honor",
+        "labelSelector": selector,
+        "matchLabelKeys": ["pod-template-hash"],
     }
 
 
@@ -202,13 +249,11 @@ def _container(namespace: str, service: str, template: FrontendTemplate) -> Json
         "startupProbe": _probe("/readyz", period=2, failures=60),
         "readinessProbe": _probe("/readyz", period=5, failures=2),
         "livenessProbe": _probe("/livez", period=10, failures=6),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True}],
+        "securityContext": given.container_security_context,
+        "volumeMounts": [{"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True}, *given.extra_volume_mounts],
     }
+    if given.extra_env:
+        container["env"] = given.extra_env
     if given.image_pull_policy:
         container["imagePullPolicy"] = given.image_pull_policy
     return container

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.build import admission, apiservice, rbac
+from simyard.build import admission, apiservice, rbac, sizes
 from simyard.build.crds import custom_resource_definitions
 from simyard.build.metadata import metadata
+from simyard.build.rbac import DEFAULT_ACCOUNTS, Accounts
 
 
 def objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoint | None = None) -> list[Json]:
@@ -25,15 +26,17 @@ def objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoi
     ]
 
 
-def access(namespace: str) -> list[Json]:
+def access(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
     """Accounts, roles and admission policies."""
     return [
-        *rbac.operator(namespace),
+        *rbac.operator(namespace, accounts),
         *rbac.sites(),
-        *rbac.apiserver(namespace),
-        *rbac.frontend(namespace),
+        *rbac.apiserver(namespace, accounts),
+        *rbac.frontend(namespace, accounts),
         *rbac.user_roles(),
-        *admission.actions(namespace),
-        *admission.ownership(namespace),
+        *admission.actions(namespace, accounts),
+        *admission.ownership(namespace, accounts),
         *admission.placement(),
+        *admission.sites_of_workers(namespace, accounts),
+        *sizes.sizes(),
     ]

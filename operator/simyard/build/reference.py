@@ -33,13 +33,14 @@ What was observed of an object stands in `status.conditions`: `Available` for se
 _ACCESS = """\
 ## Access to actions
 
-Three ClusterRoles come with the installation, and are part of Kubernetes' own `view`, `edit` and `admin`:
+Four ClusterRoles come with the installation; three of them are part of Kubernetes' own `view`, `edit` and `admin`:
 
 | ClusterRole | may | part of |
 |---|---|---|
 | `simyard-view` | read all objects, attributes and logs | `view`, `edit`, `admin` |
 | `simyard-edit` | that, run pools, call every action | `edit`, `admin` |
 | `simyard-vendor` | read, publish services | `admin` |
+| `simyard-platform` | read, write CloudSites and Licences; bind it by a ClusterRoleBinding | |
 
 Each action is a subresource of its target, so a Role can permit one and no other. kube-apiserver checks the first
 segment (`workerpools/actions`), the platform the whole (`workerpools/actions/solve`): a Role needs both. The same right

@@ -11,10 +11,15 @@ from simyard.api.worker_pool import WorkerPool
 
 
 def pool_worker(
-    pool: WorkerPool, name: str, site: str, revision: str, requested: datetime, *, licence: str = ""
+    pool: WorkerPool, name: str, site: str, revision: str, requested: datetime, *, licence: str = "", version: str = ""
 ) -> Json:
-    """A Worker of a pool, owned by it; ``requested`` is when it was asked for, ``licence`` of what it holds a seat."""
+    """A Worker of a pool, owned by it.
+
+    ``requested`` is when it was asked for, ``licence`` of what it holds a seat, ``version`` that of its service.
+    """
     annotations = {names.ANNOTATION_REQUESTED: requested.isoformat()}
+    if version:
+        annotations[names.ANNOTATION_VERSION] = version
     if licence:
         annotations[names.ANNOTATION_LICENCE] = licence
     return {

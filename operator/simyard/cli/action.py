@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from click.shell_completion import CompletionItem
 from simyard.api.base import Json, find_condition
 from simyard.api.names import SERVICE_ACTIONS, WORKERS, ConditionType
 from simyard.api.service_action import ServiceAction
-from simyard.api.simulation_service import DeclaredAction
+from simyard.api.simulation_service import DeclaredValue
 from simyard.cli.kubectl import Kubectl
-from simyard.cli.output import output_option, print_object, print_table
+from simyard.cli.output import Failure, output_option, print_object, print_table, say
 from simyard.cli.targets import Target, TargetType, names
 
 STRUCTURED = ("integer", "number", "boolean", "array", "object")
@@ -61,21 +62,21 @@ def action(
     values = _from_file(filename)
     if parameters:
         declared = next((it for it in target.service(kubectl).spec.interface.actions if it.name == name), None)
-        values |= dict(_parameter(text, declared) for text in parameters)
+        values |= dict(assignment(text, declared.parameters if declared else (), "--parameter") for text in parameters)
     created = kubectl.call(target.resource, target.name, f"actions/{name}?wait=false", {"parameters": values})
     invocation = created["metadata"]["name"]
     if not wait:
-        print_object(created, output) if output else click.echo(f"serviceaction.simyard.dev/{invocation} created")
+        print_object(created, output) if output else say(f"serviceaction.simyard.dev/{invocation} created")
         return
     finished = _follow(kubectl, invocation)
     if output:
         print_object(finished.status.to_json(), output)
     elif finished.status.failure is None:
         seconds = (finished.status.run_milliseconds or 0) / 1000
-        click.echo(f"{name} done by {finished.status.worker} in {seconds:.2f} s", err=True)
+        say(f"{name} done by {finished.status.worker} in {seconds:.2f} s", err=True)
         _print_result(finished.status.result)
     if finished.status.failure is not None:
-        raise click.ClickException(f"{finished.status.failure.reason}: {finished.status.failure.message}")
+        raise Failure(f"{finished.status.failure.reason}: {finished.status.failure.message}")
 
 
 @click.command()
@@ -105,7 +106,7 @@ def attributes(kubectl: Kubectl, target: Target, name: str | None, fresh: bool, 
 @click.pass_obj
 def logs(kubectl: Kubectl, worker: str, tail: int | None) -> None:
     """Print the log of a WORKER's service adapter and its program."""
-    click.echo(kubectl.subresource(WORKERS, worker, "log" + (f"?tailLines={tail}" if tail else "")), nl=False)
+    say(kubectl.subresource(WORKERS, worker, "log" + (f"?tailLines={tail}" if tail else "")), nl=False)
 
 
 def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:
@@ -123,37 +124,42 @@ def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:
         if current.status.percent is not None:
             line = f"{current.status.percent:3d} % {line}"
         if line and line != shown:
-            click.echo(line, err=True)
+            say(line, err=True)
             shown = line
-    raise click.ClickException(f"the watch ended: see `kubectl get serviceaction {invocation}`, if it still exists")
+    raise Failure(f"the watch ended: see `kubectl get serviceaction {invocation}`, if it still exists")
 
 
 def _from_file(filename: Path | None) -> Json:
     if filename is None:
         return {}
-    text = sys.stdin.read() if str(filename) == "-" else filename.read_text()
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{filename} is neither JSON nor YAML: {error}") from None
+        data = yaml.safe_load(sys.stdin.buffer.read() if str(filename) == "-" else filename.read_bytes())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Failure(f"{filename} is neither JSON nor YAML: {error}") from None
     if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
         data = data["parameters"]
     if not isinstance(data, dict):
-        raise click.ClickException(f"{filename}: an object of parameters is expected")
+        raise Failure(f"{filename}: an object of parameters is expected")
     return data
 
 
-def _parameter(text: str, declared: DeclaredAction | None) -> tuple[str, Any]:
-    """NAME=VALUE, read as the interface declares it; the server refuses what does not fit."""
+def assignment(text: str, declared: Iterable[DeclaredValue], hint: str) -> tuple[str, Any]:
+    """Return name and value of NAME=VALUE, read as the interface declares it; the server refuses what does not fit."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--parameter")
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=hint)
     if value.startswith("@"):
         try:
-            value = Path(value[1:]).read_text()
+            value = Path(value[1:]).read_text(encoding="utf-8")
         except OSError as error:
-            raise click.BadParameter(f"{name}: {error.strerror}: {value[1:]}", param_hint="--parameter") from None
-    types = {item.name: item.type for item in declared.parameters} if declared else {}
+            raise click.BadParameter(f"{name}: {error.strerror}: {value[1:]}", param_hint=hint) from None
+        except UnicodeDecodeError as error:
+            raise click.BadParameter(
+                f"{name}: {value[1:]} is a binary file: its byte {error.start} is not UTF-8 text. Parameters are text; "
+                "if the action accepts encoded data, encode the file first, for example with base64",
+                param_hint=hint,
+            ) from None
+    types = {item.name: item.type for item in declared}
     if types.get(name) in STRUCTURED:
         try:
             return name, json.loads(value)

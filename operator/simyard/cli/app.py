@@ -10,6 +10,8 @@ from click.shell_completion import ShellComplete
 from simyard.cli import action, listing, timeline_command
 from simyard.cli.global_options import add_global_options
 from simyard.cli.kubectl import Kubectl
+from simyard.cli.output import say
+from simyard.cli.set_command import set_attributes
 from simyard.cli.usage import usage
 
 COMPLETION_HINT = """\
@@ -28,12 +30,13 @@ def cli(ctx: click.Context) -> None:
 @cli.command()
 def completion() -> None:
     """Say how to switch on completion in your shell."""
-    click.echo(COMPLETION_HINT)
+    say(COMPLETION_HINT)
 
 
 for command in (listing.services, listing.pools, listing.workers, listing.describe, action.action, action.attributes):
     cli.add_command(command)
 cli.add_command(action.logs)
+cli.add_command(set_attributes)
 cli.add_command(timeline_command.show_timeline)
 cli.add_command(usage)
 for place in (cli, *cli.commands.values()):
@@ -53,5 +56,5 @@ def complete() -> None:
     *words, incomplete = sys.argv[1:] or [""]
     completer = ShellComplete(cli, {}, "kubectl simyard", "_KUBECTL_SIMYARD_COMPLETE")
     for item in completer.get_completions(words, incomplete):
-        click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
-    click.echo(":4")
+        say(f"{item.value}\t{item.help}" if item.help else item.value)
+    say(":4")

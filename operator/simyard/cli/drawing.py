@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-import click
+from simyard.cli.output import Failure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,13 +48,13 @@ def drawn(paint: Callable[[Figure], None], kind: Format, *, inches: tuple[float,
     """A picture: ``paint`` gets an empty figure of that width and height, in our style.
 
     Raises:
-        click.ClickException: matplotlib is not installed.
+        Failure: matplotlib is not installed.
     """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise click.ClickException(f"pictures need matplotlib ({error}): pip install 'simyard[plot]'") from None
+        raise Failure(f"pictures need matplotlib ({error}): pip install 'simyard[plot]'") from None
     out = io.BytesIO()
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=inches, dpi=PIXELS_PER_INCH, layout="constrained", facecolor="white")

@@ -8,6 +8,9 @@ import click
 
 from simyard.cli.kubectl import Kubectl
 
+GLOBAL_OPTIONS = ("namespace", "context", "kubeconfig")
+"""The names of the options that :func:`add_global_options` adds to a command."""
+
 
 def add_global_options(command: click.Command) -> None:
     """Have a command take them; what stands last counts."""

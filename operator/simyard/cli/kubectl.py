@@ -13,6 +13,7 @@ import click
 
 from simyard.api.base import Json
 from simyard.api.names import SUBRESOURCES_API_VERSION
+from simyard.cli.output import say
 from simyard_sites.kubernetes.resource import Resource
 
 REQUEST_SECONDS = 60
@@ -27,7 +28,7 @@ class KubectlError(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print what kubectl said, as kubectl says it, and leave with its exit code."""
-        click.echo(self.message, err=True)
+        say(self.message, err=True)
         sys.exit(self.code)
 
 
@@ -104,6 +105,18 @@ class Kubectl:
         )
         answer: Json = json.loads(text)
         return answer
+
+    def put(self, resource: Resource, name: str, path: str, body: Json) -> Json:
+        """PUT to a path below an object in the aggregated API."""
+        text = self._run(
+            "replace", "--raw", self._subresource_path(resource, name, path), "-f", "-", text=json.dumps(body)
+        )
+        answer: Json = json.loads(text)
+        return answer
+
+    def patch(self, resource: Resource, name: str, change: Json) -> None:
+        """Change parts of an object by a merge patch."""
+        self._run("patch", _full(resource), name, "--type=merge", "-p", json.dumps(change), *self._scope(resource))
 
     def current_namespace(self) -> str:
         """The namespace in use."""

@@ -9,7 +9,7 @@ from simyard.api.simulation_service import DeclaredAction, DeclaredValue, Simula
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.cli.kubectl import Kubectl
-from simyard.cli.output import Row, age, as_list, condition_text, output_option, print_object, print_table
+from simyard.cli.output import Row, age, as_list, condition_text, output_option, print_object, print_table, say
 from simyard.cli.targets import Target, TargetType
 
 everywhere_option = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces.")
@@ -116,11 +116,11 @@ def describe(kubectl: Kubectl, target: Target, output: str | None) -> None:
         return print_object(service.spec.interface.to_json(), output)
     spec = service.spec
     title = spec.display_name or service.metadata.name
-    click.echo(" ".join(part for part in (title, spec.version, f"({spec.vendor})" if spec.vendor else "") if part))
+    say(" ".join(part for part in (title, spec.version, f"({spec.vendor})" if spec.vendor else "") if part))
     if spec.description:
-        click.echo(f"\n{spec.description.strip()}")
+        say(f"\n{spec.description.strip()}")
     if spec.interface.attributes:
-        click.echo("\nAttributes:")
+        say("\nAttributes:")
         print_table(
             ["  NAME", "TYPE", "UNIT", "MUTABLE", "DESCRIPTION"],
             [(f"  {it.name}", it.type, it.unit, it.mutable, it.description) for it in spec.interface.attributes],
@@ -136,9 +136,9 @@ def seconds_text(milliseconds: int | None) -> str:
 
 
 def _describe_action(action: DeclaredAction) -> None:
-    click.echo(f"\nAction {action.name} ({action.mode}, at most {action.timeout_seconds} s)")
+    say(f"\nAction {action.name} ({action.mode}, at most {action.timeout_seconds} s)")
     if action.description:
-        click.echo(f"  {action.description}")
+        say(f"  {action.description}")
     if action.parameters:
         print_table(
             ["  PARAMETER", "TYPE", "UNIT", "DEFAULT", "ACCEPTED", "DESCRIPTION"],
@@ -177,6 +177,6 @@ def _with_namespace(row: list[object], namespace: str, everywhere: bool) -> Row:
 
 def _print(what: str, header: list[str], rows: list[Row], everywhere: bool) -> None:
     if not rows:
-        click.echo(f"No {what} found.", err=True)
+        say(f"No {what} found.", err=True)
         return
     print_table(["NAMESPACE", *header] if everywhere else header, rows)

@@ -1,4 +1,8 @@
-"""How answers are printed: tables as kubectl prints them, JSON, YAML."""
+"""How answers are printed: tables as kubectl prints them, JSON, YAML.
+
+All that the command prints goes through :func:`say` (ruff forbids ``click.echo`` elsewhere), because most of it is text
+of vendors, workers and other users.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import click
 import yaml
 
 from simyard.api.base import Condition, find_condition
+from simyard.guest.text import printable, printable_line
 
 Row = Sequence[object]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +29,18 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 
 
+class Failure(click.ClickException):
+    """The command failed; the message may quote others."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text, without anything that a terminal would obey."""
+    click.echo(printable(text), err=err, nl=nl)  # noqa: TID251
+
+
 def output_option(*extra: str) -> Callable[[F], F]:
     """The option ``-o``: json and yaml, and what a command has besides."""
     return click.option("-o", "--output", type=click.Choice(["json", "yaml", *extra]), help="Output format.")
@@ -32,9 +49,9 @@ def output_option(*extra: str) -> Callable[[F], F]:
 def print_object(value: Any, output: str) -> None:
     """Print as JSON or YAML."""
     if output == "json":
-        click.echo(json.dumps(value, indent=4))
+        say(json.dumps(value, indent=4))
     else:
-        click.echo(yaml.dump(value, Dumper=_Dumper, sort_keys=False), nl=False)
+        say(yaml.dump(value, Dumper=_Dumper, sort_keys=False), nl=False)
 
 
 def as_list(items: list[Any]) -> Any:
@@ -47,7 +64,7 @@ def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
     cells = [list(header), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     for row in cells:
-        click.echo("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        say("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def age(since: datetime | None) -> str:
@@ -76,4 +93,4 @@ def _cell(value: object) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6g}"
-    return value if isinstance(value, str) else json.dumps(value)
+    return printable_line(value) if isinstance(value, str) else json.dumps(value)

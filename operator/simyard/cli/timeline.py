@@ -40,7 +40,8 @@ class WorkerLine:
 class Timeline:
     """A pool's start. ``figures`` are T_boot, T_r and T_m in seconds; None until they are known.
 
-    ``emulated``: the sites whose machines are not real.
+    ``emulated``: the sites whose machines are not real. ``replaced``: how many workers of the pool came after the start
+    was complete, in the place of others.
     """
 
     pool: str
@@ -48,6 +49,7 @@ class Timeline:
     lines: Sequence[WorkerLine]
     figures: dict[str, float | None]
     emulated: frozenset[str] = frozenset()
+    replaced: int = 0
 
     @property
     def end(self) -> float:
@@ -69,10 +71,14 @@ def timeline_of(pool: WorkerPool, workers: Sequence[Worker], emulated: Collectio
     if start is None:
         return None
     requested = start.requested_time
+    took, replaced = _seconds(start.registered_milliseconds), 0
     lines = []
     for worker in workers:
         created = worker.status.stages.start or worker.metadata.creation_timestamp
-        if created is None or (created - requested).total_seconds() < -1:
+        if created is None or (begun := (created - requested).total_seconds()) < -1:
+            continue
+        if took is not None and begun > took:
+            replaced += 1
             continue
         entered = {}
         for stage in STAGES:
@@ -86,7 +92,7 @@ def timeline_of(pool: WorkerPool, workers: Sequence[Worker], emulated: Collectio
         "T_r": _seconds(start.registered_milliseconds),
         "T_m": _seconds(start.published_milliseconds),
     }
-    return Timeline(pool.metadata.name, requested, lines, figures, frozenset(emulated))
+    return Timeline(pool.metadata.name, requested, lines, figures, frozenset(emulated), replaced)
 
 
 def to_json(timeline: Timeline) -> Json:
@@ -99,6 +105,7 @@ def to_json(timeline: Timeline) -> Json:
         "tMSeconds": timeline.figures["T_m"],
         "emulatedSites": sorted(timeline.emulated & {line.site for line in timeline.lines}),
         "stages": {f"{first}->{second}": value for (first, second), value in _medians(timeline).items()},
+        "replacedWorkers": timeline.replaced,
         "workers": [{"name": line.name, "site": line.site, "entered": line.entered} for line in timeline.lines],
     }
 
@@ -121,6 +128,9 @@ def to_text(timeline: Timeline, *, most: int = 40) -> str:
         out.append(f"{line.name.ljust(width)} |{bar.ljust(TEXT_WIDTH)}| {line.end:.3f}s{site}")
     if len(lines) < len(timeline.lines):
         out.append(f"({len(lines)} of {len(timeline.lines)} workers shown)")
+    if timeline.replaced:
+        word = "worker was" if timeline.replaced == 1 else "workers were"
+        out.append(f"({timeline.replaced} {word} replaced after the start)")
     medians = ", ".join(f"{a}->{b} {value:.3f}s" for (a, b), value in _medians(timeline).items())
     out.append(f"Median: {medians}" if medians else "No stage is complete yet.")
     out.append(", ".join(f"{name} {_shown(value)}" for name, value in timeline.figures.items()))

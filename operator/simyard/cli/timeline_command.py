@@ -13,7 +13,7 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.cli.drawing import Format
 from simyard.cli.kubectl import Kubectl, KubectlError
-from simyard.cli.output import output_option, print_object
+from simyard.cli.output import Failure, output_option, print_object, say
 from simyard.cli.targets import Target, TargetType
 from simyard.cli.timeline import Timeline, timeline_of, to_json, to_text
 from simyard.cli.timeline_picture import to_picture
@@ -39,7 +39,7 @@ def show_timeline(kubectl: Kubectl, target: Target, output: str | None, watch: b
         return
     found = _timeline(kubectl, WorkerPool.model_validate(kubectl.get(WORKER_POOLS, target.name)))
     if found is None:
-        raise click.ClickException(f"pool {target.name} has not started any worker yet")
+        raise Failure(f"pool {target.name} has not started any worker yet")
     if output in ("svg", "png"):
         if output == "png" and sys.stdout.isatty():
             raise click.UsageError("a PNG is not for a terminal: redirect it, as in -o png > timeline.png")
@@ -47,7 +47,7 @@ def show_timeline(kubectl: Kubectl, target: Target, output: str | None, watch: b
     elif output:
         print_object(to_json(found), output)
     else:
-        click.echo(to_text(found))
+        say(to_text(found))
 
 
 def _timeline(kubectl: Kubectl, pool: WorkerPool) -> Timeline | None:
@@ -74,13 +74,13 @@ def _watch(kubectl: Kubectl, name: str) -> None:
             pool = WorkerPool.model_validate(kubectl.get(WORKER_POOLS, name))
             found = _timeline(kubectl, pool)
             click.clear()
-            click.echo(to_text(found) if found is not None else f"pool {name} has not started any worker yet")
+            say(to_text(found) if found is not None else f"pool {name} has not started any worker yet")
             if _complete(pool, at_once=not drawn):
                 return
             drawn = int(pool.metadata.resource_version)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    raise click.ClickException(f"the watch ended: pool {name} was deleted, or the API server ended it")
+    raise Failure(f"the watch ended: pool {name} was deleted, or the API server ended it")
 
 
 def _complete(pool: WorkerPool, *, at_once: bool) -> bool:

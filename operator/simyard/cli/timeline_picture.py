@@ -26,7 +26,7 @@ def to_picture(timeline: Timeline, kind: Format) -> bytes:
     """As SVG or PNG: the workers from top to bottom in the order in which they were ready, site by site.
 
     Raises:
-        click.ClickException: matplotlib is not installed.
+        Failure: matplotlib is not installed.
     """
     count = len(timeline.lines)
     height = 1.9 + min(3.4, max(0.17 * count, 0.5))

@@ -14,7 +14,7 @@ from simyard.api.names import SIMULATION_SERVICES, USAGES, WORKER_POOLS
 from simyard.api.usage import HOUR_MILLISECONDS, Usage, UsageRow
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.listing import everywhere_option
-from simyard.cli.output import Row, output_option, print_object, print_table
+from simyard.cli.output import Row, output_option, print_object, print_table, say
 from simyard.cli.targets import Target, TargetType
 from simyard.plan.usage import Group, Used, usage_by
 
@@ -44,11 +44,11 @@ def usage(kubectl: Kubectl, target: Target | None, everywhere: bool, by: str | N
     keys = (by,) if by else ("namespace", *ROW) if everywhere else ROW
     used = usage_by(rows, lambda namespace, row: _group(keys, namespace, row), datetime.now(UTC))
     if output == "csv":
-        click.echo(_csv(keys, used), nl=False)
+        say(_csv(keys, used), nl=False)
     elif output:
         print_object([_entry(keys, group, sums) for group, sums in used.items()], output)
     elif not used:
-        click.echo("No usage found.", err=True)
+        say("No usage found.", err=True)
     else:
         total = usage_by(rows, lambda *_: (), datetime.now(UTC))[()]
         header = [*(key.upper() for key in keys), "RUNNING", "WORKER-SECONDS", "CORE-HOURS", "LICENCE-SECONDS", "COST"]

@@ -17,11 +17,13 @@ from simyard_sites.kubernetes.resource import Resource
 
 WAIT_SECONDS = 20.0
 RETRY_SECONDS = 1.0
-Emptied = Callable[[str], Awaitable[None]]
-"""Waits until nothing is left of an object; gets its uid (pools) or its name (sites)."""
+TornDown = Callable[[str], Awaitable[None]]
+"""Waits until nothing is left of a pool; gets its uid."""
+Emptied = Callable[[str, str], Awaitable[None]]
+"""Waits until nothing is left of a site; gets its name and its uid."""
 
 
-def handlers(pool_torn_down: Emptied, site_emptied: Emptied) -> kopf.OperatorRegistry:
+def handlers(pool_torn_down: TornDown, site_emptied: Emptied) -> kopf.OperatorRegistry:
     """The registry of handlers."""
     registry = kopf.OperatorRegistry()
 
@@ -29,9 +31,9 @@ def handlers(pool_torn_down: Emptied, site_emptied: Emptied) -> kopf.OperatorReg
         """Wait until the pool's workers and machines and what it had at the broker are gone."""
         await _within_time(pool_torn_down(uid))
 
-    async def delete_site(name: str, **_: Any) -> None:
+    async def delete_site(name: str, uid: str, **_: Any) -> None:
         """Wait until no Worker and no machine is left at the site."""
-        await _within_time(site_emptied(name))
+        await _within_time(site_emptied(name, uid))
 
     kopf.on.delete(*_selector(names.WORKER_POOLS), registry=registry, id="machines")(delete_pool)
     kopf.on.delete(*_selector(names.CLOUD_SITES), registry=registry, id="machines")(delete_site)

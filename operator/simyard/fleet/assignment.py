@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Container, Sized
 from typing import NoReturn
 
 from simyard.api import names
 from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
 from simyard.fleet.queue import KeyQueue
-from simyard.fleet.registry import Registry, now, service_key, target_key
+from simyard.fleet.registry import Registry, now, pool_uid_of, service_key, target_key
 from simyard.fleet.statuses import write_status
 from simyard.plan.actions import assigned, declared_action, waiting
-from simyard.plan.assignment import match
+from simyard.plan.assignment import kept_free, match
 from simyard.plan.worker import is_ready
 
 PASS_SPACING_SECONDS = 0.02
@@ -66,6 +67,8 @@ class Assignment:
             self._queue.forget(key)
             return
         busy = frozenset(worker.metadata.uid for worker in workers if self._busy(worker)) | self._held
+        kept = frozenset[str]() if key.startswith(f"{names.WORKERS.kind}/") else self._kept_free(workers, busy)
+        busy |= kept
         concurrent = frozenset(action.metadata.uid for action in actions if self._concurrent(action))
         matched = match(actions, workers, busy, concurrent, {item.metadata.uid: self._load(item) for item in workers})
         taken = {worker.metadata.uid for worker in matched.values()} - self._held
@@ -75,16 +78,13 @@ class Assignment:
                 worker = matched.get(action.metadata.uid)
                 if action.spec.cancel or action.metadata.deletion_timestamp is not None:
                     continue
-                await self._write(action, worker, bool(workers))
+                await self._write(action, worker, _why_waiting(workers, kept))
         finally:
             self._held -= taken
 
-    async def _write(self, action: ServiceAction, worker: Worker | None, ready: bool) -> None:
+    async def _write(self, action: ServiceAction, worker: Worker | None, why: str) -> None:
         """Guarded, so that of two operators that give it to two workers only one succeeds."""
-        if worker is None:
-            status = waiting(action, "every ready worker is busy" if ready else "no worker is ready", now())
-        else:
-            status = assigned(action, worker, now())
+        status = waiting(action, why, now()) if worker is None else assigned(action, worker, now())
         registry = self._registry
         written = await write_status(
             registry.client, registry.actions, action.metadata, action.status, status, guarded=True
@@ -102,6 +102,19 @@ class Assignment:
         pool = self._registry.pools.get(namespace, name)
         return self._registry.workers.by("pool", pool.metadata.uid) if pool is not None else []
 
+    def _kept_free(self, workers: list[Worker], busy: Container[str]) -> frozenset[str]:
+        """Return the uids of the workers that their pools reserve for Sync calls."""
+        of_pool: defaultdict[str, list[Worker]] = defaultdict(list)
+        for worker in workers:
+            of_pool[pool_uid_of(worker)].append(worker)
+        return frozenset().union(
+            *(
+                kept_free(of_pool[pool.metadata.uid], busy, pool.spec.reserved_for_sync)
+                for uid in of_pool
+                for pool in self._registry.pools.by("uid", uid)
+            )
+        )
+
     def _load(self, worker: Worker) -> int:
         return sum(self._concurrent(action) for action in self._registry.actions.by("worker", worker.metadata.uid))
 
@@ -111,6 +124,14 @@ class Assignment:
     def _concurrent(self, action: ServiceAction) -> bool:
         declared = declared_action(action, self._registry.service_of_target(action))
         return declared is not None and declared.concurrent
+
+
+def _why_waiting(ready: Sized, kept: Sized) -> str:
+    if not ready:
+        return "no worker is ready"
+    if kept:
+        return "every free worker is reserved for Sync calls (spec.reservedForSync of the pool)"
+    return "every ready worker is busy"
 
 
 def _targets_of(worker: Worker) -> list[str]:

@@ -12,15 +12,19 @@ from typing import NoReturn
 from simyard.api.base import Json
 from simyard.api.names import APISERVER_BROKER_SECRET, FRONTEND_BROKER_SECRET
 from simyard.api.worker import Worker
+from simyard.fleet.broker_health import BrokerHealth
 from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.registry import Registry, broker_user_of, gone, pool_uid_of, queue_of
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.credentials import derive_password, new_master_key
-from simyard.messaging.errors import BrokerUnavailableError, MessagingError
+from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError, MessagingError
+from simyard.messaging.metrics import MESSAGES_BOUNDED
 from simyard.messaging.topology import (
     APISERVER_USER,
     WORKER_QUEUES_PREFIX,
+    QueueSpec,
+    UserLimits,
     apiserver_user_spec,
     pool_queue_spec,
     pool_user_spec,
@@ -28,7 +32,8 @@ from simyard.messaging.topology import (
     worker_queue_spec,
 )
 from simyard_adapter.bootstrap import BrokerAddress
-from simyard_adapter.wire import pool_queue, pool_user, standalone_user
+from simyard_adapter.limits import MAX_BROKER_MESSAGE_BYTES
+from simyard_adapter.wire import pool_queue, pool_user, standalone_user, worker_queue
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, NotFoundError
 from simyard_sites.kubernetes.resource import Resource
@@ -59,7 +64,8 @@ async def master_key(client: KubeClient, namespace: str) -> bytes:
 class Broker:
     """Makes and removes users and queues; remembers what it made, and puts right what differs after a reconnect.
 
-    A user is made after its queues and deleted before them, so that what a crash leaves behind is found by its queues.
+    What belongs to a pool that went without its finalizer is removed after the pool's last Worker. The sweep finds
+    what a crash left behind: queues by their names, and users by their permissions on this virtual host.
 
     Attributes:
         prepared: set once the platform's own exchanges, queues and users are there.
@@ -71,6 +77,7 @@ class Broker:
         access: BrokerAccess,
         worker_access: BrokerAccess,
         admin: BrokerAdmin,
+        health: BrokerHealth,
         registry: Registry,
         occi: OcciBroker,
         *,
@@ -81,18 +88,29 @@ class Broker:
         self._occi = occi
         self._worker_access = worker_access
         self._admin = admin
+        self._health = health
         self._registry = registry
         self._namespace = namespace
         self._changed = changed
         self._key = b""
-        self._users: set[str] = set()
+        self._users: dict[str, UserLimits] = {}
         self._lock = asyncio.Lock()
         self._released: set[str] = set()
+        self._left_pools: set[str] = set()
+        self._lost: set[str] = set()
         self._wake = asyncio.Event()
         self._sweep_at = 0.0
+        self._swept = False
         self.prepared = asyncio.Event()
         self.reachable = False
         registry.workers.subscribe(self._worker_changed)
+
+    @property
+    def problem(self) -> str:
+        """Why workers cannot be served; empty when they can."""
+        if not self.reachable:
+            return "the message broker cannot be reached"
+        return f"the message broker takes no messages: {self._health.alarm}" if self._health.alarm else ""
 
     async def ensure_workers(self, workers: Collection[Worker]) -> None:
         """Users and queues of these workers exist when this returns.
@@ -107,7 +125,7 @@ class Broker:
             of_user.setdefault(broker_user_of(worker), []).append(worker)
         specs = [worker_queue_spec(user, item.metadata.uid) for user, items in of_user.items() for item in items]
         try:
-            await self._admin.ensure_queues(specs)
+            await self._ensure_queues(specs)
             for user, items in of_user.items():
                 await self._ensure_user(user, items)
         except MessagingError:
@@ -118,6 +136,23 @@ class Broker:
         if late := [worker for worker in workers if self._registry.worker_gone(worker.metadata.uid) is not None]:
             self._release(late)
             self.sweep_soon()
+
+    async def _ensure_queues(self, specs: Sequence[QueueSpec]) -> None:
+        """Declare the queues of workers; those that an earlier version made stay as they are."""
+        try:
+            await self._admin.ensure_queues(specs)
+        except BrokerRefusedError:
+            found = await self._admin.queues(WORKER_QUEUES_PREFIX)
+            if not any(spec.name in found for spec in specs):
+                raise
+            await self._admin.ensure_queues([spec for spec in specs if spec.name not in found])
+
+    def queue_lost(self, queue: str) -> None:
+        """Make the queue of a Worker that exists again: its node at the broker is away."""
+        uid = queue.rpartition(".")[2]
+        if self._registry.worker(uid) is not None:
+            self._lost.add(uid)
+            self._wake.set()
 
     def address_for(self, worker: Worker) -> BrokerAddress:
         """Where and as whom the worker's adapter connects."""
@@ -133,9 +168,22 @@ class Broker:
         user = pool_user(pool_uid)
         async with self._lock:  # not while the user is being made: it would be left, without queues to find it by
             await self._admin.delete_user(user)
-            self._users.discard(user)
+            self._users.pop(user, None)
             queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
             await self._admin.delete_queues([*queues, pool_queue(user)])
+
+    async def close_queue(self, user: str, worker_uid: str) -> bool:
+        """Delete the queue of a Worker that is gone; False if that cannot be said yet.
+
+        Of a Worker that went before this process began the user is not known (empty), but the first sweep deletes its
+        queue.
+
+        Raises:
+            MessagingError: the broker did not do it.
+        """
+        if user:
+            await self._admin.delete_queues([worker_queue(user, worker_uid)])
+        return bool(user) or self._swept
 
     def sweep_soon(self) -> None:
         """What is at the broker may differ from what we made: it was away, or something ended halfway."""
@@ -153,9 +201,11 @@ class Broker:
                     self._sweep_at = loop.time() + SWEEP_SECONDS
                     await self._prepare()
                 await self._delete_released()
+                await self._restore_lost()
                 self._set_reachable(True)
                 if sweeps:
                     await self._sweep()
+                    self._swept = True
                 waits = SWEEP_SECONDS
             except (MessagingError, ApiError) as error:
                 log.warning("broker: %s", error)
@@ -174,7 +224,16 @@ class Broker:
         await self._admin.ensure_user(apiserver_user_spec(), password)
         await self._write_secret(APISERVER_BROKER_SECRET, self._access.as_user(APISERVER_USER, password).to_secret())
         self.prepared.set()
+        await self._check_message_size()
         await self._write_secret(FRONTEND_BROKER_SECRET, await self._occi.prepare(self._key))
+
+    async def _check_message_size(self) -> None:
+        """Warn of a broker that takes messages of any size: one worker could fill the memory of all who read them."""
+        bounded = await self._admin.bounds_messages()
+        MESSAGES_BOUNDED.set(bounded)
+        if not bounded:
+            problem = "the broker takes messages of more than %d bytes: set max_message_size in its configuration"
+            log.warning(problem, MAX_BROKER_MESSAGE_BYTES)
 
     async def _write_secret(self, name: str, texts: Mapping[str, str]) -> None:
         client = self._registry.client
@@ -197,18 +256,29 @@ class Broker:
         """The user of these workers, unless all of them are gone meanwhile: then it is, or will be, removed."""
         async with self._lock:
             alive = [item for item in workers if self._registry.worker_gone(item.metadata.uid) is None]
-            if user in self._users or not alive:
+            if not alive:
                 return
             worker = alive[0]
             pool_uid = pool_uid_of(worker)
+            limits = UserLimits.of_pool(self._registry.workers.count("pool", pool_uid) if pool_uid else 1)
+            if self._users.get(user) == limits:
+                return
+            if user in self._users:
+                await self._admin.limit_user(user, limits)
+                self._users[user] = limits
+                return
             if pool_uid:
                 await self._admin.ensure_queues([pool_queue_spec(user)])
             spec = pool_user_spec(pool_uid) if pool_uid else standalone_user_spec(worker.metadata.uid)
             await self._admin.ensure_user(spec, derive_password(self._key, user))
-            self._users.add(user)
+            await self._admin.limit_user(user, limits)
+            self._users[user] = limits
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         if (left := gone(old, new)) is not None:
+            uid = pool_uid_of(left)
+            if uid and not self._registry.pools.count("uid", uid):
+                self._left_pools.add(uid)
             self._release([left])
 
     def _release(self, workers: Iterable[Worker]) -> None:
@@ -220,30 +290,43 @@ class Broker:
             queues = frozenset(self._released)
             await self._delete(queues, {user for queue in queues if (user := _user_of(queue)).startswith(_ALONE)})
             self._released -= queues
+        for uid in list(self._left_pools):
+            if not self._registry.workers.count("pool", uid) and not self._registry.pools.count("uid", uid):
+                await self.remove_pool(uid)
+            self._left_pools.discard(uid)
+
+    async def _restore_lost(self) -> None:
+        while self._lost:
+            lost = frozenset(self._lost)
+            await self.ensure_workers([worker for uid in lost if (worker := self._registry.worker(uid)) is not None])
+            self._lost -= lost
 
     async def _delete(self, queues: Iterable[str], users: Iterable[str]) -> None:
         for user in users:
             await self._admin.delete_user(user)
-            self._users.discard(user)
+            self._users.pop(user, None)
         await self._admin.delete_queues(queues)
 
     async def _sweep(self) -> None:
-        """Remove queues without a Worker or pool, and their users, when they are still so after a while."""
+        """Remove queues and users without a Worker or pool, when they are still so after a while."""
         found = {
             name for prefix in (WORKER_QUEUES_PREFIX, _POOL_QUEUES_PREFIX) for name in await self._admin.queues(prefix)
         }
-        await asyncio.sleep(SWEEP_SETTLE_SECONDS)
-        workers = {queue_of(worker): worker for worker in self._registry.workers}
-        users = {pool_user(pool.metadata.uid) for pool in self._registry.pools}
-        users |= {broker_user_of(worker) for worker in workers.values()}
-        wanted = workers.keys() | {pool_queue(user) for user in users}
-        stale = [name for name in found if name not in wanted]
-        await self._delete(stale, {_user_of(name) for name in stale} - users)
-        if missing := [worker for queue, worker in workers.items() if queue not in found]:
+        if missing := [worker for worker in self._registry.workers if queue_of(worker) not in found]:
             await self.ensure_workers(missing)
+        known = [name for name in await self._admin.permitted_users() if name.startswith((_ALONE, _OF_POOL))]
+        await asyncio.sleep(SWEEP_SETTLE_SECONDS)
+        async with self._lock:  # not while a user is being made
+            workers = {queue_of(worker): worker for worker in self._registry.workers}
+            users = {pool_user(pool.metadata.uid) for pool in self._registry.pools}
+            users |= {broker_user_of(worker) for worker in workers.values()}
+            wanted = workers.keys() | {pool_queue(user) for user in users}
+            stale = [name for name in found if name not in wanted]
+            await self._delete(stale, {*known, *map(_user_of, stale)} - users)
 
 
 _ALONE = standalone_user("")
+_OF_POOL = pool_user("")
 _POOL_QUEUES_PREFIX = pool_queue("")
 
 

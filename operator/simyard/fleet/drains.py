@@ -15,6 +15,7 @@ class Drains:
     """Sends the request once per process and Worker."""
 
     def __init__(self, registry: Registry, orders: Orders) -> None:
+        self._registry = registry
         self._orders = orders
         self._queue = KeyQueue("drain", self._send)
         registry.workers.subscribe(self._changed)
@@ -22,6 +23,12 @@ class Drains:
     async def run(self) -> NoReturn:
         """Send until cancelled."""
         await self._queue.run()
+
+    def registered(self, worker_uid: str) -> None:
+        """Send it again to a worker that has a new session: its queue may have been lost with a broker's node."""
+        worker = self._registry.worker(worker_uid)
+        if worker is not None and worker.spec.drain:
+            self._queue.add(worker_uid)
 
     def _changed(self, old: Worker | None, new: Worker | None) -> None:
         if new is not None and new.spec.drain and (old is None or not old.spec.drain):

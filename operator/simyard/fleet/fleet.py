@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from prometheus_client import Counter
@@ -13,23 +14,36 @@ from prometheus_client import Counter
 from simyard.build.frontend import FrontendTemplate
 from simyard.fleet.actions import Actions
 from simyard.fleet.broker import Broker
+from simyard.fleet.broker_health import BrokerHealth
 from simyard.fleet.drains import Drains
+from simyard.fleet.fences import Fences
 from simyard.fleet.frontend_load import FrontendLoads
 from simyard.fleet.frontends import Frontends
 from simyard.fleet.licences import Licences
-from simyard.fleet.metering import Metering
+from simyard.fleet.metering import Metering, moment
 from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.orders import Orders
 from simyard.fleet.pools import Pools
+from simyard.fleet.queue import OVERDUE, most_overdue
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
+from simyard.fleet.retention import ActionLimits
 from simyard.fleet.services import Services
 from simyard.fleet.sites import Sites
 from simyard.fleet.takers import Takers
 from simyard.fleet.workers import WorkerStatuses
+from simyard.guest.messages import Begun, Progressed, Registered, Resulted
+from simyard.kube.cache import ALL_NAMESPACES
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.events import DeadLetter, DeadLetters, OperatorEvents, ReceivedEvent
+from simyard.messaging.events import (
+    DeadLetter,
+    DeadLetters,
+    OperatorEvents,
+    OperatorUpdates,
+    OverflowEvents,
+    ReceivedEvent,
+)
 from simyard.messaging.liveness import STATISTICS_SECONDS, Liveness
 from simyard.messaging.requests import Requester
 from simyard_sites.kubernetes.client import KubeClient
@@ -53,6 +67,7 @@ class FleetSettings:
         occi_amqp: OCCI clients may speak AMQP, in a virtual host of their own.
         occi_endpoints: URLs of OCCI frontends that somebody else runs, which serve a queue there.
         frontends: what the services' own frontends are made from; None: this operator makes none, and keeps none.
+        watch_namespaces: whose pools, workers, services and actions it works for.
     """
 
     broker: BrokerAccess
@@ -64,39 +79,48 @@ class FleetSettings:
     occi_amqp: bool = False
     occi_endpoints: tuple[str, ...] = ()
     frontends: FrontendTemplate | None = None
+    actions: ActionLimits = field(default_factory=ActionLimits)
+    watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
 
 
 class Fleet:
     """Sites, pools, workers, services and actions, kept as they should be. Made inside of a running event loop."""
 
     def __init__(self, client: KubeClient, settings: FleetSettings) -> None:
-        self.registry = registry = Registry(client)
+        self.registry = registry = Registry(client, settings.watch_namespaces)
         self._admin = BrokerAdmin(settings.broker)
-        self.requester = Requester(settings.broker, "operator")
+        self.requester = Requester(settings.broker, "operator", self._requester_connected)
         self._connected = False
         self.liveness = Liveness(
             settings.broker,
             self._admin,
             on_change=self._presence_changed,
+            on_deleted=self._queue_deleted,
             statistics_seconds=settings.statistics_seconds,
         )
         self.occi_broker = OcciBroker(
             settings.broker, self._admin, clients=settings.occi_amqp, endpoints=settings.occi_endpoints
         )
+        self.broker_health = BrokerHealth(
+            self._admin, alarm_changed=self._broker_changed, nodes_changed=self.liveness.recheck_soon
+        )
         self.broker = Broker(
             settings.broker,
             settings.worker_broker,
             self._admin,
+            self.broker_health,
             registry,
             self.occi_broker,
             namespace=settings.namespace,
             changed=self._broker_changed,
         )
         self._events = OperatorEvents(settings.broker, self._take)
+        self._overflow = OverflowEvents(settings.broker, self._take)
+        self._updates = OperatorUpdates(settings.broker, self._take)
         self._dead_letters = DeadLetters(settings.broker, _give_up)
         self.recorder = Recorder(client, settings.identity)
         self.statuses = WorkerStatuses(registry, self.liveness.present)
-        self._metering = Metering(registry)
+        self._metering = Metering(registry, partial(moment, client))
         self.sites = Sites(
             registry,
             self.statuses,
@@ -107,7 +131,10 @@ class Fleet:
             installation=settings.installation,
         )
         self._licences = Licences(registry)
-        heard = self._events.heard_seconds
+
+        def heard() -> float:
+            return min(self._events.heard_seconds(), self._overflow.heard_seconds())
+
         self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences, heard)
         loads = FrontendLoads(client, settings.namespace, self.occi_broker)
         self.frontends = Frontends(
@@ -117,7 +144,16 @@ class Fleet:
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)
         self._takers = Takers(registry, orders)
-        self._actions = Actions(registry, self.requester)
+        fences = Fences(registry, self.broker, heard, self._unsettled_seconds)
+        self._actions = Actions(registry, self.requester, fences, settings.actions)
+
+    def most_overdue(self) -> tuple[str, float]:
+        """Return the part of the work that is behind most, and for how many seconds; brings the metrics up to date."""
+        OVERDUE.labels("worker-events").set(events := self._unsettled_seconds())
+        return max(most_overdue(), ("worker-events", events), key=lambda item: item[1])
+
+    def _unsettled_seconds(self) -> float:
+        return max(self._events.oldest_seconds(), self._overflow.oldest_seconds())
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
@@ -127,9 +163,12 @@ class Fleet:
                 await self.registry.synced()
                 for name, task in (
                     ("broker", self.broker.run()),
+                    ("broker health", self.broker_health.run()),
                     ("requests", self._when_prepared(self.requester.run)),
                     ("liveness", self.liveness.run()),
                     ("events from workers", self._when_prepared(self._events.run)),
+                    ("overflow of events", self._when_prepared(self._overflow.run)),
+                    ("updates from workers", self._when_prepared(self._updates.run)),
                     ("dead letters", self._when_prepared(self._dead_letters.run)),
                     ("events", self.recorder.run()),
                     ("worker statuses", self.statuses.run()),
@@ -143,6 +182,7 @@ class Fleet:
                     ("takers", self._when_connected(self._takers.run)),
                     ("actions", self._actions.run()),
                     ("assignment", self._actions.assign()),
+                    ("retention of actions", self._actions.prune()),
                 ):
                     group.create_task(task, name=name)
         finally:
@@ -158,17 +198,27 @@ class Fleet:
         await self.requester.until_connected()
         await run()
 
-    async def _take(self, batch: Sequence[ReceivedEvent]) -> None:
-        """Events from workers: handled when what they say is written.
+    def _take(self, event: ReceivedEvent) -> Awaitable[object] | None:
+        """Apply an event from a worker; return what it waits for before it is handled.
 
         The broker vouches for the user; that this user speaks for a worker of its own is checked here.
         """
-        heard = [event for event in batch if event.user == self.registry.sender(event.worker_uid)]
-        self.pools.take(heard)
-        self._takers.take(heard)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.statuses.take(heard))
-            group.create_task(self._actions.take(heard))
+        if event.user != self.registry.sender(event.worker_uid):
+            return None
+        self.pools.take(event)
+        self._takers.take(event)
+        if isinstance(event.message, Registered):
+            self._actions.registered(event.worker_uid)
+            self._drains.registered(event.worker_uid)
+        taker = self._actions if isinstance(event.message, Begun | Progressed | Resulted) else self.statuses
+        return taker.take(event)
+
+    def _requester_connected(self) -> None:
+        """What was being sent when the connection was lost is sent again."""
+        self._actions.reconnected()
+
+    def _queue_deleted(self, queue: str) -> None:
+        self.broker.queue_lost(queue)
 
     def _presence_changed(self, queue: str | None) -> None:
         if queue is not None:
@@ -179,7 +229,6 @@ class Fleet:
         connected, self._connected = self._connected, self.liveness.connected
         if self._connected and not connected:
             self.broker.sweep_soon()
-            self._actions.reconnected()
         for worker in self.registry.workers:
             self.statuses.presence_changed(worker)
 
@@ -188,8 +237,7 @@ class Fleet:
         self.frontends.broker_changed(reachable=self.broker.reachable)
 
 
-async def _give_up(letters: Sequence[DeadLetter]) -> None:
+def _give_up(letter: DeadLetter) -> None:
     """Requests that nobody answered in time, or that ended several workers: their callers have been told already."""
-    for letter in letters:
-        DEAD_LETTERS.labels(letter.reason).inc()
-        log.info("a request was given up: %s %s of %s: %s", letter.kind, letter.message_id, letter.queue, letter.reason)
+    DEAD_LETTERS.labels(letter.reason).inc()
+    log.info("a request was given up: %s %s of %s: %s", letter.kind, letter.message_id, letter.queue, letter.reason)

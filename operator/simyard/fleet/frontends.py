@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from prometheus_client import Counter, Gauge
 
 from simyard.api import names
-from simyard.api.base import Json, Metadata
 from simyard.api.frontend import Autoscaling
 from simyard.api.simulation_service import SimulationService
 from simyard.build.frontend import (
@@ -24,7 +22,9 @@ from simyard.build.frontend import (
     object_name,
     owner_of,
 )
+from simyard.build.frontend_account import SERVICE_ACCOUNTS
 from simyard.fleet.frontend_load import FrontendLoads
+from simyard.fleet.frontend_rights import FrontendRights, Part, apply_part, delete_part, read_part
 from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
@@ -32,7 +32,6 @@ from simyard.fleet.registry import Registry, gone
 from simyard.kube.cache import Cache, Key, key_of
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.occi_topology import request_queue
-from simyard.plan.contents import contains
 from simyard.plan.frontends import (
     FrontendsView,
     Load,
@@ -44,7 +43,6 @@ from simyard.plan.frontends import (
     scale,
 )
 from simyard.plan.service import PublishedService
-from simyard_sites.kubernetes.client import PatchType
 from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 
 log = logging.getLogger(__name__)
@@ -62,16 +60,8 @@ LOOK_SECONDS = 15.0
 SPACING_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """An object of a frontend, as the API server has it."""
-
-    metadata: Metadata
-    raw: Json
-
-
 class Frontends:
-    """Keeps Deployment, Service and PodDisruptionBudget of each service as ``build/frontend.py`` says.
+    """Keeps the objects of each service's frontends as ``build/frontend.py`` says.
 
     What is there is compared with what should be, and applied when it differs: after a change of the service, of the
     load, or of the objects themselves, whoever made it. A service that is gone leaves objects that name it: those are
@@ -107,12 +97,15 @@ class Frontends:
         self._queues: set[str] = set()
         self._queue = KeyQueue("frontend", self._reconcile, concurrency=4, spacing_seconds=SPACING_SECONDS)
         self._of_kind: dict[str, Cache[Part]] = {}
-        for kind in KINDS:
-            cache = Cache(registry.client, kind, _read, namespace=namespace)
+        for kind in template.kinds if template is not None else KINDS:
+            cache = Cache(registry.client, kind, read_part, namespaces=(namespace,))
             cache.subscribe(self._part_changed)
             self._of_kind[kind.kind] = cache
         registry.services.subscribe(self._service_changed)
-        self.caches = tuple(self._of_kind.values())
+        role = template.pod.role if template is not None else ""
+        self._rights = FrontendRights(registry, self._of_kind[SERVICE_ACCOUNTS.kind], namespace, role)
+        self._rights.cache.subscribe(self._rights_changed)
+        self.caches = (*self._of_kind.values(), self._rights.cache)
 
     async def run(self) -> NoReturn:
         """Work until cancelled; the registry is synced."""
@@ -184,6 +177,11 @@ class Frontends:
             if old is None or new is None or old.raw.get("status") != new.raw.get("status"):
                 self._tell(key)
 
+    def _rights_changed(self, old: Part | None, new: Part | None) -> None:
+        [namespace] = {part.metadata.namespace for part in (old, new) if part is not None}
+        for service in self._rights.services(namespace):
+            self._queue.add((namespace, service))
+
     def _tell(self, key: Key) -> None:
         for changed in self.changed:
             changed(key)
@@ -193,10 +191,12 @@ class Frontends:
         try:
             if service is None:
                 await self._clear(key)
+                await self._rights.ensure(key[0])
                 return
             desired = desired_frontends(service.service, self._scaling(service.service))
             if desired is None or self._template is None:
                 await self._remove_all(key)
+                await self._rights.ensure(key[0])
             else:
                 await self._make(key, desired, self._template)
         except MessagingError as error:
@@ -211,8 +211,9 @@ class Frontends:
     async def _make(self, key: Key, desired: int, template: FrontendTemplate) -> None:
         wanted = frontend(*key, desired, template)
         for manifest in wanted:
-            await self._apply(manifest)
+            await apply_part(self._registry.client, self._of_kind[manifest["kind"]], manifest)
         await self._remove(key, keep={manifest["kind"] for manifest in wanted})
+        await self._rights.ensure(key[0])
         url = endpoint(*key, template)
         if self._broker_reachable and url not in self._queues:
             await self._broker.ensure_queue(url)
@@ -248,29 +249,14 @@ class Frontends:
             self._queues.discard(url)
         await self._remove(key, keep=())
 
-    async def _apply(self, manifest: Json) -> None:
-        cache, metadata = self._of_kind[manifest["kind"]], manifest["metadata"]
-        found = cache.get(metadata["namespace"], metadata["name"])
-        # (In a list, the API server leaves kind and apiVersion away.)
-        if found is not None and contains(found.raw, {"metadata": metadata, "spec": manifest["spec"]}):
-            return
-        cache.learn(
-            await self._registry.client.patch(
-                cache.resource, metadata["name"], manifest, metadata["namespace"], kind=PatchType.APPLY
-            )
-        )
-
     async def _remove(self, key: Key, keep: Iterable[str]) -> None:
         for cache, part in list(self._parts(key)):
             if cache.resource.kind in keep and part.metadata.name == object_name(*key):
                 continue
-            metadata = part.metadata
-            with contextlib.suppress(NotFoundError):
-                await self._registry.client.delete(cache.resource, metadata.name, metadata.namespace, uid=metadata.uid)
-            log.info("removed %s %s of %s/%s", cache.resource.kind, metadata.name, *key)
+            await delete_part(self._registry.client, cache, part)
 
     def _parts(self, key: Key) -> Iterable[tuple[Cache[Part], Part]]:
-        for cache in self.caches:
+        for cache in self._of_kind.values():
             for part in cache:
                 if owner_of(part.metadata.labels) == key and part.metadata.deletion_timestamp is None:
                     yield cache, part
@@ -344,13 +330,9 @@ class Frontends:
         LATENCY.labels(label).set(unknown if load.latency_seconds is None else load.latency_seconds)
 
 
-def _read(raw: Json) -> Part:
-    raw["metadata"].pop("managedFields", None)
-    return Part(Metadata.model_validate(raw["metadata"]), raw)
-
-
 def _content(part: Part) -> tuple[object, ...]:
-    return part.metadata.labels, part.metadata.annotations, part.raw.get("spec")
+    content = {name: value for name, value in part.raw.items() if name not in ("metadata", "status")}
+    return part.metadata.labels, part.metadata.annotations, content
 
 
 def _forget_metrics(key: Key) -> None:

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import NoReturn
 
 from prometheus_client import Gauge
 
 from simyard.api.base import find_condition
+from simyard.api.licence import Licence
 from simyard.api.names import ANNOTATION_LICENCE, ConditionType
 from simyard.api.simulation_service import LicenceStatus, SimulationService
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.fleet.queue import KeyQueue
-from simyard.fleet.registry import Registry, gone, key_text, pool_uid_of, service_key
+from simyard.fleet.registry import Registry, gone, key_text, now, pool_uid_of, service_key
+from simyard.fleet.statuses import write_status
 from simyard.kube.cache import Key, key_of
-from simyard.plan.licence import Allotment, Claim, allot, allotment_of, claim_of, licence_key, licence_status
+from simyard.plan.licence import (
+    Allotment,
+    Claim,
+    Terms,
+    allot,
+    allotment_of,
+    claim_of,
+    licence_key,
+    licence_status,
+    shared_status,
+    terms_of,
+)
 from simyard.plan.service import PublishedService
 
 SEATS = Gauge("simyard_licence_seats", "Seats of licences: all, taken ones, and how many more are waited for.",
               ["licence", "state"])  # fmt: skip
 
 SPACING_SECONDS = 0.1
+STATUS_SPACING_SECONDS = 1.0
 MESSAGE_SECONDS = 1.0
 """Pools that go on waiting say so late with the newest numbers."""
 
@@ -43,15 +59,20 @@ class Licences:
         self._planned: dict[str, WorkerPoolStatus] = {}
         self._holders: dict[str, Counter[str]] = {}
         self._queue = KeyQueue("licence", self._look, spacing_seconds=SPACING_SECONDS)
+        self._statuses = KeyQueue("licence-status", self._write, spacing_seconds=STATUS_SPACING_SECONDS)
         registry.workers.subscribe(self._worker_changed)
         registry.services.subscribe(self._service_changed)
         registry.pools.subscribe(self._pool_changed)
+        registry.licences.subscribe(self._licence_changed)
 
     async def run(self) -> NoReturn:
-        """Wake those that wait, until cancelled."""
-        await self._queue.run()
+        """Wake those that wait and write the status of Licences, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._queue.run(), name="seats of licences")
+            group.create_task(self._statuses.run(), name="statuses of Licences")
+        raise AssertionError("the tasks do not end")
 
-    def allotment(self, pool: WorkerPool, now: datetime) -> Allotment | None:
+    def allotment(self, pool: WorkerPool, time: datetime) -> Allotment | None:
         """What a pool that is about to be planned gets; None when its service has no licence."""
         service = self._registry.service_of(pool)
         key = licence_key(service.service) if service is not None else ""
@@ -59,20 +80,20 @@ class Licences:
             return None
         pools = self._pools(key)
         claims = {item.metadata.uid: self._claim(item) for item in pools}
-        own = claims[pool.metadata.uid] = self._claim(pool, asks=now)
+        own = claims[pool.metadata.uid] = self._claim(pool, asks=time)
         namespace = pool.metadata.namespace
         here = {item.metadata.name: claims[item.metadata.uid].held for item in pools
                 if item.metadata.namespace == namespace}  # fmt: skip
-        alone = {item.metadata.namespace: 0 for item in self.sharing(key)}
-        for item in self.sharing(key):
-            alone[item.metadata.namespace] += self._alone(item)
+        alone = self._alone_in(key)
+        outside = alone + self._left_behind(key)
         return allotment_of(
             own,
             list(claims.values()),
             licence=key.removeprefix(f"{namespace}/"),
-            seats=self._seats(key),
-            others=sum(alone.values()) + self._left_behind(key),
-            here={**here, "": alone.get(namespace, 0)},
+            terms=self.terms(service.service) if service is not None else Terms(0),
+            others=outside.total(),
+            here={**here, "": alone[namespace]},
+            outside=outside,
         )
 
     def planned(self, pool: WorkerPool, status: WorkerPoolStatus) -> None:
@@ -87,7 +108,14 @@ class Licences:
         key = licence_key(service)
         if not key:
             return None
-        return licence_status(self._seats(key), self._others(key), [self._claim(pool) for pool in self._pools(key)])
+        terms = self.terms(service)
+        seats = terms.seats if terms.refusal is None else 0
+        return licence_status(seats, self._others(key), [self._claim(pool) for pool in self._pools(key)])
+
+    def terms(self, service: SimulationService) -> Terms:
+        """Return what the licence of a service offers to it."""
+        key = licence_key(service)
+        return terms_of(service, self._registry.licences.get("", key) if "/" not in key else None)
 
     def sharing(self, key: str) -> list[SimulationService]:
         """The services that share a licence."""
@@ -120,14 +148,35 @@ class Licences:
             self._planned.pop(left.metadata.uid, None)
             self._dirty(service_key(left))
 
+    def _licence_changed(self, old: Licence | None, new: Licence | None) -> None:
+        if old is not None and new is not None and old.spec == new.spec:
+            return
+        if (licence := new or old) is not None:
+            key = licence.metadata.name
+            self._queue.add(key)
+            for pool in self._pools(key):
+                for wake in self.wake:
+                    wake(key_of(pool), MESSAGE_SECONDS)
+
     def _dirty(self, service: str) -> None:
         namespace, _, name = service.partition("/")
         found = self._registry.services.get(namespace, name)
         if found is not None and (key := licence_key(found.service)):
             self._queue.add(key)
 
+    async def _write(self, name: str) -> None:
+        """Write the status of a Licence."""
+        if (licence := self._registry.licences.get("", name)) is None:
+            self._statuses.forget(name)
+            return
+        claims = [self._claim(pool) for pool in self._pools(name)]
+        status = shared_status(licence, len(self.sharing(name)), self._others(name), claims, now())
+        await write_status(self._registry.client, self._registry.licences, licence.metadata, licence.status, status)
+
     async def _look(self, key: str) -> None:
         services = self.sharing(key)
+        if "/" not in key:
+            self._statuses.add(key)
         if not services:
             self._queue.forget(key)
             for state in ("total", "taken", "waiting"):
@@ -136,8 +185,9 @@ class Licences:
             return
         pools = self._pools(key)
         claims = [self._claim(pool) for pool in pools]
-        seats, others = self._seats(key), self._others(key)
-        granted = allot(seats, others, claims)
+        outside = self._alone_in(key) + self._left_behind(key)
+        terms, others = self.terms(services[0]), outside.total()
+        granted = allot(terms.seats, others, claims, limit=terms.limit, outside=outside)
         for pool, claim in zip(pools, claims, strict=True):
             if self._waits(pool):
                 for wake in self.wake:
@@ -145,13 +195,17 @@ class Licences:
         for service in services:
             for changed in self.changed:
                 changed((service.metadata.namespace, service.metadata.name))
-        status = licence_status(seats, others, claims)
+        status = licence_status(terms.seats, others, claims)
         for state, value in (("total", status.seats), ("taken", status.taken), ("waiting", status.waiting)):
             SEATS.labels(key, state).set(value)
 
     def _claim(self, pool: WorkerPool, *, asks: datetime | None = None) -> Claim:
         held = self._registry.workers.count("pool", pool.metadata.uid)
-        return claim_of(pool, self._newest(pool), held, asks=asks)
+        claim = claim_of(pool, self._newest(pool), held, asks=asks)
+        service = self._registry.service_of(pool)
+        if service is not None and self.terms(service.service).refusal is not None:
+            return replace(claim, granted=held, desired=held)
+        return claim
 
     def _newest(self, pool: WorkerPool) -> WorkerPoolStatus:
         return self._planned.get(pool.metadata.uid, pool.status)
@@ -163,17 +217,24 @@ class Licences:
     def _pools(self, key: str) -> list[WorkerPool]:
         return [pool for item in self.sharing(key) for pool in self._registry.pools.by("service", key_text(item))]
 
-    def _seats(self, key: str) -> int:
-        return min((item.spec.licence.seats for item in self.sharing(key) if item.spec.licence is not None), default=0)
-
     def _others(self, key: str) -> int:
-        return sum(self._alone(item) for item in self.sharing(key)) + self._left_behind(key)
+        return self._alone_in(key).total() + self._left_behind(key).total()
 
-    def _left_behind(self, key: str) -> int:
-        """Workers that hold a seat although their service is gone."""
-        services = self._registry.services
-        holders = self._holders.get(key, Counter())
-        return sum(count for service, count in holders.items() if services.get(*service.split("/")) is None)
+    def _alone_in(self, key: str) -> Counter[str]:
+        """Return, by namespace, the Workers that no pool owns."""
+        alone: Counter[str] = Counter()
+        for item in self.sharing(key):
+            alone[item.metadata.namespace] += self._alone(item)
+        return alone
+
+    def _left_behind(self, key: str) -> Counter[str]:
+        """Return, by namespace, the Workers that hold a seat although their service is gone."""
+        left: Counter[str] = Counter()
+        for service, count in self._holders.get(key, Counter()).items():
+            namespace, _, name = service.partition("/")
+            if self._registry.services.get(namespace, name) is None:
+                left[namespace] += count
+        return left
 
     def _alone(self, service: SimulationService) -> int:
         """Workers of a service that no pool of it owns."""

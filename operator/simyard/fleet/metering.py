@@ -21,7 +21,9 @@ from simyard.fleet.queue import KeyQueue, RateLimit
 from simyard.fleet.registry import Registry, gone, now
 from simyard.fleet.statuses import write_status
 from simyard.plan.metering import MOST_CATCH_UP_MILLISECONDS, Account, MachineKey, Metered, Moment, RowKey
+from simyard.plan.times import believed_skew
 from simyard_sites.base import Machine, MachineState, Stage
+from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, NotFoundError
 
 SPACING_SECONDS = 1.0
@@ -35,9 +37,10 @@ MOST_LATE_MILLISECONDS = 60_000
 """By so much an event may be late, or two clocks apart, and be believed."""
 
 
-def moment() -> Moment:
-    """Now."""
-    return Moment(round(now().timestamp() * 1000), time.monotonic_ns() // 1_000_000)
+def moment(client: KubeClient | None = None) -> Moment:
+    """Return the time now; by the API server's clock where ours is wrong, so that nothing is charged for the error."""
+    ahead = believed_skew(client.clock_skew_seconds if client is not None else None)
+    return Moment(round((now().timestamp() + ahead) * 1000), time.monotonic_ns() // 1_000_000)
 
 
 class SiteMeter:

@@ -71,7 +71,7 @@ class OcciBroker:
         if self._clients is None:
             return
         kinds = [QueueKind.CLASSIC, QueueKind.QUORUM]
-        if await self._admin.nodes() > 1:
+        if len(await self._admin.nodes()) > 1:
             kinds.reverse()
         for kind in kinds:
             # One of the other kind is of the time when the broker had one node, or more than one: a queue's type cannot

@@ -87,8 +87,10 @@ class PoolWorkers:
         self, new: NewWorker, given: PoolInput, places: Counter[str], taken: set[str], unsure: set[str]
     ) -> None:
         pool = given.pool
-        licence = licence_key(given.service.service) if given.service is not None else ""
-        body = pool_worker(pool, new.name, new.site, new.revision, given.now, licence=licence)
+        licence, version = "", ""
+        if given.service is not None:
+            licence, version = licence_key(given.service.service), given.service.service.spec.version
+        body = pool_worker(pool, new.name, new.site, new.revision, given.now, licence=licence, version=version)
         try:
             try:
                 raw = await self._registry.client.create(names.WORKERS, body, pool.metadata.namespace)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NoReturn
@@ -27,6 +27,7 @@ from simyard.fleet.sites import Sites
 from simyard.fleet.starts import tell_begin, tell_end
 from simyard.fleet.statuses import write_status
 from simyard.fleet.uses import Uses
+from simyard.guest.messages import Active, Drained
 from simyard.kube.cache import Key, key_of
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.backoff import Backoff
@@ -38,7 +39,6 @@ from simyard.plan.service import PublishedService
 from simyard.plan.start import publish_start
 from simyard.plan.texts import count_is
 from simyard.plan.workforce import Clock
-from simyard_adapter.wire import Event
 from simyard_sites.kubernetes.errors import ApiError
 
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by what they do.", ["state"])
@@ -191,17 +191,15 @@ class Pools:
         if old is None or new is None or old.spec != new.spec or usable(old) != usable(new):
             self.wake_all()
 
-    def take(self, events: Sequence[ReceivedEvent]) -> None:
-        """What adapters told, of workers that exist."""
-        self.uses.take(events)
-        for event in events:
-            if event.kind not in (Event.DRAINED, Event.ACTIVE):
-                continue
-            if (worker := self._registry.worker(event.worker_uid)) is None:
-                continue
-            if event.kind is Event.ACTIVE:
+    def take(self, event: ReceivedEvent) -> None:
+        """Apply an event from a worker, if it exists."""
+        self.uses.take(event)
+        if (worker := self._registry.worker(event.worker_uid)) is None:
+            return
+        match event.message:
+            case Active():
                 self._active[event.worker_uid] = self._time()
-            else:
+            case Drained():
                 self._drained.add(event.worker_uid)
                 self._wake_pool_of(worker)
 
@@ -238,7 +236,7 @@ class Pools:
             heard_seconds=self._heard_seconds(),
             use=replace(self.uses.of(pool, busy=bool(busy)), quiet_seconds=time - memory.active_at),
             clock=Clock(time, self._since),
-            broker=self._broker.reachable,
+            broker_problem=self._broker.problem,
             refused=memory.refused if memory.refused_until > time else "",
             licence=self._licences.allotment(pool, now()),
         )

@@ -8,7 +8,8 @@ import itertools
 import logging
 import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
+from weakref import WeakSet
 
 from prometheus_client import Gauge, Histogram
 
@@ -25,9 +26,13 @@ SECONDS = Histogram(
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60),
 )
 DEPTH = Gauge("simyard_reconcile_queue_depth", "Objects that wait for their pass, now or later.", ["queue"])
+OVERDUE = Gauge(
+    "simyard_reconcile_overdue_seconds", "How long the longest has waited or run beyond its due time.", ["queue"]
+)
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 30.0
 _SLACK = 64
+_queues: WeakSet[KeyQueue[Any]] = WeakSet()
 
 K = TypeVar("K", bound=Hashable)
 Process = Callable[[K], Awaitable[float | None]]
@@ -49,11 +54,12 @@ class KeyQueue(Generic[K]):
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._order = itertools.count()
-        self._running: set[K] = set()
+        self._running: dict[K, float] = {}
         self._begun: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._waiters: dict[K, list[asyncio.Future[None]]] = {}
         self._wake = asyncio.Event()
+        _queues.add(self)
 
     def add(self, key: K, delay: float = 0.0) -> None:
         """Ask for a pass over the key in so many seconds, or sooner."""
@@ -72,8 +78,19 @@ class KeyQueue(Generic[K]):
         self._begun.pop(key, None)
         self._failures.pop(key, None)
 
-    async def settle(self, keys: Iterable[K]) -> None:
-        """Have a pass over each of the keys now, and wait until it has succeeded or it is clear that it will not."""
+    @property
+    def name(self) -> str:
+        """The kind of work."""
+        return self._name
+
+    def overdue_seconds(self) -> float:
+        """Return for how long a key has been due, or a pass has run; keys that are retried later are not due."""
+        due = [self._heap[0][0]] if self._heap else []
+        oldest = min([*due, *self._running.values()], default=float("inf"))
+        return max(0.0, asyncio.get_running_loop().time() - oldest)
+
+    def settle(self, keys: Iterable[K]) -> Awaitable[object]:
+        """Ask for a pass over each key now; await that each has succeeded, or that it is clear that it will not."""
         loop = asyncio.get_running_loop()
         futures = []
         for key in keys:
@@ -81,7 +98,7 @@ class KeyQueue(Generic[K]):
             self._waiters.setdefault(key, []).append(future)
             futures.append(future)
             self.add(key)
-        await asyncio.gather(*futures)
+        return asyncio.gather(*futures)
 
     async def run(self) -> NoReturn:
         """Work until cancelled."""
@@ -93,7 +110,7 @@ class KeyQueue(Generic[K]):
                     due, _, key = heapq.heappop(self._heap)
                     if self._due.get(key) == due and key not in self._running:
                         del self._due[key]
-                        self._running.add(key)
+                        self._running[key] = due
                         group.create_task(self._pass(key), name=f"{self._name} {key}")
                 DEPTH.labels(self._name).set(len(self._due))
                 waits = self._heap[0][0] - now if self._heap and len(self._running) < self._concurrency else None
@@ -124,7 +141,7 @@ class KeyQueue(Generic[K]):
             _release(waiters)
             self._retry(key, waiters)
         finally:
-            self._running.discard(key)
+            self._running.pop(key, None)
             self._forget_old_begins()
             if key in self._due:
                 self._push(key)
@@ -151,6 +168,16 @@ class KeyQueue(Generic[K]):
         else:
             heapq.heappush(self._heap, (self._due[key], next(self._order), key))
         self._wake.set()
+
+
+def most_overdue() -> tuple[str, float]:
+    """Return the queue of this process that is behind most, and for how many seconds; brings the metrics up to date."""
+    found: dict[str, float] = {}
+    for queue in _queues:
+        found[queue.name] = max(found.get(queue.name, 0.0), queue.overdue_seconds())
+    for name, seconds in found.items():
+        OVERDUE.labels(name).set(seconds)
+    return max(found.items(), key=lambda item: item[1], default=("", 0.0))
 
 
 def _release(waiters: Iterable[asyncio.Future[None]]) -> None:

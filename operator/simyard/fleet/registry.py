@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -12,13 +13,15 @@ import orjson
 from simyard.api import names
 from simyard.api.base import ApiModel, Json, OwnerReference
 from simyard.api.cloud_site import CloudSite
+from simyard.api.licence import Licence
 from simyard.api.service_action import ServiceAction
 from simyard.api.usage import Usage
 from simyard.api.worker import Worker, WorkerSpec
 from simyard.api.worker_pool import WorkerPool
-from simyard.kube.cache import Cache, HasMetadata
+from simyard.kube.cache import ALL_NAMESPACES, Cache, HasMetadata
 from simyard.plan.actions import is_finished
 from simyard.plan.licence import licence_key
+from simyard.plan.queued_action import QueuedAction, read_action
 from simyard.plan.service import PublishedService, read_service
 from simyard_adapter.wire import pool_user, standalone_user, worker_queue
 from simyard_sites.kubernetes.client import KubeClient
@@ -100,20 +103,23 @@ def _shared(known: OrderedDict[bytes, M], raw: Json, kind: type[M]) -> M:
 class Registry:
     """The caches of all kinds, with the indexes that keep every pass from scanning."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, namespaces: Sequence[str] = ALL_NAMESPACES) -> None:
         self.client = client
+        self.namespaces = tuple(namespaces)
         self.sites = Cache(client, names.CLOUD_SITES, CloudSite.model_validate)
         self.services: Cache[PublishedService] = Cache(
             client,
             names.SIMULATION_SERVICES,
             read_service,
             indexes={"licence": lambda service: filter(None, [licence_key(service.service)])},
+            namespaces=namespaces,
         )
         self.pools = Cache(
             client,
             names.WORKER_POOLS,
             WorkerPool.model_validate,
             indexes={"service": lambda pool: [service_key(pool)], "uid": lambda pool: [pool.metadata.uid]},
+            namespaces=namespaces,
         )
         self.workers = Cache(
             client,
@@ -125,15 +131,24 @@ class Registry:
                 "site": lambda worker: [worker.spec.site],
                 "service": lambda worker: [service_key(worker)],
             },
+            namespaces=namespaces,
         )
-        self.actions = Cache(
+        self.actions: Cache[QueuedAction] = Cache(
             client,
             names.SERVICE_ACTIONS,
-            ServiceAction.model_validate,
-            indexes={"uid": lambda action: [action.metadata.uid], "target": _open_target, "worker": _open_worker},
+            read_action,
+            indexes={
+                "uid": lambda action: [action.metadata.uid],
+                "target": _open_target,
+                "worker": _open_worker,
+                "open": lambda action: [] if is_finished(action) else [action.metadata.namespace],
+                "finished": lambda action: [action.metadata.namespace] if is_finished(action) else [],
+            },
+            namespaces=namespaces,
         )
-        self.usages = Cache(client, names.USAGES, Usage.model_validate)
-        self.caches = (self.sites, self.services, self.pools, self.workers, self.actions, self.usages)
+        self.licences = Cache(client, names.LICENCES, Licence.model_validate)
+        self.usages = Cache(client, names.USAGES, Usage.model_validate, namespaces=namespaces)
+        self.caches = (self.sites, self.services, self.pools, self.workers, self.actions, self.licences, self.usages)
         self._gone: OrderedDict[str, datetime] = OrderedDict()
         self._users_of_gone: dict[str, str] = {}
         self.workers.subscribe(self._note_gone)
@@ -153,7 +168,7 @@ class Registry:
         """The Worker of that uid."""
         return next(iter(self.workers.by("uid", uid)), None)
 
-    def action(self, uid: str) -> ServiceAction | None:
+    def action(self, uid: str) -> QueuedAction | None:
         """The ServiceAction of that uid."""
         return next(iter(self.actions.by("uid", uid)), None)
 
@@ -187,7 +202,21 @@ class Registry:
         except NotFoundError:
             return
 
-    async def look_for_action(self, action: ServiceAction) -> None:
+    async def whole_action(self, action: QueuedAction) -> QueuedAction:
+        """Return the action with all its parameters, from the API server where the cache leaves them out.
+
+        Raises:
+            NotFoundError: it is gone.
+        """
+        if not action.left_out or action.excess:
+            return action
+        metadata = action.metadata
+        read = read_action(await self.client.get(names.SERVICE_ACTIONS, metadata.name, metadata.namespace), whole=True)
+        if read.metadata.uid != metadata.uid:
+            raise NotFoundError(404, "NotFound", "another action has its name")
+        return read
+
+    async def look_for_action(self, action: QueuedAction) -> None:
         """Read an action from the API server."""
         metadata = action.metadata
         try:

@@ -12,7 +12,6 @@ from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, key_text, now, service_key
 from simyard.fleet.statuses import write_status
 from simyard.kube.cache import Key
-from simyard.plan.licence import licence_key
 from simyard.plan.service import PublishedService, ServiceCounts, plan_service
 from simyard.plan.worker import is_ready
 
@@ -64,9 +63,9 @@ class Services:
             ready=sum(map(is_ready, workers)),
         )
         licence = self._licences.status(service.service)
-        sharing = self._licences.sharing(licence_key(service.service))
+        terms = self._licences.terms(service.service)
         frontends = self._frontends.view(service.service)
-        status = plan_service(service, counts, now(), licence, sharing, frontends)
+        status = plan_service(service, counts, now(), licence, terms, frontends)
         registry = self._registry
         await write_status(registry.client, registry.services, service.metadata, service.service.status, status)
 

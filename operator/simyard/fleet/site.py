@@ -89,7 +89,9 @@ class SiteRunner:
         self._orphans = Orphans(self.name, registry, site.spec.orphan_grace_seconds, orphan_removed)
         self.complete = False
         self._provider = provider
-        self._requests = MachineRequests(site, registry, broker)
+        self._requests = MachineRequests(
+            site, registry, broker, statuses, lambda uid: bool(self.machines.of_worker(uid))
+        )
         self._restarts = Restarts(self.machines, registry, statuses, stop_ends(provider))
         self._registry = registry
         self._statuses = statuses
@@ -113,7 +115,7 @@ class SiteRunner:
         """Take over what may change while it runs."""
         self._bulk.set_limits(spec.limits)
         self._orphans.grace_seconds = spec.orphan_grace_seconds
-        for uid in self._orphans.uids:
+        for uid in (*self._orphans.uids, *self._requests.adjust(spec)):
             self._queue.add(uid)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
@@ -122,7 +124,8 @@ class SiteRunner:
             self._lost.discard(left.metadata.uid)
             self._restarts.forget(left.metadata.uid)
             self._attempts.pop(left.metadata.uid, None)
-            self._compare(left.metadata.uid)
+            for uid in (left.metadata.uid, *self._requests.forget(left.metadata.uid)):
+                self._compare(uid)
         if new is not None:
             self._orphans.forget(new.metadata.uid)
         if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
@@ -340,6 +343,8 @@ class SiteRunner:
             self._take_gone(key)
         elif error is None:
             self._attempts.pop(key, None)
+            if step in POWER and machine is not None:
+                self._statuses.observe(machine.owner.worker_uid, waits="")
         elif machine is not None:
             self._again(step, key, machine.owner.worker_uid, error)
 
@@ -367,18 +372,21 @@ class SiteRunner:
             else:
                 self._created(uids_of[outcome.key], outcome)
 
-        call = self._provider.create(list(requests.values()))
-        told = await carry_out(self.name, self.health, Step.CREATE, list(uids_of), call, take)
-        if lost:
-            await self._look.again()
+        try:
+            call = self._provider.create(list(requests.values()))
+            told = await carry_out(self.name, self.health, Step.CREATE, list(uids_of), call, take)
+            if lost:
+                await self._look.again()
+        finally:
+            self._requests.answered(requests)
         for outcome in lost:
             self._created(uids_of[outcome.key], outcome)
         return told
 
     def _created(self, uid: str, outcome: Outcome) -> None:
         error = outcome.error
-        if outcome.machine is not None:
-            self._take_machine(outcome.machine)
+        if outcome.machine is not None and self.machines.get(outcome.machine.id) is None:
+            self._take_machine(outcome.machine)  # of one that is known, an event has told what happened since
         self._bulk.done(Step.CREATE, uid)
         if error is None:
             self._attempts.pop(uid, None)
@@ -392,10 +400,14 @@ class SiteRunner:
     def _again(self, step: Step, key: str, uid: str, error: SiteError) -> None:
         """Ask once more: at the site's pace when it was too much, when there is room, or after a pause of its own.
 
-        A quota that is not the whole site's holds nobody else up. What is no matter of the site, the Worker tells.
+        A quota that is not the whole site's holds nobody else up. What is no matter of the site, the Worker tells; of a
+        machine that was to be stopped, suspended or started, it tells every failure, because nothing else does.
         """
-        if error.scope is ErrorScope.POOL or (error.scope is ErrorScope.ITEM and not error.retryable):
+        lasting = error.scope is ErrorScope.ITEM and not error.retryable
+        if error.scope is ErrorScope.POOL or lasting or step in POWER:
             self._statuses.observe(uid, waits=f"{error.reason}: {error}")
+        if step in POWER:
+            log.warning("site %s: %s of %s: %s: %s", self.name, step.name.lower(), key, error.reason, error)
         full = isinstance(error, QuotaExhaustedError | CapacityExhaustedError) and error.scope is ErrorScope.SITE
         if full:
             self._bulk.pause(step, self.health.full(error, len(self.machines)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import NoReturn
 
 from simyard.api.service_action import ServiceAction
@@ -13,11 +12,12 @@ from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.orders import Orders
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.registry import Registry, gone, pool_uid_of
+from simyard.guest.messages import Active, Registered
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.takers import PoolTakers
 from simyard.plan.worker import is_ready
-from simyard_adapter.wire import Event, Request
+from simyard_adapter.wire import Request
 
 BATCH = 100
 PASS_SPACING_SECONDS = 0.2
@@ -46,19 +46,16 @@ class Takers:
         """Tell until cancelled."""
         await self._queue.run()
 
-    def take(self, events: Sequence[ReceivedEvent]) -> None:
-        """Events from workers."""
-        for event in events:
-            if event.kind not in (Event.REGISTER, Event.ACTIVE):
-                continue
-            worker = self._registry.worker(event.worker_uid)
-            if worker is None or not (pool := pool_uid_of(worker)):
-                continue
-            if event.kind is Event.REGISTER:
-                told = event.body.get("takes") is True
+    def take(self, event: ReceivedEvent) -> None:
+        """Apply an event from a worker."""
+        worker = self._registry.worker(event.worker_uid)
+        if worker is None or not (pool := pool_uid_of(worker)):
+            return
+        match event.message:
+            case Registered(takes=told):
                 (self._told.add if told else self._told.discard)(event.worker_uid)
                 self._look_at(worker)
-            elif pool not in self._used and self._registry.pools.count("uid", pool):
+            case Active() if pool not in self._used and self._registry.pools.count("uid", pool):
                 self._used.add(pool)
                 self._queue.add(pool)
 

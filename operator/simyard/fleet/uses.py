@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from simyard.api import names
@@ -10,10 +10,11 @@ from simyard.api.base import from_seconds
 from simyard.api.service_action import ServiceAction
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.registry import Registry, gone, now, pool_uid_of, service_key, target_key
+from simyard.guest.messages import Active
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.actions import is_finished
 from simyard.plan.idleness import Use
-from simyard_adapter.wire import ACTIVE_SECONDS, Event
+from simyard_adapter.wire import ACTIVE_SECONDS
 
 
 class Uses:
@@ -31,12 +32,11 @@ class Uses:
         for action in self._registry.actions:
             self._action_changed(None, action)
 
-    def take(self, events: Sequence[ReceivedEvent]) -> None:
-        """Events from workers. One that tells that it is active may be so until its next event would come."""
-        for event in events:
-            if event.kind is Event.ACTIVE and (worker := self._registry.worker(event.worker_uid)) is not None:
-                for pool in self._registry.pools.by("uid", pool_uid_of(worker)):
-                    self._note(pool, from_seconds(event.received_at + ACTIVE_SECONDS))
+    def take(self, event: ReceivedEvent) -> None:
+        """Apply an event from a worker. An active worker may be active until its next event would come."""
+        if isinstance(event.message, Active) and (worker := self._registry.worker(event.worker_uid)) is not None:
+            for pool in self._registry.pools.by("uid", pool_uid_of(worker)):
+                self._note(pool, from_seconds(event.received_at + ACTIVE_SECONDS))
 
     def of(self, pool: WorkerPool, *, busy: bool) -> Use:
         """The use of a pool; ``busy``: some worker of it runs a ServiceAction.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 from prometheus_client import Histogram
@@ -15,10 +16,13 @@ from simyard.api.worker import Worker, WorkerStatus
 from simyard.fleet.queue import KeyQueue, RateLimit
 from simyard.fleet.registry import Registry, gone, now, queue_of
 from simyard.fleet.statuses import write_status
+from simyard.guest.messages import AttributesChanged, Drained, Registered
+from simyard.guest.values import ClaimedAttributes, merged
 from simyard.messaging.events import ReceivedEvent
+from simyard.messaging.metrics import VALUES_REFUSED
+from simyard.messaging.refusals import Refusals
 from simyard.plan.start import stage_milliseconds
 from simyard.plan.worker import Change, Observation, Registration, Values, is_ready, plan_worker
-from simyard_adapter import wire
 from simyard_adapter.declarations import Json
 from simyard_sites.base import Machine, MachineState
 from simyard_sites.kubernetes.errors import ApiError
@@ -55,6 +59,7 @@ class WorkerStatuses:
         self._seen: dict[str, Observation] = {}
         self._queue = KeyQueue("worker-status", self._write, concurrency=WRITERS)
         self._time = asyncio.get_running_loop().time
+        self._refusals = Refusals("attribute", VALUES_REFUSED, self._time)
         self._budget = RateLimit(WRITES_PER_SECOND, self._time)
         self._slots: dict[str, float] = {}
         self._written: dict[str, WorkerStatus] = {}
@@ -74,23 +79,21 @@ class WorkerStatuses:
         urgent = machine.state in (MachineState.FAILED, MachineState.STOPPED, MachineState.SUSPENDED)
         self.observe(uid, 0.0 if urgent else STAGES_DELAY_SECONDS, machine=machine, lost=False)
 
-    async def take(self, events: Iterable[ReceivedEvent]) -> None:
-        """What adapters told, in order; returns when registrations are written."""
-        urgent = []
-        for event in events:
-            uid, body = event.worker_uid, event.body
-            if self._registry.worker(uid) is None:
-                continue
-            if event.kind is wire.Event.REGISTER:
-                version = str(body.get("adapterVersion") or "")[:64]
+    def take(self, event: ReceivedEvent) -> Awaitable[object] | None:
+        """Apply an event from a worker; a registration is handled when it is written, which is returned to await."""
+        uid = event.worker_uid
+        if self._registry.worker(uid) is None:
+            return None
+        match event.message:
+            case Registered(adapter_version=version, attributes=attributes):
                 self.observe(uid, registration=Registration(from_seconds(event.received_at), version))
-                self._take_values(event, body.get("attributes"), replace=True)
-                urgent.append(uid)
-            elif event.kind is wire.Event.DRAINED:
+                self._take_values(event, attributes, replace=True)
+                return self._queue.settle([uid])
+            case AttributesChanged(attributes=attributes):
+                self._take_values(event, attributes, replace=False)
+            case Drained():
                 self.observe(uid, STAGES_DELAY_SECONDS, drained=True)
-            elif event.kind is wire.Event.ATTRIBUTES:
-                self._take_values(event, body.get("values"), replace=False)
-        await self._queue.settle(urgent)
+        return None
 
     def presence_changed(self, worker: Worker) -> None:
         """The worker's queue may have got or lost its consumer."""
@@ -107,19 +110,17 @@ class WorkerStatuses:
         delay = 0.0 if worker.status.stages.registered is not None else STAGES_DELAY_SECONDS
         self.observe(uid, delay, consumer=present, consumer_gone=since)
 
-    def _take_values(self, event: ReceivedEvent, values: Json, *, replace: bool) -> None:
-        if not isinstance(values, dict):
-            return
+    def _take_values(self, event: ReceivedEvent, attributes: ClaimedAttributes, *, replace: bool) -> None:
         uid = event.worker_uid
         known = self._seen.get(uid, Observation()).values
         worker = self._registry.worker(uid)
         service = self._registry.service_of(worker) if worker is not None else None
         if worker is None or service is None:
             return
-        declared = {name: value for name, value in values.items() if service.interface.attribute(name) is not None}
+        refused = partial(self._refusals.note, f"{worker.metadata.namespace}/{worker.metadata.name}")
         before: Mapping[str, Json] = known.values if known else worker.status.attributes
-        merged = declared if replace else {**before, **declared}
-        self.observe(uid, VALUES_DELAY_SECONDS, values=Values(from_seconds(event.received_at), merged))
+        values = merged({} if replace else before, attributes.checked(service.interface.attributes, refused), refused)
+        self.observe(uid, VALUES_DELAY_SECONDS, values=Values(from_seconds(event.received_at), values))
 
     def _changed(self, old: Worker | None, new: Worker | None) -> None:
         if (old is None or new is None) and self._registry.workers.synced.is_set():

@@ -28,7 +28,12 @@ MOST_HEADER_BYTES = 64 * 1024
 """Of a request or a response: all headers of a message must fit into one frame, 128 KiB at most."""
 UNIQUE_ID_CHARACTERS = 16
 """A message id that is shorter is a counter, and means something only together with the queue of the reply."""
-PASSED = frozenset({"accept", "cache-control", "category", "link", "user-agent", "x-occi-attribute", "x-occi-location"})
+PASSED = frozenset(
+    {
+        *("accept", "cache-control", "category", "if-match", "if-none-match", "link", "user-agent"),
+        *("x-occi-attribute", "x-occi-location"),
+    }
+)
 """The headers that a request may have, as HTTP names them."""
 RETURNED = {
     "category": "CATEGORY",
@@ -37,6 +42,7 @@ RETURNED = {
     "x-occi-location": "X_OCCI_LOCATION",
     "location": "location",
     "age": "age",
+    "etag": "etag",
     "allow": "allow",
     "retry-after": "retry_after",
 }
@@ -145,7 +151,9 @@ def message(envelope: Envelope, response: OcciResponse) -> tuple[bytes, Properti
         delivery_mode=TRANSIENT,
         headers=headers,
     )
-    return response.body, properties
+    # Cloud4E's client takes a list of one URI for the URI itself, which a line feed is no part of.
+    body = response.body.removesuffix(b"\n") if properties.content_type == "text/uri-list" else response.body
+    return body, properties
 
 
 def _path_and_query(path_info: object, base: str) -> tuple[str, Mapping[str, str]]:

@@ -17,6 +17,7 @@ from simyard.frontend.exchange import COMMON_HEADERS, PHRASES
 
 _COMMON = "".join(f"{name}: {value}\r\n" for name, value in COMMON_HEADERS)
 _STARTS = {status: f"HTTP/1.1 {status} {phrase}\r\n{_COMMON}" for status, phrase in PHRASES.items()}
+_NOT_MODIFIED = 304
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MOST_JOINED_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
@@ -57,9 +58,8 @@ class Answer(web.StreamResponse):
             connection = "Connection: close\r\n"
         elif request.version != (1, 1):
             connection = "Connection: keep-alive\r\n"
-        head = (
-            f"{_STARTS[self._status]}{self._lines}Content-Length: {len(body)}\r\n{connection}{_date_line()}\r\n"
-        ).encode("utf-8", "replace")
+        length = "" if self._status == _NOT_MODIFIED else f"Content-Length: {len(body)}\r\n"  # RFC 9110, 8.6
+        head = f"{_STARTS[self._status]}{self._lines}{length}{connection}{_date_line()}\r\n".encode("utf-8", "replace")
         if request.method == "HEAD":
             await request.writer.write_eof(head)
         elif len(body) <= MOST_JOINED_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from simyard.frontend.exchange import Identity
@@ -60,6 +61,9 @@ class Backend(Protocol):
     def stays(self, path: str) -> bool:
         """Whether no client can delete what is there: it goes with another entity, or is its vendor's."""
 
+    def visible(self) -> AbstractAsyncContextManager[None]:
+        """What is written in the block is visible on every replica of this frontend when the block ends."""
+
     async def find(self, path: str) -> Entity | None:
         """The entity at a path; asks the API server before it says that there is none."""
 
@@ -114,6 +118,12 @@ class Backend(Protocol):
 
     async def refresh(self, entities: Sequence[Entity], seconds: float = 1.0) -> None:
         """Ask the adapters for the newest values, all at once; give up after so long. Never raises for what fails."""
+
+    def is_due(self, path: str) -> bool:
+        """Whether service adapters that tell nothing unasked are to be asked before the entity at a path is shown."""
+
+    async def pull(self, path: str, seconds: float = 1.0) -> None:
+        """Ask these adapters for the values that they show there, for so long. Never raises for what fails."""
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
         """Add user mixins, with the actions that they bring, or replace one's own."""

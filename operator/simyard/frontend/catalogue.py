@@ -20,7 +20,19 @@ from simyard.api.quantities import cores_of, mebibytes_of
 from simyard.api.simulation_service import Resources
 from simyard.apiserver.objects import CachedService
 from simyard.occi.model import Action, AttributeSpec, Category, Mixin, Model, Value, ValueType
-from simyard.occi.standard import AMQPLINK, APPLICATION, COMPONENT, COMPUTE, OS_TPL, RESOURCE_TPL, STANDARD
+from simyard.occi.standard import (
+    AMQPLINK,
+    APPLICATION,
+    COMPONENT,
+    COMPUTE,
+    OS_TPL,
+    RESOURCE_TPL,
+    STANDARD,
+    STORAGE,
+    STORAGE_ACTION_SCHEME,
+    STORAGELINK,
+    STORAGELINK_ACTION_SCHEME,
+)
 from simyard.occi.values import plain
 from simyard_adapter.declarations import Value as Declared
 from simyard_adapter.declarations import ValueType as DeclaredType
@@ -85,6 +97,14 @@ def _of_size(size: Resources) -> tuple[AttributeSpec, ...]:
 def _shown(name: str, description: str, kind: ValueType = ValueType.STRING) -> AttributeSpec:
     return AttributeSpec(name, kind, mutable=False, description=description)
 
+
+_SERVED = tuple(
+    category
+    for category in STANDARD
+    if category.id not in (STORAGE, STORAGELINK)
+    and category.scheme not in (STORAGE_ACTION_SCHEME, STORAGELINK_ACTION_SCHEME)
+)
+"""Of the standard, what the objects of the platform can be: a site has no disks to show."""
 
 _PROVIDED: tuple[Category, ...] = (
     Mixin(
@@ -181,7 +201,7 @@ class Catalogue:
         }
         self.model = Model(
             (
-                *STANDARD,
+                *_SERVED,
                 *_PROVIDED,
                 *(category for item in self._of_service.values() for category in item.all),
                 *(category for mixin in mixins for category in categories_of(mixin)),

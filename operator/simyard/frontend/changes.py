@@ -28,7 +28,9 @@ from simyard.frontend.computes import (
     HOSTNAME,
     MEMORY,
     OPENSTACK_KEY_VALUE,
+    OPENSTACK_USER_DATA_VALUE,
     SSH_PUBLIC_KEY,
+    USER_DATA_VALUE,
     kept_attributes,
 )
 from simyard.frontend.creation import (
@@ -37,12 +39,13 @@ from simyard.frontend.creation import (
 )
 from simyard.frontend.exchange import Identity
 from simyard.frontend.limits import MOST_OF_LINKS, check_lengths
-from simyard.frontend.machines import OPENSTACK_USER_DATA_VALUE, USER_DATA_VALUE
 from simyard.frontend.mixins import Mixins
+from simyard.frontend.networks import NETWORKINTERFACES, NETWORKS
 from simyard.frontend.scaling import Scaling
 from simyard.frontend.services import COMPONENTLINKS
 from simyard.frontend.storing import Storing, each, refused
 from simyard.frontend.view import View, split
+from simyard.frontend.written import Told, note
 from simyard.kube.cache import Cache
 from simyard.occi.errors import OcciError
 from simyard.occi.model import SUMMARY, TITLE, Entity, Value
@@ -94,6 +97,8 @@ class Changes:
         self._check_mixins(update)
         if update.mixins or update.dissociated:
             await self._access.check(identity, Question("patch", OCCI_MIXINS))
+        if split(path)[0] in (NETWORKS, NETWORKINTERFACES) and (update.attributes or update.removed or update.title):
+            raise OcciError(403, f"{path}: is what its site says; it cannot be changed over OCCI")
         if (worker := self._view.worker(path)) is not None:
             own = update if path == self._view.path_of(worker) else self._of_its_link(path, worker, update)
             await self._update_worker(identity, worker, own)
@@ -146,7 +151,8 @@ class Changes:
         """See :class:`simyard.frontend.backend.Backend`."""
         location, _ = split(path)
         own = self._view.worker(path) is not None and location == AMQPLINKS
-        return own or location == COMPONENTLINKS or self._view.service(path) is not None
+        is_derived = location in (COMPONENTLINKS, NETWORKS, NETWORKINTERFACES)
+        return own or is_derived or self._view.service(path) is not None
 
     # Updates
 
@@ -194,6 +200,10 @@ class Changes:
             if service is None:
                 raise OcciError(409, f"{worker.metadata.name}: its service is not published any more")
             await self._attributes.assign(worker, service, values, PREFIX.rstrip("."))
+            known = self._view.values.of(worker)
+            told = [(name, known[name]) for name in values if name in known]
+            newest = max((observed.time for _, observed in told), default=0.0)
+            note(Told(worker.metadata.uid, {name: observed.value for name, observed in told}, newest))
         if change:
             await self._merge(worker, change)
 
@@ -309,4 +319,6 @@ def _why_kept(entity: Entity) -> str:
     kind = entity.kind.rpartition("#")[2]
     if kind == "application":
         return f"{entity.path}: an application is its vendor's; delete its components, or its computes"
+    if kind == "network":
+        return f"{entity.path}: a network is its site's: it goes with the CloudSite"
     return f"{entity.path}: this {kind} goes with the entity that it belongs to; delete that"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 import orjson
 
 from simyard.api.names import ANNOTATION_OCCI_ATTRIBUTES, ANNOTATION_OCCI_MIXINS, Reason
-from simyard.api.quantities import cores_of, mebibytes_of
+from simyard.api.quantities import cores_of, parse_quantity
 from simyard.apiserver.objects import CachedService, CachedWorker
 from simyard.apiserver.values import Observed
 from simyard.frontend.catalogue import (
@@ -31,6 +32,7 @@ from simyard.occi.standard import (
     SSH_KEY,
     USER_DATA,
 )
+from simyard.occi.values import plain
 from simyard_sites.base import MachineState
 
 COMPUTES = "/compute/"
@@ -38,6 +40,8 @@ AMQPLINKS = "/amqplink/"
 QUEUE = "occi.amqplink.queue"
 SSH_PUBLIC_KEY = "occi.credentials.ssh.publickey"
 OPENSTACK_KEY_VALUE = "org.openstack.credentials.publickey.data"
+USER_DATA_VALUE = "occi.compute.userdata"
+OPENSTACK_USER_DATA_VALUE = "org.openstack.compute.user_data"
 HOSTNAME = "occi.compute.hostname"
 CORES = "occi.compute.cores"
 MEMORY = "occi.compute.memory"
@@ -134,7 +138,7 @@ def own_mixins(worker: CachedWorker) -> tuple[str, ...]:
         found.append(size)
     if worker.own.ssh_public_keys and OPENSTACK_PUBLIC_KEY not in asked:
         found.append(SSH_KEY)
-    if worker.own.has_user_data and OPENSTACK_USER_DATA not in asked:
+    if worker.own.user_data and OPENSTACK_USER_DATA not in asked:
         found.append(USER_DATA)
     return tuple(dict.fromkeys(found))
 
@@ -163,11 +167,15 @@ def compute(worker: CachedWorker, known: Known, model: Model) -> Resource:
     attributes["org.simyard.site"] = worker.site
     if worker.pool:
         attributes["org.simyard.pool"] = worker.pool
-    if worker.address:
-        attributes["org.simyard.address"] = worker.address
+    if worker.addresses:
+        attributes["org.simyard.address"] = worker.addresses[0].ip
     if worker.own.ssh_public_keys:
         for name in [name for mixin, name in _KEYS.items() if mixin in own]:
             attributes[name] = "\n".join(worker.own.ssh_public_keys)
+    if (user_data := worker.own.user_data) and OPENSTACK_USER_DATA in own:
+        attributes[OPENSTACK_USER_DATA_VALUE] = base64.b64encode(user_data.encode()).decode()
+    elif user_data:
+        attributes[USER_DATA_VALUE] = user_data
     if ANNOTATION_OCCI_ATTRIBUTES in worker.metadata.annotations:
         specs = model.specs((*mixins, COMPUTE))
         kept = kept_attributes(worker)
@@ -250,8 +258,8 @@ def _size(worker: CachedWorker, service: CachedService | None) -> dict[str, Valu
     resources = worker.own.resources or (service.resources if service is not None else None)
     if resources is None:
         return {}
-    memory = mebibytes_of(resources.memory) / 1024
-    return {CORES: cores_of(resources.cpu), MEMORY: int(memory) if memory.is_integer() else round(memory, 6)}
+    memory = float(parse_quantity(resources.memory) / 2**30)
+    return {CORES: cores_of(resources.cpu), MEMORY: plain(round(memory, 12))}
 
 
 def _message(worker: CachedWorker, state: ComputeState) -> str:

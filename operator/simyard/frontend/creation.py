@@ -24,12 +24,12 @@ from simyard.frontend.computes import (
     CORES,
     HOSTNAME,
     MEMORY,
+    USER_DATA_VALUE,
 )
 from simyard.frontend.identifiers import digest, new_id, object_name
 from simyard.frontend.limits import MOST_OF_LINKS, check_lengths
 from simyard.frontend.links import link_path
 from simyard.frontend.machines import (
-    USER_DATA_VALUE,
     keys_of,
     named_mixins,
     resources_of,
@@ -50,8 +50,6 @@ from simyard.occi.standard import (
     COMPUTE,
     NETWORK,
     NETWORKINTERFACE,
-    STORAGE,
-    STORAGELINK,
 )
 from simyard.occi.validation import Checked
 from simyard.plan.placement import SiteState, permitted_sites, place
@@ -60,7 +58,7 @@ from simyard_sites.kubernetes.errors import AlreadyExistsError
 
 MOST_KEPT_BYTES = 64 * 1024
 T = TypeVar("T", CachedWorker, OcciLink)
-_BY_THE_SITE = (NETWORK, STORAGE, NETWORKINTERFACE, STORAGELINK)
+_BY_THE_SITE = (NETWORK, NETWORKINTERFACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +298,7 @@ def _check_kind(kind: str) -> None:
         return
     term = kind.rpartition("#")[2]
     if kind in _BY_THE_SITE:
-        raise OcciError(501, f"{term}: the sites give every machine its network and disk; none can be made or attached")
+        raise OcciError(501, f"{term}: the sites give every machine its network; none can be made or attached")
     if kind in (APPLICATION, COMPONENT, COMPONENTLINK):
         remedy = "vendors publish SimulationServices, and start_workers of an application makes its component"
         raise OcciError(501, f"{term}: cannot be made over OCCI; {remedy}")

@@ -12,8 +12,10 @@ from collections.abc import Coroutine
 from simyard.apiserver.status import StatusError
 from simyard.frontend.backend import Backend
 from simyard.frontend.exchange import OcciRequest, OcciResponse
+from simyard.frontend.preconditions import refuse_conditions
 from simyard.frontend.reading import Reader, no_entity
 from simyard.frontend.renderings import Renderings
+from simyard.frontend.sent import refuse_query
 from simyard.frontend.targets import Collection, Discovery, Instance, Target, target_of
 from simyard.frontend.writing import Writer
 from simyard.occi.errors import OcciError, shown
@@ -27,6 +29,7 @@ REQUEST_SECONDS = 60.0
 """For whatever a change waits for, the result of an action included."""
 VERSION = (1, 2)
 _READING = frozenset({"GET", "HEAD"})
+PAGING = frozenset({"page", "number"})
 
 _ANNOUNCED = re.compile(r"\bOCCI/([0-9]{1,3})\.([0-9]{1,3})\b", re.ASCII)
 _MOST_CACHED_CHARACTERS = 256
@@ -50,7 +53,7 @@ class Handlers:
         try:
             if request.method in _READING:  # what it waits for has deadlines of its own; a timer costs more than a GET
                 return await self._read(request)
-            async with asyncio.timeout(self._request_seconds):
+            async with asyncio.timeout(self._request_seconds), self._backend.visible():
                 return await self._write(request)
         except OcciError as error:
             refused = error
@@ -76,11 +79,15 @@ class Handlers:
     async def _write(self, request: OcciRequest) -> OcciResponse:
         target = self._target(request)
         writer = self._writer
+        if not isinstance(target, Instance):
+            refuse_conditions(request)
         action = request.query.get("action")
         if action is not None:
             if request.method != "POST" or isinstance(target, Discovery):
                 raise _no_post(request)
             return await writer.act(request, target, action)
+        is_selection = request.method == "DELETE" and isinstance(target, Collection)
+        refuse_query(request, PAGING if is_selection else frozenset())
         match request.method, target:
             case "POST", Discovery():
                 return await writer.define(request)
@@ -108,15 +115,28 @@ class Handlers:
 
     def _target(self, request: OcciRequest) -> Target:
         check_version(request.header("user-agent"))
-        target = target_of(request.path, self._backend.model())
+        model = self._backend.model()
+        target = target_of(request.path, model)
         if isinstance(target, Instance) and target.kind is None:
-            raise no_entity(target.path)
+            raise _unbound(request) or no_entity(target.path)
+        if isinstance(target, Collection) and target.category is None and not model.leads(target.location):
+            error = _unbound(request)
+            if error is not None or request.method != "POST":  # which creates what its Category says, at any location
+                raise error or OcciError(404, f"nothing is at {shown(target.location)} or below it; see /-/")
         return target
 
 
 def _no_post(request: OcciRequest) -> OcciError:
     method, path = shown(request.method), shown(request.path)
     return OcciError(400, f"?action: an action is a POST to an entity or a collection, not a {method} to {path}")
+
+
+def _unbound(request: OcciRequest) -> OcciError | None:
+    """Return why a PUT to a path that no kind has is a mistake in the request; None for other methods."""
+    if request.method != "PUT":
+        return None
+    path = shown(request.path)
+    return OcciError(400, f"{path}: PUT makes an entity below the location of its kind only, such as /compute/NAME")
 
 
 def allowed(target: Target) -> tuple[str, ...]:

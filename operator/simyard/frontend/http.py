@@ -35,14 +35,14 @@ PREFLIGHT = (
     ("Access-Control-Allow-Methods", ALLOW[1]),
     (
         "Access-Control-Allow-Headers",
-        "Accept, Authorization, Cache-Control, Category, Content-Type, Idempotency-Key, Link, X-OCCI-Attribute,"
-        " X-OCCI-Location",
+        "Accept, Authorization, Cache-Control, Category, Content-Type, Idempotency-Key, If-Match, If-None-Match, Link,"
+        " X-OCCI-Attribute, X-OCCI-Location",
     ),
     ("Access-Control-Max-Age", "600"),
 )
 EXPOSED = (
     "Access-Control-Expose-Headers",
-    "Accept, Age, Allow, Category, Link, Location, Server, X-OCCI-Attribute, X-OCCI-Location",
+    "Accept, Age, Allow, Category, ETag, Link, Location, Server, X-OCCI-Attribute, X-OCCI-Location",
 )
 """The response headers that a script in a browser may read."""
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
-from simyard.api.names import ANNOTATION_OCCI_ID
+import orjson
+
+from simyard.api.names import ANNOTATION_OCCI_ID, ANNOTATION_OCCI_PULLED
 from simyard.api.occi import OcciLink
 from simyard.frontend.computes import AMQPLINKS, QUEUE
 from simyard.frontend.identifiers import is_id
@@ -15,30 +20,72 @@ from simyard.occi.standard import AMQPLINK, COMPUTE
 OTHER_LINKS = "/link/"
 
 
+MAX_PULLED_BYTES = 64 * 1024
+DUE_SECONDS = 1.0
+"""A service adapter of Cloud4E tells nothing unasked: before a GET it is asked, at most so often."""
+SILENT_SECONDS = 10.0
+"""An adapter that has not answered is asked again after so long."""
+MAX_ANSWERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class Pulled:
-    """The attributes of links as foreign adapters told them last, by path. ``revision`` grows with every answer."""
+    """The attributes of a link as the adapter at its ``queue`` told them at a ``time`` (seconds since the epoch).
+
+    It is kept in the OcciLink, so that every frontend shows the same.
+    """
+
+    queue: str
+    time: float
+    attributes: Mapping[str, Value]
+
+    def annotation(self) -> str:
+        """Return what is kept in the OcciLink."""
+        return orjson.dumps({"queue": self.queue, "time": self.time, "attributes": self.attributes}).decode()
+
+
+class Answers:
+    """When this frontend asked service adapters last, and when they answered, by the uid of their link."""
 
     def __init__(self) -> None:
-        self.revision = 0
-        self._known: dict[str, tuple[float, Mapping[str, Value]]] = {}
+        self._asked: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def record(self, path: str, attributes: Mapping[str, Value], time: float) -> None:
-        """An adapter has answered, at ``time`` (seconds since the epoch)."""
-        self._known[path] = time, attributes
-        self.revision += 1
+    def asked(self, uid: str, now: float) -> None:
+        """Note that an adapter is asked."""
+        self._asked[uid] = now, self._asked.get(uid, (0.0, 0.0))[1]
+        self._asked.move_to_end(uid)
+        while len(self._asked) > MAX_ANSWERS:
+            self._asked.popitem(last=False)
 
-    def forget(self, path: str) -> None:
-        """The link is gone, or is another adapter's now."""
-        if self._known.pop(path, None) is not None:
-            self.revision += 1
+    def answered(self, uid: str, now: float) -> None:
+        """Note that an adapter has answered."""
+        self._asked[uid] = self._asked.get(uid, (now, 0.0))[0], now
 
-    def of(self, path: str) -> Mapping[str, Value]:
-        """What is known of a link."""
-        return self._known[path][1] if path in self._known else {}
+    def told_time(self, link: OcciLink) -> float | None:
+        """Return when the values were true last that a link shows of its adapter; None if it shows none."""
+        pulled = pulled_of(link)
+        return max(pulled.time, self._asked.get(link.metadata.uid, (0.0, 0.0))[1]) if pulled is not None else None
 
-    def time(self, path: str) -> float | None:
-        """When its adapter answered last; None if it never did."""
-        return self._known[path][0] if path in self._known else None
+    def is_due(self, uid: str, now: float) -> bool:
+        """Return whether an adapter should be asked again."""
+        asked, answered = self._asked.get(uid, (0.0, 0.0))
+        return now - asked >= (DUE_SECONDS if answered >= asked else SILENT_SECONDS)
+
+
+def pulled_of(link: OcciLink) -> Pulled | None:
+    """Return what the adapter of a link told last; None if it told nothing, or another adapter did."""
+    text = link.metadata.annotations.get(ANNOTATION_OCCI_PULLED, "")
+    pulled = _read(text) if text else None
+    return pulled if pulled is not None and pulled.queue == queue_of(link) else None
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> Pulled | None:
+    try:
+        read = orjson.loads(text)
+        return Pulled(str(read["queue"]), float(read["time"]), dict(read["attributes"]))
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def link_id(link: OcciLink) -> str:
@@ -57,14 +104,22 @@ def queue_of(link: OcciLink) -> object:
     return link.spec.attributes.get(QUEUE)
 
 
-def stored_link(link: OcciLink, mixins: tuple[str, ...], pulled: Mapping[str, Value], model: Model) -> Link:
+def told_by_mixins(
+    link: OcciLink, mixins: tuple[str, ...], values: Mapping[str, Value], model: Model
+) -> dict[str, Value]:
+    """Return those of an adapter's values that count: what the link's mixins declare, and its kind does not."""
+    declared, own = model.specs(mixins), model.specs((link.spec.kind,))
+    return {name: value for name, value in values.items() if name in declared and name not in own}
+
+
+def stored_link(link: OcciLink, mixins: tuple[str, ...], model: Model) -> Link:
     """An OcciLink as a link; of what its adapter told only what the link's mixins declare is shown.
 
     What the kind itself declares, the queue above all, is the link's own: whoever registered it said so.
     """
     spec = link.spec
-    declared, own = model.specs(mixins), model.specs((spec.kind,))
-    told = {name: value for name, value in pulled.items() if name in declared and name not in own}
+    pulled = pulled_of(link)
+    told = told_by_mixins(link, mixins, pulled.attributes, model) if pulled is not None else {}
     found = [mixin for name in mixins if (mixin := model.mixin(name)) is not None]
     return Link(
         spec.kind,

@@ -10,15 +10,19 @@ from simyard.api.base import Json
 from simyard.api.simulation_service import Resources
 from simyard.apiserver.objects import CachedService
 from simyard.frontend.catalogue import RESOURCE_TPL_SCHEME, SIZES
-from simyard.frontend.computes import MEMORY, OPENSTACK_KEY_VALUE, SSH_PUBLIC_KEY
+from simyard.frontend.computes import (
+    MEMORY,
+    OPENSTACK_KEY_VALUE,
+    OPENSTACK_USER_DATA_VALUE,
+    SSH_PUBLIC_KEY,
+    USER_DATA_VALUE,
+)
 from simyard.frontend.limits import check_keys
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Value
 from simyard.occi.standard import OPENSTACK_PUBLIC_KEY, OPENSTACK_USER_DATA
 from simyard.occi.validation import Checked
-
-USER_DATA_VALUE = "occi.compute.userdata"
-OPENSTACK_USER_DATA_VALUE = "org.openstack.compute.user_data"
+from simyard.occi.values import plain, text_of
 
 
 def named_mixins(draft: Checked) -> dict[str, str]:
@@ -38,27 +42,31 @@ def taken(draft: Checked, attributes: dict[str, Value], name: str) -> Value | No
 
 
 def resources_of(draft: Checked, service: CachedService, cores: Value | None, memory: Value | None) -> Json | None:
-    """The size that is asked for; None: the service's own."""
+    """Return the size that is asked for; None: the service's own. A template with a size overrides the attributes.
+
+    Memory is kept to the digit, so that a client reads what it has sent; sites round it up to whole MiB.
+    """
     terms = [mixin.term for mixin in draft.mixins if mixin.scheme == RESOURCE_TPL_SCHEME]
     template = SIZES.get(terms[0]) if terms else None
+    if template is not None:
+        return template.to_json()
     if cores is None and memory is None:
-        return template.to_json() if template is not None else None
-    base = template or service.resources
-    mebibytes = round(float(str(memory)) * 1024) if memory is not None else 0
-    if memory is not None and mebibytes < 1:
+        return None
+    base = service.resources
+    if memory is not None and float(str(memory)) * 1024 < 1:
         raise OcciError(400, f"attribute {MEMORY}: {memory} GB is less than 1 MiB")
     return Resources(
         cpu=int(str(cores)) if cores is not None else base.cpu,
-        memory=f"{mebibytes}Mi" if memory is not None else base.memory,
+        memory=f"{text_of(plain(memory))}Gi" if memory is not None else base.memory,
     ).to_json()
 
 
 def user_data_of(attributes: dict[str, Value]) -> str:
     """The user data, out of the attributes."""
-    plain = str(attributes.pop(USER_DATA_VALUE, ""))
+    text = str(attributes.pop(USER_DATA_VALUE, ""))
     encoded = str(attributes.pop(OPENSTACK_USER_DATA_VALUE, ""))
     if not encoded:
-        return plain
+        return text
     try:
         return base64.b64decode(encoded, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):

@@ -12,6 +12,11 @@ def mixin_id(mixin: OcciMixin) -> str:
     return mixin.spec.scheme + mixin.spec.term
 
 
+def definition(mixin: OcciMixin) -> object:
+    """Return all of a user mixin but its members."""
+    return mixin.spec.model_copy(update={"members": []})
+
+
 class Memberships:
     """Follows OcciMixins. ``exists`` says whether there is an entity at a path: members that are gone are not shown."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
 
 from simyard.apiserver.objects import CachedPool, CachedService, CachedWorker
 from simyard.frontend.catalogue import RESOURCE_TPL_SCHEME, SCALABLE
 from simyard.frontend.computes import own_mixins
-from simyard.frontend.listing import Entry, Listings
+from simyard.frontend.listing import Entry, Listings, entry_of
 from simyard.frontend.services import APPLICATIONS, COMPONENTS
 from simyard.occi.standard import APPLICATION, COMPONENT, COMPUTE, RESOURCE_TPL
 
@@ -35,6 +36,22 @@ class Dependents:
             self._listed[path] = wanted
             self._listings.add(*wanted)
         return True
+
+
+T = TypeVar("T", CachedPool, CachedService)
+
+
+def follow(listings: Listings, old: T | None, new: T | None, placed: Callable[[T], Placed]) -> list[str]:
+    """List what an object is shown as now instead of before, and return the paths that have come or gone."""
+    if old is not None and new is not None and placed(old) == placed(new):
+        return []
+    changed: list[str] = []
+    for item, change in ((old, listings.remove), (new, listings.add)):
+        if item is not None:
+            for path, keys in placed(item):
+                change(entry_of(item.metadata, path), keys)
+                changed.append(path)
+    return changed
 
 
 def compute_listings(worker: CachedWorker) -> Iterator[Hashable]:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from simyard.frontend.backend import Backend, Verb
 from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse
 from simyard.frontend.metrics import REFRESHES
+from simyard.frontend.preconditions import is_known
 from simyard.frontend.renderings import SLICE, Kept, Listing, Renderings
+from simyard.frontend.sent import draft_of
 from simyard.frontend.targets import DISCOVERY_PATH, Collection, location_of
 from simyard.occi import filters, pages
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.filters import Filter
 from simyard.occi.model import ENTITY, LINK, RESOURCE, Draft, Entity, Kind, Model
-from simyard.occi.negotiation import Rendering, choose, content_type
-from simyard.occi.parsing import parse
+from simyard.occi.negotiation import Rendering, choose
 from simyard.occi.rendering import Rendered
 
 INSTANCE_RENDERINGS = (Rendering.TEXT_PLAIN, Rendering.JSON, Rendering.TEXT_OCCI)
@@ -68,7 +69,7 @@ class Reader:
         model = self._backend.model()
         draft = _asked_for(request, model)
         categories = None if draft is None else filters.select(model.ordered, draft)
-        return answer(self._renderings.model(categories, rendering, model))
+        return _answer_known(request, self._renderings.model(categories, rendering, model))
 
     async def entity(self, request: OcciRequest, path: str) -> OcciResponse:
         """GET of one entity, with the age of its oldest value."""
@@ -77,11 +78,13 @@ class Reader:
         await self._backend.may(request.identity, Verb.GET, path)
         if fresh:
             await self._refresh((await self.found(path),))
+        elif self._backend.is_due(path):
+            await self._backend.pull(path, REFRESH_SECONDS)
         model = self._backend.model()
         shown = self._renderings.kept_entity(path, rendering, request.base, model)
         if shown is None:
             shown = self._renderings.entity(await self.found(path), rendering, request.base, model)
-        return answer(shown.rendered, (("Age", str(self._renderings.age_seconds(shown))),))
+        return _answer_known(request, shown.rendered, (("Age", str(self._renderings.age_seconds(shown))),))
 
     async def collection(self, request: OcciRequest, target: Collection) -> OcciResponse:
         """GET of a collection: locations, or with ``?full=true`` (the default in JSON) its members in full."""
@@ -133,12 +136,12 @@ class Reader:
             async with asyncio.timeout(REFRESH_SECONDS + 0.5):
                 await self._backend.refresh(entities, REFRESH_SECONDS)
 
-    async def selected(self, request: OcciRequest, target: Collection) -> tuple[Entity, ...]:
-        """The members that the asker may see and that pass the filter in the request's headers."""
+    async def selected(self, request: OcciRequest, target: Collection, draft: Draft) -> Sequence[str]:
+        """The paths of the members that the asker may see, pass the filter of a request, and stand on its page."""
         model = self._backend.model()
-        wanted = _filter(_asked_for(request, model), target, model)
+        page = pages.page(request.query)
         members = await self.members(request.identity, target)
-        return tuple(self._backend.entities(await self._matching(members, wanted, model)))
+        return page.of(await self._matching(members, _filter(draft, target, model), model))
 
     async def members(self, identity: Identity, target: Collection) -> Members:
         """The members of a collection and which of them the asker may see.
@@ -214,7 +217,15 @@ def no_entity(path: str) -> OcciError:
 
 def answer(rendered: Rendered, headers: tuple[tuple[str, str], ...] = (), status: int = 200) -> OcciResponse:
     """A rendering as a response."""
-    return OcciResponse(status, rendered.body, rendered.content_type, rendered.headers + headers)
+    tag = (("ETag", rendered.tag),) if rendered.tag else ()
+    return OcciResponse(status, rendered.body, rendered.content_type, rendered.headers + headers + tag)
+
+
+def _answer_known(request: OcciRequest, rendered: Rendered, headers: tuple[tuple[str, str], ...] = ()) -> OcciResponse:
+    """Return the answer of a GET: 304 where the client has the rendering already."""
+    if rendered.tag and is_known(request, rendered.tag):
+        return OcciResponse(304, b"", rendered.content_type, (*headers, ("ETag", rendered.tag)))
+    return answer(rendered, headers)
 
 
 def instance_rendering(request: OcciRequest) -> Rendering:
@@ -255,8 +266,6 @@ def wants_fresh(request: OcciRequest) -> bool:
 
 def _asked_for(request: OcciRequest, model: Model) -> Draft | None:
     """The filter of a request, in its headers or in a body; None if there is none."""
-    if request.body:
-        return parse(content_type(request.header("content-type")), request.headers, request.body, model)
-    if any(name in _FILTERS for name, _ in request.headers):
-        return parse(Rendering.TEXT_OCCI, request.headers, b"", model)
-    return None
+    if not request.body and not any(name in _FILTERS for name, _ in request.headers):
+        return None
+    return draft_of(request, model)

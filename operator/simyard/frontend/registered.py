@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from simyard.apiserver.objects import CachedWorker
+from simyard.guest.messages import Registered
 from simyard.messaging.events import ReceivedEvent
-from simyard_adapter.wire import Event
 
 
 class Registrations:
@@ -18,14 +18,13 @@ class Registrations:
         self._look = look
         self._awaited: dict[tuple[str, str], list[asyncio.Event]] = {}
 
-    def take(self, events: Sequence[ReceivedEvent]) -> None:
-        """What adapters have told."""
-        for event in events:
-            waiting = self._awaited.get((event.user, event.worker_uid))
-            if waiting is not None and event.kind is Event.REGISTER:
-                for registered in waiting:
-                    registered.set()
-                self._look()
+    def take(self, event: ReceivedEvent) -> None:
+        """Note what an adapter has told."""
+        waiting = self._awaited.get((event.user, event.worker_uid))
+        if waiting is not None and isinstance(event.message, Registered):
+            for registered in waiting:
+                registered.set()
+            self._look()
 
     @contextmanager
     def awaited(self, worker: CachedWorker) -> Iterator[Callable[[], bool]]:

@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from simyard.frontend.backend import Backend
 from simyard.frontend.metrics import RENDERING_BYTES, RENDERINGS
+from simyard.frontend.preconditions import state_of, tag_of
 from simyard.frontend.targets import location_of
 from simyard.occi.model import LINK, Category, Entity, Model
 from simyard.occi.negotiation import Rendering
@@ -130,7 +131,9 @@ class Renderings:
         key = self._backend.part_key(entity.path)
         age = self._backend.age_seconds(entity.path)
         observed = None if age is None else self._clock() - age
-        shown = Shown(render_entity(entity, rendering, base, model), observed)
+        rendered = render_entity(entity, rendering, base, model)
+        rendered = replace(rendered, tag=tag_of(rendered, state_of(entity, model)))
+        shown = Shown(rendered, observed)
         return shown if key is None else self._entities.put((entity.path, rendering, base), (key, model.version), shown)
 
     def age_seconds(self, shown: Shown) -> int:
@@ -142,7 +145,10 @@ class Renderings:
         if categories is not None:
             return render_model(categories, rendering, model)
         found = self._models.find(rendering, model.version)
-        return found or self._models.put(rendering, model.version, render_model(model.ordered, rendering))
+        if found is None:
+            rendered = render_model(model.ordered, rendering)
+            found = self._models.put(rendering, model.version, replace(rendered, tag=tag_of(rendered)))
+        return found
 
     def kept_collection(self, listing: Listing, token: object) -> Rendered | None:
         """A collection that was rendered before, of the same members in the same state (the ``token`` says so)."""
@@ -157,7 +163,9 @@ class Renderings:
             rendered = render_locations(paths, listing.rendering, listing.base)
         else:
             resources, links = await self._all_parts(paths, listing.rendering, listing.base, model)
-            rendered = render_collection(resources, listing.rendering, listing.base, links)
+            kind = model.at(listing.location)
+            of_links = kind is not None and LINK in model.lineage(kind.id)
+            rendered = render_collection(resources, links, listing.rendering, of_links=of_links)
         return rendered if token is None else self._collections.put(listing, token, rendered)
 
     async def _all_parts(

@@ -29,8 +29,9 @@ def application(
     links: Sequence[Link],
     categories: ServiceCategories | None,
     mixins: tuple[str, ...],
+    endpoint: str = "",
 ) -> Resource:
-    """The application of a service: active while a worker of it takes actions.
+    """The application of a service: active while a worker of it takes actions. ``endpoint``: of this frontend.
 
     ``start`` and ``stop`` resume and suspend all its pools; computes outside of them are in no number of it.
     """
@@ -43,7 +44,7 @@ def application(
     attributes: dict[str, Value] = {
         "occi.app.name": service.display_name or service.metadata.name,
         "occi.app.context": service.metadata.name,
-        **({"occi.app.url": service.url} if service.url else {}),
+        "occi.app.url": service.url or endpoint + path,
         "occi.app.state": _state(service.state, active=service.ready > 0),
         **_message("occi.app", service.state),
         REPLICAS: sum(pool.replicas for pool in pools),

@@ -11,6 +11,7 @@ from typing import TypeVar
 from simyard.api.base import Json
 from simyard.apiserver.status import StatusError
 from simyard.frontend.noted import noting, without
+from simyard.frontend.written import Written, note
 from simyard.kube.cache import Cache, HasMetadata
 from simyard.occi.errors import OcciError
 from simyard_sites.kubernetes.client import KubeClient, PatchType
@@ -50,7 +51,7 @@ class Storing:
         """
         namespace = body["metadata"]["namespace"]
         async with answered(body["kind"]):
-            return _read(cache, await self._client.create(cache.resource, body, namespace))
+            return _written(cache, await self._client.create(cache.resource, body, namespace))
 
     async def get(self, cache: Cache[T], name: str, namespace: str) -> T | None:
         """Read an object from the API server; None if there is none."""
@@ -77,7 +78,7 @@ class Storing:
         patch = {**change, "metadata": metadata}
         async with answered(f"{cache.resource.kind} {item.metadata.name}"):
             raw = await self._client.patch(cache.resource, item.metadata.name, patch, item.metadata.namespace)
-            return _read(cache, raw)
+            return _written(cache, raw)
 
     async def change(self, cache: Cache[T], item: T, change: Callable[[T], Json | None], key: str = "") -> T:
         """Change an object by what it is, however many others do so at the same time.
@@ -127,7 +128,7 @@ class Storing:
                 if any(misfit in error.message for misfit in _MISFITS):
                     return None
                 raise
-            return _read(cache, raw)
+            return _written(cache, raw)
 
     async def delete(self, cache: Cache[T], item: T) -> None:
         """Delete that very object; one that is gone counts as deleted."""
@@ -139,8 +140,9 @@ class Storing:
                 left = None
         if left is None:
             cache.forget(item)
+            note(Written(cache.resource.plural, metadata.namespace, metadata.name, metadata.uid, 0))
         else:
-            cache.learn(left)
+            _written(cache, left)
 
 
 async def pause(attempt: int) -> None:
@@ -203,8 +205,12 @@ async def each(items: Iterable[I], do: Callable[[I], Awaitable[None]], at_once: 
         raise failures[0]
 
 
-def _read(cache: Cache[T], raw: Json) -> T:
+def _written(cache: Cache[T], raw: Json) -> T:
+    """Take over what the API server answered to a write, and note that it was written."""
     item = cache.learn(raw)
+    metadata = raw["metadata"]
+    version = int(metadata["resourceVersion"])
+    note(Written(cache.resource.plural, metadata.get("namespace", ""), metadata["name"], metadata["uid"], version))
     if item is None:
         raise OcciError(500, f"{cache.resource.kind} {raw['metadata']['name']} cannot be read by this version")
     return item

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
 
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ANNOTATION_OCCI_ID, CLOUD_SITES, OCCI_LINKS, OCCI_MIXINS
@@ -18,14 +17,15 @@ from simyard.apiserver.values import ValueStore
 from simyard.frontend.catalogue import Catalogue, ServiceCategories
 from simyard.frontend.computes import AMQPLINKS, COMPUTES, Known, amqplink, compute, oldest
 from simyard.frontend.identifiers import is_id
-from simyard.frontend.links import Pulled, link_path, queue_of, stored_link
+from simyard.frontend.links import Answers, link_path, stored_link
 from simyard.frontend.listing import Entry, Listings, entry_of
-from simyard.frontend.memberships import Memberships
+from simyard.frontend.memberships import Memberships, definition
+from simyard.frontend.networks import NETWORKINTERFACES, NETWORKS, Networks, interface_paths
 from simyard.frontend.placing import (
     EVERYTHING,
     Dependents,
-    Placed,
     compute_listings,
+    follow,
     pool_listings,
     service_listings,
 )
@@ -36,26 +36,24 @@ from simyard.occi.model import Entity, Kind, Link, Mixin, Model
 from simyard.occi.standard import AMQPLINK, COMPONENTLINK
 from simyard_sites.kubernetes.client import KubeClient
 
-T = TypeVar("T", CachedPool, CachedService)
-
 
 class View:
     """The entities of a namespace; of one ``service`` of it if that is given. ``run`` must run meanwhile."""
 
-    def __init__(self, client: KubeClient, namespace: str, service: str = "") -> None:
+    def __init__(self, client: KubeClient, namespace: str, service: str = "", endpoint: str = "") -> None:
         self.namespace = namespace
-        self.directory = Directory(client, namespace, service)
+        self.directory = Directory(client, (namespace,), service)
         self.sites: Cache[CloudSite] = Cache(client, CLOUD_SITES, CloudSite.model_validate)
-        self.mixins: Cache[OcciMixin] = Cache(client, OCCI_MIXINS, OcciMixin.model_validate, namespace=namespace)
+        self.mixins: Cache[OcciMixin] = Cache(client, OCCI_MIXINS, OcciMixin.model_validate, namespaces=(namespace,))
         self.links: Cache[OcciLink] = Cache(
             client,
             OCCI_LINKS,
             OcciLink.model_validate,
             indexes={"path": lambda link: (link_path(link),), "source": lambda link: (link.spec.source,)},
-            namespace=namespace,
+            namespaces=(namespace,),
         )
         self.values = ValueStore()
-        self.pulled = Pulled()
+        self.answers = Answers()
         self.caches = (
             self.directory.workers,
             self.directory.pools,
@@ -65,6 +63,7 @@ class View:
             self.links,
         )
         self._service = service
+        self._endpoint = endpoint
         self._changes = 0
         self._listings = Listings()
         self._dependents = Dependents(self._listings)
@@ -79,6 +78,9 @@ class View:
         self.directory.services.subscribe(self._service_changed)
         self.mixins.subscribe(self._mixin_changed)
         self.links.subscribe(self._link_changed)
+        self._networks = Networks(
+            self.sites, namespace, self._workers, self._listings, self._memberships, self._changed
+        )
 
     async def run(self) -> None:
         """Keep the copies true until cancelled."""
@@ -89,7 +91,7 @@ class View:
     @property
     def version(self) -> int:
         """Grows with every change of anything visible."""
-        return self._changes + self.values.revision + self.pulled.revision
+        return self._changes + self.values.revision
 
     @property
     def catalogue(self) -> Catalogue:
@@ -116,9 +118,11 @@ class View:
     # Finding
 
     def worker(self, path: str) -> CachedWorker | None:
-        """The Worker of a compute, or of its amqplink."""
+        """The Worker of a compute, of its amqplink, or of one of its network interfaces."""
         location, entity_id = split(path)
-        return self._workers.get(entity_id) if location in (COMPUTES, AMQPLINKS) else None
+        if location in (COMPUTES, AMQPLINKS):
+            return self._workers.get(entity_id)
+        return self._networks.worker(path) if location == NETWORKINTERFACES else None
 
     def service(self, path: str) -> CachedService | None:
         """The service of an application."""
@@ -166,11 +170,13 @@ class View:
                 return None
             categories = self.catalogue.of_service(service.metadata.name)
             links = [self._linked(pool, service) for pool in self.pools_of(service)]
-            return application(service, self.pools_of(service), links, categories, self.mixins_of(path))
+            return application(service, self.pools_of(service), links, categories, self.mixins_of(path), self._endpoint)
         elif location == COMPONENTS:
             return component(pool, self.mixins_of(path)) if (pool := self.pool(path)) is not None else None
         elif location == COMPONENTLINKS:
             return self._componentlink(path)
+        elif location in (NETWORKS, NETWORKINTERFACES):
+            return self._networks.entity(path)
         link = self.link(path)
         return self._stored(link) if link is not None else None
 
@@ -179,7 +185,7 @@ class View:
         members = self._memberships.of(path)
         if (worker := self.worker(path)) is not None:
             revision = self.values.revision_of(worker.metadata.uid)
-            own = self._memberships.of(path.replace(COMPUTES, AMQPLINKS, 1)) if len(self._memberships) else ()
+            own = self._own_links_key(worker, path) if len(self._memberships) else ()
             links = self._links_key(path) if len(self.links) else ()
             return worker.metadata.resource_version, revision, members, own, links
         if (service := self.service(path)) is not None:
@@ -191,24 +197,33 @@ class View:
         if (pool := self.pool(path)) is not None:
             return pool.metadata.resource_version, members
         if (link := self.link(path)) is not None:
-            return link.metadata.resource_version, self.pulled.revision, members
-        return None
+            return self._link_key(link)
+        network = self._networks.key(path)
+        return None if network is None else (network, members)
+
+    def _own_links_key(self, worker: CachedWorker, path: str) -> Hashable:
+        """Another one whenever the user mixins of the links are others that a compute has of itself."""
+        _, entity_id = split(path)
+        paths = (AMQPLINKS + entity_id, *interface_paths(worker, entity_id))
+        return tuple(map(self._memberships.of, paths))
 
     def _links_key(self, path: str) -> Hashable:
         """Another one whenever the links that clients made from a path are others."""
-        links = self.links.by("source", path)
-        parts = [(link.metadata.resource_version, self._memberships.of(link_path(link))) for link in links]
-        return *parts, self.pulled.revision if parts else 0
+        return tuple(map(self._link_key, self.links.by("source", path)))
+
+    def _link_key(self, link: OcciLink) -> Hashable:
+        return link.metadata.resource_version, self.answers.told_time(link), self._memberships.of(link_path(link))
 
     def age_time(self, path: str) -> float | None:
         """When the oldest of the values was observed that an entity shows; None if it shows none."""
-        if (worker := self.worker(path)) is None:
-            return self.pulled.time(path)
+        if (worker := self.worker(path)) is None or path.startswith(NETWORKINTERFACES):
+            link = self.link(path)
+            return self.answers.told_time(link) if link is not None else None
         service = self.service_of(worker.service)
         own = oldest(service, self.values.of(worker)) if service is not None else None
         if not len(self.links):
             return own
-        pulled = [self.pulled.time(link_path(link)) for link in self.links.by("source", path)]
+        pulled = map(self.answers.told_time, self.links.by("source", path))
         return min((time for time in (own, *pulled) if time is not None), default=None)
 
     def paths(self, location: str) -> tuple[str, ...]:
@@ -242,7 +257,10 @@ class View:
             categories,
             self.values.of(worker),
             self.mixins_of(path),
-            tuple(map(self._stored, sorted(links, key=lambda link: entry_of(link.metadata, "")))),
+            (
+                *self._networks.interfaces(worker, entity_id),
+                *map(self._stored, sorted(links, key=lambda link: entry_of(link.metadata, ""))),
+            ),
             self.mixins_of(AMQPLINKS + entity_id),
         )
 
@@ -255,8 +273,7 @@ class View:
         return componentlink(pool, service, self.mixins_of(COMPONENTLINKS + pool.metadata.uid))
 
     def _stored(self, link: OcciLink) -> Link:
-        path = link_path(link)
-        return stored_link(link, self.mixins_of(path), self.pulled.of(path), self.model)
+        return stored_link(link, self.mixins_of(link_path(link)), self.model)
 
     # Following
 
@@ -270,7 +287,8 @@ class View:
         return pool if self._serves(pool.service) else None
 
     def _is_resource(self, path: str) -> bool:
-        return self.worker(path) is not None or self.service(path) is not None or self.pool(path) is not None
+        found = (self.worker(path), self.service(path), self.pool(path), self._networks.site(path))
+        return any(item is not None for item in found)
 
     def shows(self, path: str) -> bool:
         """Whether there is an entity at a path."""
@@ -287,8 +305,11 @@ class View:
 
     def _worker_changed(self, old: CachedWorker | None, new: CachedWorker | None) -> None:
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
-            if new.metadata.uid in self._ids:
-                self._workers[self._ids[new.metadata.uid]] = new
+            if (entity_id := self._ids.get(new.metadata.uid)) is not None:
+                self._workers[entity_id] = new
+                if len(old.addresses) != len(new.addresses):
+                    self._networks.list_interfaces(old, entity_id, self._listings.remove)
+                    self._networks.list_interfaces(new, entity_id, self._listings.add)
                 self._changed()
             return
         if old is not None and old.metadata.uid in self._ids:
@@ -318,16 +339,18 @@ class View:
         paths = COMPUTES + entity_id, AMQPLINKS + entity_id
         change(entry_of(worker.metadata, paths[0]), list(compute_listings(worker)))
         change(entry_of(worker.metadata, paths[1]), [EVERYTHING, AMQPLINK, ("interface", worker.service)])
+        self._networks.list_interfaces(worker, entity_id, change)
         self._changed(paths)
 
     def _pool_changed(self, old: CachedPool | None, new: CachedPool | None) -> None:
-        paths = self._follow(self._shown(old), self._shown(new), pool_listings, lambda _: True)
+        paths = follow(self._listings, self._shown(old), self._shown(new), pool_listings)
         self._changed(paths)
         for pool in {pool.metadata.uid: pool for pool in (old, new) if pool is not None}.values():
             self._place_componentlink(pool)
 
     def _service_changed(self, old: CachedService | None, new: CachedService | None) -> None:
-        paths = self._follow(old, new, service_listings, lambda service: self._serves(service.metadata.name))
+        before, now = (item if item is not None and self._serves(item.metadata.name) else None for item in (old, new))
+        paths = follow(self._listings, before, now, service_listings)
         if paths or old is None or new is None or old.metadata.generation != new.metadata.generation:
             self._catalogue = None
         self._changed(paths)
@@ -337,7 +360,7 @@ class View:
 
     def _mixin_changed(self, old: OcciMixin | None, new: OcciMixin | None) -> None:
         self._memberships.changed(old, new)
-        if old is None or new is None or _defines(old) != _defines(new):
+        if old is None or new is None or definition(old) != definition(new):
             self._catalogue = None
         self._changed()
 
@@ -346,8 +369,6 @@ class View:
             if item is None:
                 continue
             path = link_path(item)
-            if new is None or old is None or link_path(old) != link_path(new) or queue_of(old) != queue_of(new):
-                self.pulled.forget(path)
             self._place_link(path, next(iter(self.links.by("path", path)), None))
         self._changed()
 
@@ -368,31 +389,8 @@ class View:
         if self._dependents.place(path, entry, (EVERYTHING, COMPONENTLINK)):
             self._changed((path,))
 
-    def _follow(
-        self,
-        old: T | None,
-        new: T | None,
-        listings: Callable[[T], Placed],
-        serves: Callable[[T], bool],
-    ) -> list[str]:
-        """List what an object is shown as; the paths that have come or gone."""
-        if old is not None and new is not None and listings(old) == listings(new):
-            return []
-        changed: list[str] = []
-        for item, change in ((old, self._listings.remove), (new, self._listings.add)):
-            if item is not None and serves(item):
-                for path, keys in listings(item):
-                    change(entry_of(item.metadata, path), keys)
-                    changed.append(path)
-        return changed
-
 
 def split(path: str) -> tuple[str, str]:
     """The location and the id in the path of an entity."""
     location, slash, entity_id = path.rpartition("/")
     return location + slash, entity_id
-
-
-def _defines(mixin: OcciMixin) -> object:
-    """All but the members."""
-    return mixin.spec.model_copy(update={"members": []})

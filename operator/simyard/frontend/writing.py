@@ -13,16 +13,23 @@ from contextlib import contextmanager
 
 from simyard.frontend.backend import Backend, Verb
 from simyard.frontend.exchange import OcciRequest, OcciResponse
-from simyard.frontend.reading import Reader, answer, flag, instance_rendering
+from simyard.frontend.preconditions import check_conditions, state_of
+from simyard.frontend.reading import Reader, answer, flag
 from simyard.frontend.renderings import Renderings
+from simyard.frontend.sent import draft_of, member_names, names_of, refuse_unselective
 from simyard.frontend.targets import DISCOVERY_PATH, Collection, Instance, location_of
+from simyard.occi import pages
 from simyard.occi.definitions import check_definitions, check_removals
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.invocations import action_of_term, check_invocation
-from simyard.occi.model import ID, LINK, Action, Draft, Entity, Kind, Mixin, Model, Value, ValueType, path_of
-from simyard.occi.negotiation import Rendering, choose, content_type
-from simyard.occi.parsing import parse
-from simyard.occi.rendering import render_entity, render_locations
+from simyard.occi.model import ID, LINK, Action, Draft, Entity, Kind, Link, Mixin, Model, Value, ValueType, path_of
+from simyard.occi.negotiation import Rendering, choose
+from simyard.occi.rendering import (
+    Rendered,
+    render_collection,
+    render_entity_part,
+    render_locations,
+)
 from simyard.occi.text_rendering import ATTRIBUTE, body_of, headers_of, value_text
 from simyard.occi.validation import Checked, check_association, check_creation, check_update
 from simyard.occi.values import json_of
@@ -47,18 +54,18 @@ class Writer:
 
     async def define(self, request: OcciRequest) -> OcciResponse:
         """POST of user mixins, with their actions, to the query interface."""
-        rendering = instance_rendering(request)
+        rendering = choose(request.header("accept"))
         await self._backend.may(request.identity, Verb.CREATE, DISCOVERY_PATH)
         model = self._backend.model()
-        await self._backend.define(request.identity, check_definitions(_draft(request, model), model))
+        await self._backend.define(request.identity, check_definitions(draft_of(request, model), model))
         return done(rendering)
 
     async def undefine(self, request: OcciRequest) -> OcciResponse:
         """DELETE of user mixins."""
-        rendering = instance_rendering(request)
+        rendering = choose(request.header("accept"))
         await self._backend.may(request.identity, Verb.DELETE, DISCOVERY_PATH)
         model = self._backend.model()
-        await self._backend.undefine(request.identity, check_removals(_draft(request, model), model))
+        await self._backend.undefine(request.identity, check_removals(draft_of(request, model), model))
         return done(rendering)
 
     async def associate(self, request: OcciRequest, mixin: Mixin, *, replace: bool) -> OcciResponse:
@@ -66,7 +73,7 @@ class Writer:
         rendering = choose(request.header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, mixin.location)
         model = self._backend.model()
-        locations = _locations(_draft(request, model), mixin, model)
+        locations = member_names(draft_of(request, model), model)
         if not locations and not replace:
             raise _no_locations(mixin)
         entities = await self._located(request, locations)
@@ -74,17 +81,20 @@ class Writer:
             check_association(mixin, entity, model)
         paths = [entity.path for entity in entities]
         await self._backend.associate(request.identity, mixin, paths, replace=replace)
-        return done(rendering)
+        return answer(_rendered(tuple(self._backend.entities(paths)), rendering, request.base, self._backend.model()))
 
     async def dissociate(self, request: OcciRequest, mixin: Mixin) -> OcciResponse:
-        """DELETE of X-OCCI-Location from a mixin; without any, of all members."""
+        """DELETE of X-OCCI-Location from a mixin; without any, of all members, or of a page of them."""
         rendering = choose(request.header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, mixin.location)
         model = self._backend.model()
-        paths = [
-            path_of(location, *self._bases(request)) for location in _locations(_draft(request, model), mixin, model)
-        ]
-        await self._backend.dissociate(request.identity, mixin, paths or self._backend.paths(mixin.location))
+        locations = member_names(draft_of(request, model), model)
+        paths = [path_of(location, *self._bases(request)) for location in locations]
+        page = pages.page(request.query)
+        if paths and page != pages.Page():
+            raise OcciError(400, "a page beside X-OCCI-Location: send one of them; nothing was done")
+        paths = paths or list(page.of(self._backend.paths(mixin.location)))
+        await self._backend.dissociate(request.identity, mixin, paths)
         return done(rendering)
 
     async def create(self, request: OcciRequest, target: Collection) -> OcciResponse:
@@ -93,7 +103,7 @@ class Writer:
         if isinstance(target.category, Kind):
             await self._backend.may(request.identity, Verb.CREATE, target.location)
         model = self._backend.model()
-        drafts = _draft(request, model).each
+        drafts = draft_of(request, model).each
         _check_number(len(drafts), sum(len(draft.links) for draft in drafts))
         wanted = []
         for place, draft in enumerate(drafts, 1):
@@ -105,15 +115,16 @@ class Writer:
 
     async def put(self, request: OcciRequest, path: str, kind: Kind) -> OcciResponse:
         """PUT of an entity: replace the one that is there (its links stay), or create one with that id."""
-        rendering = instance_rendering(request)
+        rendering = choose(request.header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, path)
         model = self._backend.model()
-        draft = _draft(request, model)
+        draft = draft_of(request, model)
         if draft == Draft():
             raise OcciError(400, "PUT replaces an entity: send its Category or attributes; to keep what is there, POST")
         entity = self._backend.entity(path) or await self._backend.find(path)
         if entity is not None:
             return await self._update(request, entity, draft, rendering, replace=True)
+        check_conditions(request, None)
         _check_number(1, len(draft.links))
         name = path[len(kind.location) :]
         draft = dataclasses.replace(draft, attributes={**draft.attributes, ID: name})
@@ -133,9 +144,9 @@ class Writer:
 
     async def update(self, request: OcciRequest, path: str) -> OcciResponse:
         """POST of an entity: what is sent is changed, the rest stays."""
-        rendering = instance_rendering(request)
+        rendering = choose(request.header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, path)
-        draft = _draft(request, self._backend.model())
+        draft = draft_of(request, self._backend.model())
         return await self._update(request, await self._reader.found(path), draft, rendering, replace=False)
 
     async def delete(self, request: OcciRequest, path: str) -> OcciResponse:
@@ -148,15 +159,26 @@ class Writer:
             if self._backend.was_deleted(path, request.key):
                 return done(rendering)
             raise
+        check_conditions(request, state_of(entity, self._backend.model()))
         await self._backend.delete(request.identity, (entity,), key=request.key)
         return done(rendering)
 
     async def delete_all(self, request: OcciRequest, target: Collection) -> OcciResponse:
-        """DELETE of all members of a kind, or below a path, that the asker may see and a filter lets through."""
+        """DELETE of members of a kind, or below a path: of those that a request names, or that pass its filter."""
         rendering = choose(request.header("accept"))
         if isinstance(target.category, Kind):
             await self._backend.may(request.identity, Verb.DELETE, target.location)
-        selected = await self._reader.selected(request, target)
+        model = self._backend.model()
+        draft = draft_of(request, model)
+        refuse_unselective(draft)
+        named = names_of(draft, model)
+        found = [entity.path for entity in await self._located(request, named)] if named is not None else []
+        paths = await self._reader.selected(request, target, dataclasses.replace(draft, locations=(), members=()))
+        if named is not None:
+            for path in sorted(set(found) - set(paths)):
+                raise OcciError(400, f"X-OCCI-Location: {path} is not among what is asked for here; nothing was done")
+            paths = found
+        selected = tuple(self._backend.entities(paths))
         entities = tuple(entity for entity in selected if not self._backend.stays(entity.path))
         if isinstance(target.category, Kind) and not entities:
             entities = selected  # the reason why none of them can go is a better answer than that nothing was done
@@ -169,11 +191,11 @@ class Writer:
         """POST of ``?action=TERM`` to an entity, or to all members of a collection."""
         rendering = choose(request.header("accept"))
         model = self._backend.model()
-        draft = _draft(request, model)
+        draft = draft_of(request, model)
         path = target.path if isinstance(target, Instance) else target.location
-        is_ours = "wait" in request.query
         if draft.action or draft.definitions:
-            if model.action(draft.action) is None:
+            found = model.action(draft.action)
+            if found is None:
                 raise OcciError(400, f"Category: {shown(draft.action or term)} is no action that is known here")
             await self._backend.may(request.identity, Verb.ACT, path, draft.action)
             on = await self._on(request, target)
@@ -181,12 +203,14 @@ class Writer:
             await self._backend.may(request.identity, Verb.GET if isinstance(target, Instance) else Verb.LIST, path)
             on = await self._on(request, target)
             found = action_of_term(term, on, model)
-            is_ours = is_ours and all(spec.name != "wait" for spec in found.attributes)
-            draft = _query_draft(draft, request, found)
+            draft = dataclasses.replace(draft, action=found.id)
             await self._backend.may(request.identity, Verb.ACT, path, draft.action)
-        wait = flag(request.query, "wait", False) if is_ours else None
-        action, attributes = check_invocation(draft, term, on, model)
+        parameters = {name: text for name, text in request.query.items() if name != "action"}
+        wait = _take_wait(parameters, found, draft)
+        action, attributes = check_invocation(draft, term, on, model, parameters)
         entities = on if isinstance(on, tuple) else (on,)
+        if not isinstance(on, tuple):
+            check_conditions(request, state_of(on, model))
         for location in sorted({location_of(entity.path) for entity in entities} - {location_of(path)}):
             await self._backend.may(request.identity, Verb.ACT, location, action.id)
         result = await self._backend.act(
@@ -208,10 +232,14 @@ class Writer:
         links = tuple(_local(link, self._bases(request)) for link in update.links)
         _check_number(1, len(links))
         await self._may_create(request, links)
+        check_conditions(request, state_of(entity, model))
         changed = await self._backend.update(
             request.identity, entity, dataclasses.replace(update, links=links), replace=replace
         )
-        return answer(render_entity(changed, rendering, request.base, self._backend.model()))
+        if rendering is Rendering.URI_LIST:  # Cloud4E's client accepts nothing else of any POST
+            return answer(render_locations([changed.path], rendering, request.base))
+        shown = self._renderings.entity(changed, rendering, request.base, self._backend.model())
+        return answer(shown.rendered)
 
     def _bases(self, request: OcciRequest) -> tuple[str, ...]:
         host = request.header("host")
@@ -260,6 +288,15 @@ class Writer:
         return entities
 
 
+def _rendered(entities: Sequence[Entity], rendering: Rendering, base: str, model: Model) -> Rendered:
+    """Return entities as listings show them: in full in JSON, else their locations."""
+    if rendering is not Rendering.JSON:
+        return render_locations([entity.path for entity in entities], rendering, base)
+    parts = [(isinstance(entity, Link), render_entity_part(entity, rendering, model)) for entity in entities]
+    resources, links = ([part for is_link, part in parts if is_link is wanted] for wanted in (False, True))
+    return render_collection(resources, links, rendering)
+
+
 def done(rendering: Rendering) -> OcciResponse:
     """The response that says no more than that it is done."""
     if rendering is Rendering.JSON:
@@ -289,13 +326,6 @@ def _result(action: Action, result: Mapping[str, Value], rendering: Rendering) -
     return OcciResponse(200, body_of(lines), f"{rendering}; charset=utf-8")
 
 
-def _draft(request: OcciRequest, model: Model) -> Draft:
-    """What was sent: in the headers, if there is neither a body nor a word of what it would be."""
-    header = request.header("content-type")
-    rendering = content_type(header) if header is not None or request.body else Rendering.TEXT_OCCI
-    return parse(rendering, request.headers, request.body, model)
-
-
 def _creation(draft: Draft, model: Model, bases: Sequence[str], target: Collection) -> Checked:
     checked = check_creation(draft, model)
     kind = target.category
@@ -316,14 +346,19 @@ def _local(checked: Checked, bases: Sequence[str]) -> Checked:
     )
 
 
-def _query_draft(draft: Draft, request: OcciRequest, action: Action) -> Draft:
-    """All in the query are parameters, ``wait`` only of an action that has one of that name."""
-    values: dict[str, Value] = {name: text for name, text in request.query.items() if name not in ("action", "wait")}
+def _take_wait(parameters: dict[str, str], action: Action, draft: Draft) -> bool | None:
+    """Take ``wait`` out of the query's parameters unless it is one of the action's; return its value, None without it.
+
+    An action's own ``wait`` is given in the query or in the body; beside one in the body, that in the query is ours.
+    """
     declared = next((spec for spec in action.attributes if spec.name == "wait"), None)
-    if declared is not None and "wait" in request.query:
-        is_flag = declared.type is ValueType.BOOLEAN
-        values["wait"] = flag(request.query, "wait", False) if is_flag else request.query["wait"]
-    return dataclasses.replace(draft, action=action.id, attributes={**values, **draft.attributes})
+    if "wait" not in parameters:
+        return None
+    if declared is None or "wait" in draft.attributes:
+        return flag({"wait": parameters.pop("wait")}, "wait", False)
+    if declared.type is ValueType.BOOLEAN:
+        parameters["wait"] = "true" if flag(parameters, "wait", False) else "false"
+    return None
 
 
 @contextmanager
@@ -346,29 +381,6 @@ def _check_number(entities: int, links: int) -> None:
     for number, what in ((entities, "entities"), (links, "inline links")):
         if number > MOST_MADE:
             raise OcciError(413, f"{number} {what} in one request: at most {MOST_MADE} are made; send several requests")
-
-
-def _locations(draft: Draft, mixin: Mixin, model: Model) -> tuple[str, ...]:
-    """The entities that a request for a mixin names: by location, or as the members of a collection in JSON.
-
-    Raises:
-        OcciError: 400, it says something, but not which.
-    """
-    if draft.locations:
-        return draft.locations
-    if draft == Draft():
-        return ()
-    found: list[str] = []
-    for member in draft.each:
-        kind = model.kind(member.kind)
-        name = member.attributes.get(ID)
-        if member.locations:
-            found.extend(member.locations)
-        elif kind is not None and kind.location and isinstance(name, str):
-            found.append(kind.location + name.removeprefix("urn:uuid:"))
-        else:
-            raise _no_locations(mixin)
-    return tuple(found)
 
 
 def _no_locations(mixin: Mixin) -> OcciError:

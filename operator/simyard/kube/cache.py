@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import Counter, Gauge
@@ -28,6 +28,7 @@ MAX_BACKOFF_SECONDS = 30.0
 BETWEEN_WATCHES_SECONDS = 0.1
 MOST_AGE_SECONDS = 100.0
 """A cache that has heard nothing for longer is not to be trusted (see :meth:`Cache.age_seconds`)."""
+ALL_NAMESPACES = ("",)
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -55,7 +56,8 @@ class Cache(Generic[T]):
     """Objects of one resource by key and by index.
 
     ``parse`` makes the cached form from raw JSON; objects on which it fails are logged and left out.
-    ``indexes`` give for each object the values under which ``by`` finds it. ``fields`` is a field selector.
+    ``indexes`` give for each object the values under which ``by`` finds it. ``namespaces``: objects of these alone;
+    each namespace has a list and a watch of its own. ``fields`` is a field selector.
     """
 
     def __init__(
@@ -65,14 +67,14 @@ class Cache(Generic[T]):
         parse: Callable[[Json], T],
         *,
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
-        namespace: str = "",
+        namespaces: Sequence[str] = ALL_NAMESPACES,
         fields: str = "",
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
         self._client = client
         self._parse = parse
-        self._namespace = namespace
+        self._namespaces = tuple(namespaces) if resource.namespaced else ALL_NAMESPACES
         self._fields = fields
         self._items: dict[Key, T] = {}
         self._versions: dict[Key, int] = {}
@@ -80,7 +82,8 @@ class Cache(Generic[T]):
         self._indexes = dict(indexes or {})
         self._index: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._indexes}
         self._listeners: list[Listener[T]] = []
-        self._heard = time.monotonic()
+        self._heard = dict.fromkeys(self._namespaces, time.monotonic())
+        self._listed: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -106,23 +109,31 @@ class Cache(Generic[T]):
 
     def age_seconds(self) -> float:
         """How long ago the API server was last heard; it says something at least every minute (a bookmark)."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - min(self._heard.values())
 
     async def run(self) -> None:
+        """Keep the copy true, for ever."""
+        self._heard = dict.fromkeys(self._namespaces, time.monotonic())
+        async with asyncio.TaskGroup() as group:
+            for namespace in self._namespaces:
+                group.create_task(self._follow(namespace), name=f"cache of {self.resource.plural} {namespace}".strip())
+
+    async def _follow(self, namespace: str) -> None:
         """List, then watch, for ever; failures that follow each other are retried with growing pauses."""
-        self._heard = time.monotonic()
         failures = 0
         version = ""
         while True:
             try:
                 if not version:
-                    version = await self._list()
-                    self._heard = time.monotonic()
-                    self.synced.set()
+                    version = await self._list(namespace)
+                    self._heard[namespace] = time.monotonic()
+                    self._listed.add(namespace)
+                    if self._listed.issuperset(self._namespaces):
+                        self.synced.set()
                 async for event in self._client.watch(
-                    self.resource, self._namespace, resource_version=version, fields=self._fields
+                    self.resource, namespace, resource_version=version, fields=self._fields
                 ):
-                    self._heard = time.monotonic()
+                    self._heard[namespace] = time.monotonic()
                     failures = 0
                     version = str(event.object["metadata"]["resourceVersion"])
                     if event.type == "DELETED":
@@ -155,25 +166,30 @@ class Cache(Generic[T]):
         self._replace(key, item)
         return item
 
+    def reached(self, key: Key, uid: str, version: int) -> bool:
+        """Return whether an object is known as of a version or later; ``version`` 0: whether it is known to be gone."""
+        return uid in self._tombstones or (version > 0 and self._versions.get(key, -1) >= version)
+
     def forget(self, item: T) -> None:
         """Take over that an object of ours was deleted."""
-        self._bury(item.metadata.uid)
-        if (current := self._items.get(key_of(item))) is not None and current.metadata.uid == item.metadata.uid:
-            self._remove(key_of(item))
+        self.bury(key_of(item), item.metadata.uid)
+
+    def bury(self, key: Key, uid: str) -> None:
+        """Take over that the object of a uid does not exist (any more)."""
+        self._bury(uid)
+        if (current := self._items.get(key)) is not None and current.metadata.uid == uid:
+            self._remove(key)
 
     def _forget(self, raw: Json) -> None:
         metadata = raw["metadata"]
-        self._bury(metadata["uid"])
-        key = (metadata.get("namespace", ""), metadata["name"])
-        if (current := self._items.get(key)) is not None and current.metadata.uid == metadata["uid"]:
-            self._remove(key)
+        self.bury((metadata.get("namespace", ""), metadata["name"]), metadata["uid"])
 
     def _bury(self, uid: str) -> None:
         self._tombstones[uid] = None
         while len(self._tombstones) > TOMBSTONES:
             self._tombstones.popitem(last=False)
 
-    async def _list(self) -> str:
+    async def _list(self, namespace: str) -> str:
         listed: set[Key] = set()
 
         def take(page: list[Json]) -> None:
@@ -181,9 +197,10 @@ class Cache(Generic[T]):
                 listed.add((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
                 self.learn(raw)
 
-        _, version = await self._client.list_all(self.resource, self._namespace, fields=self._fields, take=take)
+        _, version = await self._client.list_all(self.resource, namespace, fields=self._fields, take=take)
         RELISTS.labels(self.resource.plural).inc()
-        for key in [key for key in self._items if key not in listed and self._versions[key] <= int(version)]:
+        ours = [key for key in self._items if not namespace or key[0] == namespace]
+        for key in [key for key in ours if key not in listed and self._versions[key] <= int(version)]:
             self._remove(key)
         return version
 

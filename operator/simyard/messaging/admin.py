@@ -10,7 +10,7 @@ import asyncio
 import base64
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,12 +20,28 @@ import orjson
 from aiormq.abc import AbstractChannel, AbstractConnection
 
 from simyard.messaging.access import BrokerAccess
-from simyard.messaging.connection import open_connection, translated
+from simyard.messaging.connection import open_connection, open_link, translated
 from simyard.messaging.consumers import Consumer
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
-from simyard.messaging.topology import ExchangeSpec, PlatformSpec, QueueSpec, UserSpec, platform_specs
+from simyard.messaging.topology import (
+    ExchangeSpec,
+    PlatformSpec,
+    PolicySpec,
+    QueueSpec,
+    UserLimits,
+    UserSpec,
+    platform_specs,
+)
+from simyard_adapter.limits import MAX_BROKER_MESSAGE_BYTES
 
-REQUEST_SECONDS = 30.0
+LISTING_SECONDS = 30.0
+SILENT_SECONDS = 10.0
+CHANGE_SECONDS = 5.0
+CONNECT_SECONDS = 2.0
+ATTEMPTS = 3
+"""So often a call is made that gets no answer: behind a load balancer, the next one reaches another node."""
+IDLE_SECONDS = 2.0
+"""After so long without use a connection is not used again: its node may be away."""
 BULK_SECONDS = 120.0
 HTTP_CONNECTIONS = 8
 PAGE = 500
@@ -42,6 +58,18 @@ class QueueInfo:
     consumers: int | None
     messages: int | None
     ready: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node of the broker. While one is ``short_of`` memory or disk, no client of any node may publish."""
+
+    running: bool
+    partitioned: bool = False
+    short_of: tuple[str, ...] = ()
+
+
+_ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk space"}
 
 
 class _Line:
@@ -85,6 +113,13 @@ class BrokerAdmin:
         platform = platform or platform_specs()
         await self._pipelined(platform.exchanges, _declare_exchange)
         await self.ensure_queues(platform.queues)
+        for policy in platform.policies:
+            pattern = f"^{re.escape(policy.queue)}$"
+            body = {"pattern": pattern, "definition": dict(policy.definition), "apply-to": "queues", "priority": 10}
+            await self._call("PUT", f"policies/{self._vhost}/{quote(policy.queue, safe='')}", body)
+        for name in platform.former_queues:
+            with suppress(BrokerRefusedError):  # its node is away: the queue is deleted when the operator starts again
+                await self.delete_queues([name])
 
     async def ensure_vhost(self) -> None:
         """Make the virtual host of this access, with all permissions for its user."""
@@ -97,9 +132,32 @@ class BrokerAdmin:
         """Delete the virtual host of this access with everything in it, if it exists."""
         await self._call("DELETE", f"vhosts/{self._vhost}")
 
-    async def nodes(self) -> int:
-        """How many nodes the broker has."""
-        return len(await self._call("GET", "nodes?columns=name"))
+    async def bounds_messages(self) -> bool:
+        """Return whether the broker refuses messages above ``MAX_BROKER_MESSAGE_BYTES``: its ``max_message_size``.
+
+        No API tells that setting, so a message above it is sent to nobody.
+        """
+        try:
+            async with asyncio.timeout(LISTING_SECONDS), open_link(self._access, "simyard message size") as link:
+                await link.channel.basic_publish(bytes(MAX_BROKER_MESSAGE_BYTES + 1), routing_key="simyard.nobody")
+                await link.channel.basic_qos(prefetch_count=1)
+        except BrokerRefusedError:
+            return True
+        except TimeoutError:
+            raise BrokerUnavailableError(f"the broker took no message within {LISTING_SECONDS:g} s") from None
+        return False
+
+    async def nodes(self) -> Mapping[str, NodeInfo]:
+        """The nodes of the broker by name."""
+        columns = "columns=name,running,partitions,mem_alarm,disk_free_alarm"
+        return {
+            str(node["name"]): NodeInfo(
+                running=bool(node.get("running")),
+                partitioned=bool(node.get("partitions")),
+                short_of=tuple(what for key, what in _ALARMS.items() if node.get(key)),
+            )
+            for node in await self._call("GET", f"nodes?{columns}")
+        }
 
     async def ensure_user(self, spec: UserSpec, password: str) -> None:
         """Make the user, or make it what it should be.
@@ -119,6 +177,12 @@ class BrokerAdmin:
             f"permissions/{self._vhost}/{name}",
             {"configure": spec.configure, "write": spec.write, "read": spec.read},
         )
+
+    async def limit_user(self, name: str, limits: UserLimits) -> None:
+        """Bound the connections and channels of a user, on all virtual hosts: more are refused, none is closed."""
+        path = f"user-limits/{quote(name, safe='')}"
+        await self._call("PUT", f"{path}/max-connections", {"value": limits.connections})
+        await self._call("PUT", f"{path}/max-channels", {"value": limits.channels})
 
     async def delete_user(self, name: str) -> None:
         """Delete a user, if it exists; the broker closes its connections."""
@@ -140,14 +204,45 @@ class BrokerAdmin:
         """The names of all users."""
         return frozenset(str(user["name"]) for user in await self._call("GET", "users?columns=name"))
 
+    async def permitted_users(self) -> frozenset[str]:
+        """Return the names of all users that have a permission on this virtual host."""
+        found: set[str] = set()
+        for kind in ("permissions", "topic-permissions"):  # a user that was made halfway has the latter only
+            found |= {str(item["user"]) for item in await self._call("GET", f"vhosts/{self._vhost}/{kind}")}
+        return frozenset(found)
+
+    async def vhosts(self) -> frozenset[str]:
+        """Return the names of all virtual hosts."""
+        return frozenset(str(item["name"]) for item in await self._call("GET", "vhosts?columns=name"))
+
+    async def vhosts_of(self, user: str) -> frozenset[str]:
+        """Return the virtual hosts on which a user has permissions."""
+        found = await self._call("GET", f"users/{quote(user, safe='')}/permissions")
+        return frozenset(str(item["vhost"]) for item in found)
+
+    async def exchanges(self) -> frozenset[str]:
+        """Return the names of all exchanges."""
+        found = await self._call("GET", f"exchanges/{self._vhost}?columns=name")
+        return frozenset(str(item["name"]) for item in found)
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange, if it exists."""
+        await self._call("DELETE", f"exchanges/{self._vhost}/{quote(name, safe='')}")
+
+    async def delete_policy(self, spec: PolicySpec) -> None:
+        """Delete the policy of a queue, if it exists."""
+        await self._call("DELETE", f"policies/{self._vhost}/{quote(spec.queue, safe='')}")
+
     async def queues(self, prefix: str) -> Mapping[str, QueueInfo]:
         """The queues whose name starts with ``prefix``."""
         answer = await self._call("GET", f"queues/{self._vhost}?columns=name,consumers,messages,messages_ready")
-        return {
-            name: QueueInfo(queue.get("consumers"), queue.get("messages"), queue.get("messages_ready"))
-            for queue in answer
-            if (name := str(queue["name"])).startswith(prefix)
-        }
+        return {name: _queue_info(queue) for queue in answer if (name := str(queue["name"])).startswith(prefix)}
+
+    async def queue(self, name: str) -> QueueInfo | None:
+        """A queue, by its name; None when there is none."""
+        path = f"queues/{self._vhost}/{quote(name, safe='')}?columns=name,consumers,messages,messages_ready"
+        found = await self._call("GET", path)
+        return None if found is None else _queue_info(found)
 
     async def few_queues(self, prefix: str) -> Mapping[str, QueueInfo]:
         """As :meth:`queues`, but the broker itself picks them: for a prefix that few of its many queues have."""
@@ -160,8 +255,7 @@ class BrokerAdmin:
             answer = await self._call("GET", where)
             pages, page = int(answer["page_count"]), page + 1
             for queue in answer["items"]:
-                info = QueueInfo(queue.get("consumers"), queue.get("messages"), queue.get("messages_ready"))
-                found[str(queue["name"])] = info
+                found[str(queue["name"])] = _queue_info(queue)
         return found
 
     async def consumers(self, prefix: str) -> Mapping[Consumer, str]:
@@ -186,17 +280,27 @@ class BrokerAdmin:
             await self._session.close()
             self._session = None
 
-    async def _call(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+    async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The parsed answer; None where there is none, and for a DELETE of what is absent."""
         if self._session is None:
             self._session = self._open_session()
         url = f"{self._access.management_url}/api/{path}"
-        try:
-            async with self._session.request(method, url, data=orjson.dumps(body) if body else None) as response:
-                data = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise BrokerUnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from error
-        if method == "DELETE" and response.status == 404:
+        timeout = aiohttp.ClientTimeout(
+            total=LISTING_SECONDS if method == "GET" else CHANGE_SECONDS,
+            sock_connect=CONNECT_SECONDS,
+            sock_read=SILENT_SECONDS,
+        )
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                async with self._session.request(
+                    method, url, data=orjson.dumps(body) if body else None, timeout=timeout
+                ) as response:
+                    data = await response.read()
+                break
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if not left or not isinstance(error, TimeoutError):
+                    raise BrokerUnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from error
+        if response.status == 404 and (method == "DELETE" or path.startswith("queues/")):
             return None
         if response.status >= 500:
             raise BrokerUnavailableError(f"{method} {path}: {response.status} {data.decode(errors='replace')[:500]}")
@@ -211,8 +315,9 @@ class BrokerAdmin:
                 "Authorization": f"Basic {base64.b64encode(credentials).decode()}",
                 "Content-Type": "application/json",
             },
-            connector=aiohttp.TCPConnector(limit=HTTP_CONNECTIONS, ssl=self._access.ssl_context() or True),
-            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+            connector=aiohttp.TCPConnector(
+                limit=HTTP_CONNECTIONS, keepalive_timeout=IDLE_SECONDS, ssl=self._access.ssl_context() or True
+            ),
         )
 
     async def _pipelined(self, items: Sequence[T], send: Callable[[AbstractChannel, T], Awaitable[None]]) -> None:
@@ -253,14 +358,27 @@ class BrokerAdmin:
             await line.aclose()
 
 
+def _queue_info(queue: Mapping[str, Any]) -> QueueInfo:
+    return QueueInfo(queue.get("consumers"), queue.get("messages"), queue.get("messages_ready"))
+
+
 async def _declare_exchange(channel: AbstractChannel, spec: ExchangeSpec) -> None:
     await channel.exchange_declare(spec.name, exchange_type=spec.kind, durable=True, nowait=True)
 
 
 async def _declare_queue(channel: AbstractChannel, spec: QueueSpec) -> None:
-    await channel.queue_declare(spec.name, durable=True, arguments={**spec.all_arguments()}, nowait=True)
+    version = _version(channel)
+    await channel.queue_declare(
+        spec.name, durable=spec.is_durable(version), arguments={**spec.all_arguments(version)}, nowait=True
+    )
     for binding in spec.bindings:
         await channel.queue_bind(spec.name, binding.exchange, binding.key, nowait=True)
+
+
+def _version(channel: AbstractChannel) -> tuple[int, ...]:
+    """Return the version of RabbitMQ at the other end, as far as it is made of numbers."""
+    text = str(channel.connection.server_properties.get("version", ""))
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
 async def _delete_queue(channel: AbstractChannel, name: str) -> None:

@@ -9,6 +9,7 @@ CREATED = "consumer.created"
 DELETED = "consumer.deleted"
 CHANNEL_CLOSED = "channel.closed"
 CONNECTION_CLOSED = "connection.closed"
+QUEUE_DELETED = "queue.deleted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ class BrokerUnavailableError(MessagingError):
     retryable = True
 
 
+class BrokerBlockedError(BrokerUnavailableError):
+    """The broker takes no messages while it is short of memory or disk: nothing was sent, or its arrival is unknown."""
+
+
 class BrokerRefusedError(MessagingError):
     """The broker refuses: wrong credentials, no permission, or an existing queue or exchange of other properties."""
 
@@ -41,6 +45,10 @@ class ReplyTimeoutError(MessagingError):
     """No reply in time; the request itself expires in the queue after the same time."""
 
     retryable = True
+
+
+class InvalidReplyError(MessagingError):
+    """The worker's reply cannot be read; what was asked for may have been done."""
 
 
 class RemoteError(MessagingError):

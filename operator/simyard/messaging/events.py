@@ -1,43 +1,72 @@
-"""Events from workers, and requests that no worker could finish, in batches."""
+"""Events from workers, and requests that no worker could finish: a consumer for each queue.
+
+**One event, one fate.** An event is read, handed to its handler and settled by itself. The handler applies it at once
+and may return something to await, such as a write; meanwhile other events go on. An exception is the fault of that one
+event: the event is rejected, and everything else goes on.
+
+**Lanes.** The broker moves a rejected event of the operator's queue to the overflow lane
+(:func:`~simyard.messaging.topology.platform_specs`), which has a consumer of its own: there events wait that were more
+than their sender's share of the window, and what was refused is tried once more. What the overflow lane rejects ends in
+a bounded queue that nobody consumes, for people to look at.
+
+**Events that end the process** (memory, a fault in a C extension) raise nothing. The broker counts for each event how
+often a consumer ended while it held it, and rejects the event at a limit. That count alone would be unjust: all that
+the window held is counted, also after a restart that no event caused. So an event that was held by
+:data:`SUSPECT_DELIVERIES` ended consumers is taken alone: from then on only the culprit is counted, and its neighbours
+are settled before it or not delivered at all. That is why the limit can be small, and restarts do not use it up.
+
+**Memory.** A consumer holds at most its window; a body beyond its kind's limit is let go before it is parsed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Generic, NoReturn, TypeVar
+from functools import partial
+from typing import Any, Generic, NoReturn, TypeVar
 
-import orjson
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
+from simyard.guest.messages import EventMessage, read_event
+from simyard.guest.reading import Refusal, RefusedError
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import Link, stay_connected
-from simyard.messaging.metrics import CONNECTED, EVENTS, EVENTS_REFUSED
-from simyard.messaging.topology import ATTRIBUTE_QUEUES_PREFIX, DEAD_QUEUE, OPERATOR_QUEUE, UPDATES_QUEUE
-from simyard_adapter.declarations import Json
+from simyard.messaging.metrics import CONNECTED, DEFERRED, EVENTS, EVENTS_REFUSED
+from simyard.messaging.refusals import Refusals
+from simyard.messaging.topology import (
+    ATTRIBUTE_QUEUES_PREFIX,
+    DEAD_QUEUE,
+    OPERATOR_QUEUE,
+    OVERFLOW_QUEUE,
+    UPDATES_QUEUE,
+)
+from simyard.messaging.window import Window, WindowSettings
+from simyard_adapter.limits import MIB
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
 
-PREFETCH = 500
-BEHIND_SECONDS = 5.0
-"""Events that wait so long for those before them are late."""
+SUSPECT_DELIVERIES = 2
 ATTRIBUTES_BACKLOG = 100_000
-LATEST_TIME = 2.0**33
-"""Seconds since the epoch: the year 2242."""
-LONGEST_SECONDS = 1e9
+ATTRIBUTES_BACKLOG_BYTES = 64 * MIB
 T = TypeVar("T")
+Receive = Callable[[DeliveredMessage], Coroutine[Any, Any, None]]
+Handler = Callable[[T], Awaitable[object] | None]
+"""Applies one item at once, in the order of arrival; what it returns is awaited before the item is settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
     """An event whose sender the broker vouches for; ``received_at`` in seconds since the epoch."""
 
-    kind: Event
     user: str
     worker_uid: str
-    body: Mapping[str, Json]
+    message: EventMessage
     received_at: float
+
+
+EventHandler = Handler[ReceivedEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,88 +79,208 @@ class DeadLetter:
     reason: str
 
 
-BatchHandler = Callable[[Sequence[T]], Awaitable[None]]
-"""Called with one batch at a time, in the order of arrival; the batch is acknowledged when it returns. When it raises a
-:class:`~simyard.messaging.errors.MessagingError`, the batch is delivered again; any other error ends ``run``."""
-
-
-EventHandler = BatchHandler[ReceivedEvent]
-
-
 class _Consumer(Generic[T]):
-    """Reads queues in batches as large as what has arrived, at most ``PREFETCH`` of each queue."""
+    """Reads one queue and settles each delivery when it is handled."""
 
-    def __init__(self, access: BrokerAccess, name: str, handler: BatchHandler[T]) -> None:
+    def __init__(
+        self,
+        access: BrokerAccess,
+        name: str,
+        handler: Handler[T],
+        settings: WindowSettings | None = None,
+        *,
+        overflows: bool = False,
+        quiet_counts: bool = False,
+    ) -> None:
+        """Set up a consumer.
+
+        Args:
+            access: where and as whom.
+            name: of the connection.
+            handler: applies each item.
+            settings: the bounds of what is held.
+            overflows: another lane handles what this one rejects, and counts and logs it if need be.
+            quiet_counts: :meth:`heard_seconds` begins anew with each item.
+        """
         self._access = access
         self._name = name
         self._handler = handler
+        self._settings = settings or WindowSettings()
+        self._overflows = overflows
+        self._quiet_counts = quiet_counts
+        self._clock = asyncio.get_running_loop().time
+        self._refusals = Refusals("event", EVENTS_REFUSED, self._clock)
+        self._window: Window | None = None
+        self._width = 0
         self._since: float | None = None
-        self._handling: float | None = None
 
     def heard_seconds(self) -> float:
         """For how long it has consumed without a gap, and without falling behind; 0 when it does not."""
-        now = asyncio.get_running_loop().time()
-        behind = self._handling is not None and now - self._handling > BEHIND_SECONDS
-        return 0.0 if self._since is None or behind else now - self._since
+        return 0.0 if self._since is None or self._is_full() else self._clock() - self._since
+
+    def oldest_seconds(self) -> float:
+        """How long the oldest event waits that was delivered and is not settled; 0 without any."""
+        oldest = self._window.oldest if self._window is not None else None
+        return 0.0 if oldest is None else self._clock() - oldest
 
     async def run(self) -> NoReturn:
         """Consume until cancelled; reconnects by itself."""
-        await stay_connected(self._access, self._name, self._serve)
+        async with asyncio.TaskGroup() as handling:
+            await stay_connected(self._access, self._name, partial(self._serve, handling))
+        raise AssertionError("stay_connected ends by cancellation only")
 
-    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
-        """The queues to consume; made here if they are this connection's own."""
+    async def _queue(self, channel: AbstractChannel) -> str:
+        """The queue to consume; made here if it is this connection's own."""
         raise NotImplementedError
 
-    def _parse(self, message: DeliveredMessage) -> T | None:
-        """What the handler gets, made on arrival; None drops the message."""
+    def _read(self, message: DeliveredMessage) -> T:
+        """What the handler gets.
+
+        Raises:
+            RefusedError: the message cannot be read.
+        """
         raise NotImplementedError
 
-    async def _serve(self, link: Link) -> None:
-        arrived: asyncio.Queue[tuple[int, T | None] | None] = asyncio.Queue()
+    def _is_full(self) -> bool:
+        return self._window is not None and len(self._window) >= self._width
+
+    async def _serve(self, handling: asyncio.TaskGroup, link: Link) -> None:
+        session = _Session(handling)
+        link.lost.add_done_callback(lambda _: session.wake.set())
 
         async def receive(message: DeliveredMessage) -> None:
-            assert message.delivery_tag is not None, "a delivery has a tag"
-            arrived.put_nowait((message.delivery_tag, self._parse(message)))
+            self._receive(message, window, session)
 
-        await link.channel.basic_qos(prefetch_count=PREFETCH)
-        for queue in await self._queues(link.channel):
-            await link.channel.basic_consume(queue, receive)
-        link.lost.add_done_callback(lambda _: arrived.put_nowait(None))
-        CONNECTED.labels(self._name).set(1)
-        time = asyncio.get_running_loop().time
-        self._since = time()
+        queue = await self._queue(link.channel)
+        window = self._window = Window(self._settings)
         try:
-            while batch := await _next_batch(arrived):
-                self._handling = time()
-                if parsed := [item for _, item in batch if item is not None]:
-                    await self._handler(parsed)
-                last, _ = batch[-1]
-                await link.channel.basic_ack(last, multiple=True)
-                if len(batch) >= PREFETCH or time() - self._handling > BEHIND_SECONDS:
-                    self._since = time()  # more may wait at the broker
-                self._handling = None
+            tag = await self._consume(link.channel, queue, receive, width=1)
+            CONNECTED.labels(self._name).set(1)
+            self._since = self._clock()
+            while not link.lost.done():
+                await session.wake.wait()
+                session.wake.clear()
+                if self._is_full():
+                    self._since = self._clock()  # more may wait at the broker
+                if session.unsuspicious and self._width == 1:
+                    await link.channel.basic_cancel(tag)
+                    tag = await self._consume(link.channel, queue, receive, width=self._settings.deliveries)
+                for settlement in window.take():
+                    if settlement.accepted:
+                        await link.channel.basic_ack(settlement.tag, multiple=settlement.multiple)
+                    else:
+                        await link.channel.basic_reject(settlement.tag, requeue=False)
         finally:
-            self._since = self._handling = None
+            self._window = self._since = None
+            session.cancel()
         await link.until_lost()
 
+    async def _consume(self, channel: AbstractChannel, queue: str, receive: Receive, width: int) -> str:
+        await channel.basic_qos(prefetch_count=width)
+        self._width = width
+        consuming = await channel.basic_consume(queue, receive)
+        assert consuming.consumer_tag is not None, "a consumer has a tag"
+        return consuming.consumer_tag
 
-class OperatorEvents(_Consumer[ReceivedEvent]):
-    """All events, through the operator's durable queues.
+    def _receive(self, message: DeliveredMessage, window: Window, session: _Session) -> None:
+        tag, sender = message.delivery_tag, message.header.properties.user_id or ""
+        assert tag is not None, "a delivery has a tag"
+        if self._width == 1 and not _is_suspect(message):
+            session.unsuspicious = True
+            session.wake.set()
+        fits = window.add(tag, sender, len(message.body), self._clock())
 
-    A ``progress`` or ``attributes`` event may overtake a lasting one of the same worker, or be overtaken.
-    """
+        def settle(*, accepted: bool) -> None:
+            window.settle(tag, accepted=accepted)
+            session.wake.set()
+
+        if self._overflows and not fits:
+            DEFERRED.inc()
+            self._since = self._clock()  # it waits in the other lane
+            settle(accepted=False)
+            return
+        try:
+            done = self._handler(self._read(message))
+        except Exception as error:  # noqa: BLE001 - whatever one event causes, it must not hold up the others
+            self._refuse(sender, error)
+            settle(accepted=False)
+            return
+        if self._quiet_counts:
+            self._since = self._clock()
+        if done is None:
+            settle(accepted=True)
+        else:
+            session.start(self._finish(done, sender, settle))
+
+    async def _finish(self, done: Awaitable[object], sender: str, settle: Callable[..., None]) -> None:
+        try:
+            await done
+        except Exception as error:  # noqa: BLE001 - as above
+            self._refuse(sender, error)
+            settle(accepted=False)
+        else:
+            settle(accepted=True)
+
+    def _refuse(self, sender: str, error: Exception) -> None:
+        if not self._overflows:
+            self._refusals.note(sender, error)
+
+
+class _Session:
+    """One connection's wake-up call and the tasks that await its handlers."""
+
+    def __init__(self, handling: asyncio.TaskGroup) -> None:
+        self.wake = asyncio.Event()
+        self.unsuspicious = False
+        self._handling = handling
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        task = self._handling.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+class _EventConsumer(_Consumer[ReceivedEvent]):
+    def _read(self, message: DeliveredMessage) -> ReceivedEvent:
+        return received_event(message, time.time())
+
+
+class OperatorEvents(_EventConsumer):
+    """Events that must not be lost: registrations, results, drained and active workers."""
+
+    def __init__(self, access: BrokerAccess, handler: EventHandler, settings: WindowSettings | None = None) -> None:
+        super().__init__(access, "simyard operator events", handler, settings, overflows=True)
+
+    async def _queue(self, channel: AbstractChannel) -> str:
+        return OPERATOR_QUEUE
+
+
+class OverflowEvents(_EventConsumer):
+    """Events that :class:`OperatorEvents` has rejected: too many of one sender at once, or refused once."""
 
     def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
-        super().__init__(access, "simyard operator events", handler)
+        super().__init__(access, "simyard operator overflow", handler, WindowSettings(deliveries=8), quiet_counts=True)
 
-    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
-        return OPERATOR_QUEUE, UPDATES_QUEUE
-
-    def _parse(self, message: DeliveredMessage) -> ReceivedEvent | None:
-        return parse_event(message, time.time())
+    async def _queue(self, channel: AbstractChannel) -> str:
+        return OVERFLOW_QUEUE
 
 
-class AttributeEvents(_Consumer[ReceivedEvent]):
+class OperatorUpdates(_EventConsumer):
+    """Attributes and progress, of which a newer one follows. They may overtake a lasting event, or be overtaken."""
+
+    def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
+        super().__init__(access, "simyard operator updates", handler)
+
+    async def _queue(self, channel: AbstractChannel) -> str:
+        return UPDATES_QUEUE
+
+
+class AttributeEvents(_EventConsumer):
     """Registrations and changes of attributes from now on, for a process that keeps the newest values.
 
     What happens while it is not connected is missed.
@@ -140,27 +289,25 @@ class AttributeEvents(_Consumer[ReceivedEvent]):
     def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
         super().__init__(access, "simyard attributes", handler)
 
-    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
+    async def _queue(self, channel: AbstractChannel) -> str:
         name = ATTRIBUTE_QUEUES_PREFIX + secrets.token_hex(8)
-        await channel.queue_declare(name, exclusive=True, arguments={"x-max-length": ATTRIBUTES_BACKLOG})
+        limits: dict[str, int] = {"x-max-length": ATTRIBUTES_BACKLOG, "x-max-length-bytes": ATTRIBUTES_BACKLOG_BYTES}
+        await channel.queue_declare(name, exclusive=True, arguments={**limits})
         for kind in (Event.REGISTER, Event.ATTRIBUTES):
             await channel.queue_bind(name, EVENTS_EXCHANGE, f"{kind.value}.#")
-        return (name,)
-
-    def _parse(self, message: DeliveredMessage) -> ReceivedEvent | None:
-        return parse_event(message, time.time())
+        return name
 
 
 class DeadLetters(_Consumer[DeadLetter]):
     """Requests that were dead-lettered (:func:`~simyard.messaging.topology.pool_queue_spec`), for the operator."""
 
-    def __init__(self, access: BrokerAccess, handler: BatchHandler[DeadLetter]) -> None:
+    def __init__(self, access: BrokerAccess, handler: Handler[DeadLetter]) -> None:
         super().__init__(access, "simyard dead letters", handler)
 
-    async def _queues(self, channel: AbstractChannel) -> Sequence[str]:
-        return (DEAD_QUEUE,)
+    async def _queue(self, channel: AbstractChannel) -> str:
+        return DEAD_QUEUE
 
-    def _parse(self, message: DeliveredMessage) -> DeadLetter | None:
+    def _read(self, message: DeliveredMessage) -> DeadLetter:
         properties = message.header.properties
         headers = properties.headers or {}
         return DeadLetter(
@@ -171,41 +318,21 @@ class DeadLetters(_Consumer[DeadLetter]):
         )
 
 
-def parse_event(message: DeliveredMessage, received_at: float) -> ReceivedEvent | None:
-    """The event, or None (and counted) if it is malformed or its sender is not the user in its routing key.
+def received_event(message: DeliveredMessage, received_at: float) -> ReceivedEvent:
+    """Return the event.
 
-    What guests say is not trusted: a time or a duration that cannot be one makes the event malformed.
+    Raises:
+        RefusedError: its sender is not the user in its routing key, or it cannot be read.
     """
     key = parse_event_key(message.routing_key or "")
-    try:
-        body = orjson.loads(message.body)
-    except orjson.JSONDecodeError:
-        body = None
-    sent_by = message.header.properties.user_id
-    if key is None or sent_by != key.user or not isinstance(body, dict) or not _has_plausible_times(body):
-        EVENTS_REFUSED.inc()
-        return None
+    if key is None or message.header.properties.user_id != key.user:
+        raise RefusedError(Refusal.NOT_VOUCHED, "the routing key names another sender than the broker vouches for")
+    read = read_event(key.kind, message.body)
     EVENTS.labels(key.kind.value).inc()
-    return ReceivedEvent(key.kind, key.user, key.worker_uid, body, received_at)
+    return ReceivedEvent(key.user, key.worker_uid, read, received_at)
 
 
-def _has_plausible_times(body: Mapping[str, Json]) -> bool:
-    for name, largest in (("observedAt", LATEST_TIME), ("startedAt", LATEST_TIME), ("seconds", LONGEST_SECONDS)):
-        value = body.get(name)
-        if value is None:  # as in the result of what was never begun
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
-            return False
-    return True
-
-
-async def _next_batch(arrived: asyncio.Queue[T | None]) -> list[T]:
-    """All that has arrived, at least one; nothing when the link is lost."""
-    batch: list[T] = []
-    item = await arrived.get()
-    while item is not None:
-        batch.append(item)
-        if arrived.empty():
-            return batch
-        item = arrived.get_nowait()
-    return []
+def _is_suspect(message: DeliveredMessage) -> bool:
+    """Whether consumers ended while they held it; the broker sets the header of a redelivered message itself."""
+    count = (message.header.properties.headers or {}).get("x-delivery-count")
+    return bool(message.redelivered) and isinstance(count, int) and count >= SUSPECT_DELIVERIES

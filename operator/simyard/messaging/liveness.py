@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 from aiormq.abc import DeliveredMessage
@@ -19,6 +18,7 @@ from simyard.messaging.consumers import (
     CONNECTION_CLOSED,
     CREATED,
     DELETED,
+    QUEUE_DELETED,
     ConsumerEvent,
     Consumers,
 )
@@ -29,7 +29,7 @@ from simyard.messaging.topology import WORKER_QUEUES_PREFIX
 log = logging.getLogger(__name__)
 
 BROKER_EVENTS_EXCHANGE = "amq.rabbitmq.event"
-KEYS = (CREATED, DELETED, CHANNEL_CLOSED, CONNECTION_CLOSED)
+KEYS = (CREATED, DELETED, CHANNEL_CLOSED, CONNECTION_CLOSED, QUEUE_DELETED)
 STATISTICS_SECONDS = 5.0
 """RabbitMQ's default of ``collect_statistics_interval``: a consumer appears so late in the management API."""
 RECHECK_SECONDS = 300.0
@@ -44,6 +44,7 @@ class Liveness:
     """Keeps for every worker queue whether it has a consumer.
 
     The broker must have the plugin ``rabbitmq_event_exchange``, its exchange in the virtual host of ``access``.
+    ``on_deleted`` is called with a worker's queue that was deleted, by whomever, or lost with its node.
     ``grace_seconds`` is how long adapters have to come back after the broker was unreachable; at least a second more
     than ``statistics_seconds``, because their return may have been before the first event.
     """
@@ -54,6 +55,7 @@ class Liveness:
         admin: BrokerAdmin,
         *,
         on_change: PresenceListener,
+        on_deleted: Callable[[str], None] | None = None,
         grace_seconds: float = 30.0,
         statistics_seconds: float = STATISTICS_SECONDS,
         recheck_seconds: float = RECHECK_SECONDS,
@@ -61,6 +63,8 @@ class Liveness:
         self._access = access
         self._admin = admin
         self._on_change = on_change
+        self._on_deleted = on_deleted
+        self._recheck_now = asyncio.Event()
         self._grace_seconds = grace_seconds
         self._lag_seconds = statistics_seconds + 1.0
         self._recheck_seconds = recheck_seconds
@@ -74,6 +78,10 @@ class Liveness:
     def connected(self) -> bool:
         """Whether the broker tells who is there."""
         return self._connected
+
+    def recheck_soon(self) -> None:
+        """Compare all consumers with the management API: a node of the broker may have gone, and told of none."""
+        self._recheck_now.set()
 
     def present(self, queue: str) -> bool | None:
         """Whether the queue has a consumer.
@@ -133,7 +141,9 @@ class Liveness:
         What is missing once may be due to a node of the broker that answered too late: it is gone when it is missing
         twice.
         """
-        await _wait(link, self._recheck_seconds)
+        if not self._missed:  # what is missing for the first time is looked for again at once
+            await _wait(link, self._recheck_seconds, self._recheck_now)
+        self._recheck_now.clear()
         self._recent = []
         await _wait(link, self._lag_seconds)
         try:
@@ -145,7 +155,7 @@ class Liveness:
             self._recent = None
         missed = self._consumers.queues - found.queues
         changed = self._consumers.correct(found, missed & self._missed)
-        self._missed = missed
+        self._missed = missed - self._missed
         self._tell(changed)
 
     async def _take_snapshot(self) -> None:
@@ -162,14 +172,22 @@ class Liveness:
 
     async def _on_event(self, message: DeliveredMessage) -> None:
         headers = message.header.properties.headers or {}
+        if message.routing_key == QUEUE_DELETED:
+            queue = str(headers.get("name"))
+            if self._on_deleted is not None and queue.startswith(WORKER_QUEUES_PREFIX) and self._is_ours(headers):
+                self._on_deleted(queue)
+            return
         event = ConsumerEvent.read(message.routing_key or "", headers)
         if event.consumer is not None and (
-            not event.consumer.queue.startswith(WORKER_QUEUES_PREFIX) or headers.get("vhost") != self._access.vhost
+            not event.consumer.queue.startswith(WORKER_QUEUES_PREFIX) or not self._is_ours(headers)
         ):
             return
         if self._recent is not None:
             self._recent.append(event)
         self._tell(self._consumers.apply(event))
+
+    def _is_ours(self, headers: Mapping[str, object]) -> bool:
+        return headers.get("vhost") == self._access.vhost
 
     def _tell(self, changed: Iterable[str]) -> None:
         CONSUMERS.set(len(self._consumers))
@@ -178,8 +196,14 @@ class Liveness:
                 self._on_change(queue)
 
 
-async def _wait(link: Link, seconds: float) -> None:
-    """Wait, and raise what ends the link if that comes first."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await link.until_lost()
+async def _wait(link: Link, seconds: float, enough: asyncio.Event | None = None) -> None:
+    """Wait for that time or until it is ``enough``, and raise what ends the link if that comes first."""
+    ending = asyncio.ensure_future(link.until_lost())
+    waiting = asyncio.ensure_future((enough or asyncio.Event()).wait())
+    try:
+        await asyncio.wait({ending, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            ending.result()
+    finally:
+        ending.cancel()
+        waiting.cancel()

@@ -22,9 +22,22 @@ AGAIN = Counter(
 )
 EVENTS = Counter("simyard_broker_events_total", "Events received from workers.", ["kind"])
 EVENTS_REFUSED = Counter(
-    "simyard_broker_events_refused_total", "Events dropped unread: malformed, or not sent by the user they name."
+    "simyard_broker_events_refused_total",
+    "Events of workers that were not handled, by why: too large, too deep, no JSON, not vouched for, failed.",
+    ["reason"],
+)
+DEFERRED = Counter(
+    "simyard_broker_events_deferred_total",
+    "Events moved to the overflow lane because their sender had more under way than its share.",
+)
+VALUES_REFUSED = Counter(
+    "simyard_broker_values_refused_total", "Values of attributes that were not taken over, by why.", ["reason"]
 )
 REPLIES_REFUSED = Counter(
-    "simyard_broker_replies_refused_total", "Replies dropped: nobody waits any more, or not sent by the user asked."
+    "simyard_broker_replies_refused_total",
+    "Replies dropped: nobody waits any more, not sent by the user asked, or not readable.",
+)
+MESSAGES_BOUNDED = Gauge(
+    "simyard_broker_messages_bounded", "1 if the broker's max_message_size is set as docs/limits.md says; 0 if not."
 )
 CONSUMERS = Gauge("simyard_broker_worker_consumers", "Worker queues that have a consumer; NaN while unknown.")

@@ -30,7 +30,7 @@ VHOST_KEY = "occi_vhost"
 """In the frontends' Secret beside the keys of an access: the clients' virtual host; absent where there is none."""
 REQUEST_QUEUES_PREFIX = "amqp.occi."
 SERVICE_QUEUES_PREFIX = "occi.amqp.service."
-"""Queues of foreign service adapters: only to these are actions forwarded."""
+"""Queues of foreign service adapters, followed by the broker user of the adapter: only to these are actions sent."""
 PULL_SUFFIX = "-reply"
 """Of the queue where a foreign service adapter answers a pull of its attributes."""
 REQUEST_TTL_MS = 30_000
@@ -39,7 +39,7 @@ REQUEST_DELIVERY_LIMIT = 5
 DEAD_TTL_MS = 24 * 3600 * 1000
 """Dead requests hold their sender's token: kept for a day, readable by the administrator alone."""
 
-_SERVICE_QUEUE = rf"{re.escape(SERVICE_QUEUES_PREFIX)}[^.]+"
+_SERVICE_QUEUE = rf"{re.escape(SERVICE_QUEUES_PREFIX)}[^.]+(\.[^.]+)?"
 _ANSWERS = rf"{re.escape(REPLY_QUEUES_PREFIX)}.+|{_SERVICE_QUEUE}{PULL_SUFFIX}"
 
 
@@ -77,13 +77,14 @@ def clients_specs() -> PlatformSpec:
         queues=(
             QueueSpec(
                 DEAD_QUEUE,
-                QueueKind.CLASSIC,
+                QueueKind.QUORUM,
                 MappingProxyType(
                     {"x-message-ttl": DEAD_TTL_MS, "x-max-length": 10_000, "x-max-length-bytes": 64 * MIB}
                 ),
                 (Binding(DEAD_EXCHANGE),),
             ),
         ),
+        former_queues=("simyard.dead",),
     )
 
 
@@ -101,9 +102,10 @@ def client_user_spec(name: str, *, serves: bool = False) -> UserSpec:
     """A tenant's user: sends requests, and makes and reads reply queues.
 
     Reply queues are named by the broker (``amq.gen-``), begin with the user's name and a dot, or are the random numbers
-    with dots that Cloud4E's client makes. With ``serves`` also the queues of foreign service adapters.
+    with dots that Cloud4E's client makes. With ``serves`` also the queues of its own service adapters, and nobody
+    else's: the prefix with its name, or that with a dot and a word.
     """
     own = rf"amq\.gen.*|{re.escape(name)}\..+|[0-9]+\.[0-9.e-]+"
     if serves:
-        own += f"|{_SERVICE_QUEUE}"
+        own += rf"|{re.escape(SERVICE_QUEUES_PREFIX + name)}(\.[^.]+)?"
     return UserSpec(name=name, configure=f"^({own})$", write=r"^amq\.default$", read=f"^({own})$")

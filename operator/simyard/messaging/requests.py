@@ -6,19 +6,24 @@ import asyncio
 import itertools
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
 import orjson
 from aiormq import spec
-from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import DeliveryError, PublishError
 
+from simyard.guest.messages import Reply, read_reply
+from simyard.guest.reading import RefusedError
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import Link, stay_connected, translated
 from simyard.messaging.errors import (
+    BrokerBlockedError,
     BrokerUnavailableError,
+    InvalidReplyError,
     MessagingError,
     NoConsumerError,
     QueueFullError,
@@ -28,12 +33,14 @@ from simyard.messaging.errors import (
 from simyard.messaging.metrics import AGAIN, CONNECTED, REPLIES_REFUSED, REQUEST_SECONDS, REQUESTS
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard_adapter.declarations import Json
-from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Reason, Request, WireError, reply_key
+from simyard_adapter.limits import MIB
+from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Request, reply_key
 
 Properties = spec.Basic.Properties
 CONFIRM_SECONDS = 10.0
 MOST_ATTEMPTS = 5
 """So often a request is sent that workers give back."""
+MAX_WAITING_REPLY_BYTES = 256 * MIB
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
 
@@ -55,11 +62,16 @@ class Requester:
     Publishing and consuming have a connection each, so that a broker which slows down publishers holds up no reply.
     """
 
-    def __init__(self, access: BrokerAccess, name_prefix: str) -> None:
-        """``name_prefix`` starts the name under which it is answered: no dots."""
+    def __init__(self, access: BrokerAccess, name_prefix: str, on_connected: Callable[[], None] | None = None) -> None:
+        """``name_prefix`` starts the name under which it is answered: no dots.
+
+        ``on_connected`` is called each time when requests can be sent again.
+        """
         self._access = access
+        self._on_connected = on_connected
         self._prefix = name_prefix
-        self._publisher: AbstractChannel | None = None
+        self._publisher: Link | None = None
+        self._unconfirmed: set[asyncio.Timeout] = set()
         self._name = ""
         self._connected = asyncio.Event()
         self._correlation_ids = itertools.count(1)
@@ -69,6 +81,11 @@ class Requester:
     def connected(self) -> bool:
         """Whether requests can be sent and replies received."""
         return self._connected.is_set()
+
+    @property
+    def blocked(self) -> str:
+        """Why the broker takes no messages, such as "low on memory"; empty while it takes them."""
+        return self._publisher.connection.blocked if self._publisher is not None else ""
 
     async def until_connected(self) -> None:
         """Wait until requests can be sent and replies received."""
@@ -92,8 +109,8 @@ class Requester:
         *,
         timeout_seconds: float,
         message_id: str | None = None,
-    ) -> Mapping[str, Json]:
-        """Send a request and return the body of the reply.
+    ) -> Reply:
+        """Send a request and return the reply.
 
         Args:
             queue: the worker's or the pool's queue.
@@ -104,12 +121,14 @@ class Requester:
             message_id: the invocation id; a fresh one when it is None.
 
         Raises:
+            BrokerBlockedError: the broker takes no messages, for lack of memory or disk (at once).
             BrokerUnavailableError: not connected (at once), the connection was lost meanwhile, or the broker did not
                 take the request in time.
             NoConsumerError: there is no such queue (at once).
             QueueFullError: the queue takes nothing more.
             ReplyTimeoutError: no reply in time.
             RemoteError: the worker answered with an error.
+            InvalidReplyError: the worker's answer cannot be read.
         """
         outcome = "cancelled"
         with REQUEST_SECONDS.labels(kind.value).time():
@@ -148,7 +167,7 @@ class Requester:
 
     async def _ask(
         self, queue: str, user: str, kind: Request, body: Mapping[str, Json], timeout_seconds: float, message_id: str
-    ) -> Mapping[str, Json]:
+    ) -> Reply:
         if kind is Request.ACTION:
             body = {**body, "tellBegun": True}
         clock = asyncio.get_running_loop().time
@@ -156,11 +175,13 @@ class Requester:
         for _ in range(MOST_ATTEMPTS):
             left = max(0.001, deadline - clock())
             pending = _Pending(user, asyncio.get_running_loop().create_future())
-            reply = _object(await self._attempt(pending, queue, kind, body, left, message_id))
-            if pending.begun or reply.get("again") is not True or clock() >= deadline:
+            reply = _read(await self._attempt(pending, queue, kind, body, left, message_id))
+            if pending.begun or not reply.again or clock() >= deadline:
                 break
             AGAIN.inc()
-        return _result(reply)
+        if reply.error is not None:
+            raise RemoteError(reply.error)
+        return reply
 
     async def _attempt(
         self,
@@ -205,18 +226,40 @@ class Requester:
         properties.message_type = kind.value
         properties.content_type = CONTENT_TYPE
         properties.user_id = self._access.username
+        channel = self._publisher.channel
         with translated():
             try:
-                await self._publisher.basic_publish(
-                    orjson.dumps(body), routing_key=queue, properties=properties, mandatory=True
-                )
+                async with self._unless_blocked():
+                    await channel.basic_publish(
+                        orjson.dumps(body), routing_key=queue, properties=properties, mandatory=True
+                    )
             except PublishError:
                 raise NoConsumerError(f"there is no queue {queue}") from None
             except DeliveryError:
                 raise QueueFullError(f"the queue {queue} is full") from None
 
+    @asynccontextmanager
+    async def _unless_blocked(self) -> AsyncIterator[None]:
+        """Raise BrokerBlockedError instead of waiting for a broker that takes no messages."""
+        try:
+            if self.blocked:
+                raise TimeoutError
+            async with asyncio.timeout(None) as scope:
+                self._unconfirmed.add(scope)
+                try:
+                    yield
+                finally:
+                    self._unconfirmed.discard(scope)
+        except TimeoutError:
+            raise BrokerBlockedError(f"the message broker takes no messages: {self.blocked}") from None
+
+    def _on_blocked(self) -> None:
+        for scope in self._unconfirmed:
+            scope.reschedule(asyncio.get_running_loop().time())
+
     async def _serve_requests(self, link: Link) -> None:
-        self._publisher = link.channel
+        self._publisher = link
+        link.connection.on_blocked = self._on_blocked
         try:
             CONNECTED.labels(f"{self._prefix} requests").set(1)
             self._update()
@@ -228,7 +271,8 @@ class Requester:
     async def _serve_replies(self, link: Link) -> None:
         name = f"{self._prefix}-{secrets.token_hex(8)}"
         queue = REPLY_QUEUES_PREFIX + name
-        await link.channel.queue_declare(queue, exclusive=True)
+        limits: dict[str, int] = {"x-max-length-bytes": MAX_WAITING_REPLY_BYTES}
+        await link.channel.queue_declare(queue, exclusive=True, arguments={**limits})
         await link.channel.queue_bind(queue, REPLIES_EXCHANGE, reply_key(name, "*"))
         await link.channel.basic_consume(queue, self._on_reply, no_ack=True)
         self._name = name
@@ -243,6 +287,8 @@ class Requester:
     def _update(self) -> None:
         if self._publisher is not None and self._name:
             self._connected.set()
+            if self._on_connected is not None:
+                self._on_connected()
             return
         self._connected.clear()
         for pending in self._pending.values():
@@ -261,17 +307,9 @@ class Requester:
         pending.reply.set_result(message.body)
 
 
-def _object(reply: bytes) -> Mapping[str, Json]:
+def _read(body: bytes) -> Reply:
     try:
-        body = orjson.loads(reply)
-    except orjson.JSONDecodeError:
-        body = None
-    if not isinstance(body, dict):
-        raise RemoteError(WireError(Reason.CONNECTOR_CRASHED, "the worker's reply is not a JSON object"))
-    return body
-
-
-def _result(body: Mapping[str, Json]) -> Mapping[str, Json]:
-    if isinstance(error := body.get("error"), dict):
-        raise RemoteError(WireError.from_json(error))
-    return body
+        return read_reply(body)
+    except RefusedError as refused:
+        REPLIES_REFUSED.inc()
+        raise InvalidReplyError(refused.problem) from None

@@ -74,12 +74,21 @@ def declared(
     for name, value in attributes.items():
         if name in CORE_ATTRIBUTES:
             continue
-        spec = specs.get(name)
-        if spec is None:
-            names = [known for known in specs if known not in CORE_ATTRIBUTES]
-            some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-            raise OcciError(400, f"attribute {shown(name)}: {of_what} has none of that name; it has {some or 'none'}")
-        yield spec, value
+        yield spec_of(name, specs, of_what), value
+
+
+def spec_of(name: str, specs: Mapping[str, AttributeSpec], of_what: str) -> AttributeSpec:
+    """Return what is declared of one attribute.
+
+    Raises:
+        OcciError: 400, it is not declared.
+    """
+    spec = specs.get(name)
+    if spec is None:
+        names = [known for known in specs if known not in CORE_ATTRIBUTES]
+        some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+        raise OcciError(400, f"attribute {shown(name)}: {of_what} has none of that name; it has {some or 'none'}")
+    return spec
 
 
 def refuse_missing(specs: Iterable[AttributeSpec], present: Set[str], of_what: str) -> None:

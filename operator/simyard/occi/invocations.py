@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from simyard.occi.applicability import declared, refuse_missing
+from simyard.occi.applicability import declared, refuse_missing, spec_of
 from simyard.occi.errors import OcciError, shown
 from simyard.occi.model import Action, Draft, Entity, Link, Model, Resource, Value
 from simyard.occi.values import check
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
 
 def check_invocation(
-    draft: Draft, term: str, entities: Entity | Sequence[Entity], model: Model
+    draft: Draft,
+    term: str,
+    entities: Entity | Sequence[Entity],
+    model: Model,
+    query: Mapping[str, str] = _NONE,
 ) -> tuple[Action, Mapping[str, Value]]:
-    """The action ``?action=term`` on an entity, or on every member of a collection, and its parameters with defaults.
+    """Return the action ``?action=term`` on an entity, or on every member of a collection, and its parameters.
+
+    Parameters may stand in the body and in the ``query`` (Cloud4E's clients name the action in the body and give its
+    parameters in the query). A parameter in neither has its default.
 
     Raises:
-        OcciError: 400, no or another Category, unknown or not applicable now, parameters that do not fit.
+        OcciError: 400: no Category or the wrong one, an action that is unknown or does not apply now, parameters that
+            are unknown or do not fit, one that has different values in the body and in the query, or a body that names
+            entities.
     """
     if not draft.action:
         count = sum(isinstance(category, Action) for category in draft.definitions) or "none"
         raise OcciError(400, f"?action={shown(term)}: send exactly one Category with class=action, not {count}")
+    is_collection = not isinstance(entities, (Resource, Link))
+    if draft.locations or draft.members or draft.links or (is_collection and (draft.kind or draft.mixins)):
+        raise OcciError(
+            400,
+            f"?action={shown(term)}: an action is done on all of what its path names; send the entity's path",
+        )
     action = model.action(draft.action)
     if action is None:
         raise OcciError(400, f"Category: the action {shown(draft.action)} is unknown; see /-/")
@@ -33,6 +51,10 @@ def check_invocation(
     specs = {spec.name: spec for spec in action.attributes}
     what = f"the action {action.term}"
     values = {spec.name: check(value, spec) for spec, value in declared(draft.attributes, specs, what)}
+    for name, text in query.items():
+        value = check(text, spec_of(name, specs, what))
+        if values.setdefault(name, value) != value:
+            raise OcciError(400, f"attribute {name}: the query and the body give it different values; send one of them")
     for spec in action.attributes:
         if spec.default is not None:
             values.setdefault(spec.name, spec.default)

@@ -67,7 +67,8 @@ def _specs(data: Json, where: str) -> Iterator[AttributeSpec]:
         described = {
             key.lower(): value
             for key, value in item.items()
-            if key.lower() in _DESCRIPTION and (key.lower() == "default" or not isinstance(value, dict))
+            if key.lower() in _DESCRIPTION
+            and (key.lower() == "default" or not isinstance(value, dict) or _is_schema(key.lower(), value))
         }
         nested = [(key, value) for key, value in item.items() if key.lower() not in described]
         if described or not nested:
@@ -81,6 +82,9 @@ def _spec(name: str, described: dict[str, Json], where: str) -> AttributeSpec:
     if wanted is None:
         raise OcciError(400, f"{where}: the type is none of {', '.join(ValueType)}")
     pattern, description = described.get("pattern") or "", described.get("description") or ""
+    if isinstance(pattern, dict):
+        inner = pattern.get("pattern")
+        pattern = f"(?s:.*)(?:{inner})(?s:.*)" if isinstance(inner, str) else ""
     if not isinstance(pattern, str) or not isinstance(description, str):
         raise OcciError(400, f"{where}: pattern and description must be strings")
     flags = [described.get(key) for key in ("mutable", "required")]
@@ -90,6 +94,14 @@ def _spec(name: str, described: dict[str, Json], where: str) -> AttributeSpec:
     default = described.get("default")
     check_bounds(default, f"{where}: the default")
     return AttributeSpec(name, wanted, mutable, required, default, pattern, description)
+
+
+def _is_schema(name: str, value: dict[str, Json]) -> bool:
+    """Return whether a member of a description is the JSON schema that GFD.226 has as a pattern.
+
+    The schema's own ``pattern`` matches anywhere in the value (JSON schema, 5.2.3), ours the whole value.
+    """
+    return name == "pattern" and ("$schema" in value or isinstance(value.get("pattern"), str))
 
 
 def _references(data: Json, where: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from simyard.occi.errors import OcciError, shown
 from simyard.occi.json_definitions import definition
 from simyard.occi.model import (
     CORE_ATTRIBUTES,
+    ENDS,
     ID,
     SOURCE,
     SOURCE_KIND,
@@ -169,10 +170,8 @@ def _link(item: Json, where: str, model: Model) -> DraftLink:
     _refuse_unknown(data, _ENTITY, prefix)
     kind = _category_id(data.get("kind"), f"{prefix}kind")
     mixins = _ids(data, "mixins", prefix)
-    attributes = dict(_attributes(data, prefix, model, (*mixins, kind)))
-    target, target_kind = attributes.pop(TARGET, ""), attributes.pop(TARGET_KIND, "")
-    attributes.pop(SOURCE, None)
-    attributes.pop(SOURCE_KIND, None)
+    attributes = _attributes(data, prefix, model, (*mixins, kind))
+    target, target_kind = attributes.get(TARGET, ""), attributes.get(TARGET_KIND, "")
     location = data.get("location")
     return DraftLink(
         target=str(target),
@@ -180,7 +179,7 @@ def _link(item: Json, where: str, model: Model) -> DraftLink:
         path="" if location is None else _uri(location, f"{prefix}location"),
         kind=kind,
         mixins=mixins,
-        attributes=attributes,
+        attributes={name: value for name, value in attributes.items() if name not in ENDS},
     )
 
 
@@ -192,7 +191,7 @@ def _attributes(data: dict[str, Json], prefix: str, model: Model, category_ids: 
         if not grammar.ATTRIBUTE_NAME.fullmatch(name):
             raise OcciError(400, f"{where}: {shown(name)} is no name of an attribute")
         if name in CORE_ATTRIBUTES:
-            value = coerce(value, ValueType.STRING)
+            value = _string(coerce(value, ValueType.STRING), f"{where}: {name}")
         elif name in specs:
             value = coerce(value, specs[name].type)
         if found.setdefault(name, value) != value:

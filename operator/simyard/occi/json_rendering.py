@@ -1,4 +1,8 @@
-"""application/occi+json (GFD.226), flat."""
+"""application/occi+json (GFD.226), flat.
+
+The OGF's JSON schema forbids empty arrays where ids are listed, so an empty list is left out. It wants a JSON schema as
+the ``pattern`` of an attribute, where rOCCI's copy of it wants a string: neither is rendered.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ def model_object(categories: Iterable[Category]) -> Object:
                 mixins.append(_mixin(category))
             case Action():
                 actions.append(_category(category))
-    return {"kinds": kinds, "mixins": mixins, "actions": actions}
+    return _lists(kinds=kinds, mixins=mixins, actions=actions)
 
 
 def entity_object(entity: Entity) -> Object:
@@ -36,10 +40,12 @@ def _resource(resource: Resource) -> Object:
         found["title"] = resource.title
     if resource.summary:
         found["summary"] = resource.summary
-    found["mixins"] = [*resource.mixins]
     found["attributes"] = {**resource.attributes}
-    found["actions"] = [*resource.actions]
-    found["links"] = [_link(link, resource.kind) for link in resource.links]
+    found |= _lists(
+        mixins=[*resource.mixins],
+        actions=[*resource.actions],
+        links=[_link(link, resource.kind) for link in resource.links],
+    )
     return found
 
 
@@ -53,9 +59,8 @@ def _link(link: Link, source_kind: str = "") -> Object:
     found: Object = {"kind": link.kind, "id": link.id, "source": source, "target": target}
     if link.title:
         found["title"] = link.title
-    found["mixins"] = [*link.mixins]
     found["attributes"] = {**link.attributes}
-    found["actions"] = [*link.actions]
+    found |= _lists(mixins=[*link.mixins], actions=[*link.actions])
     return found
 
 
@@ -68,7 +73,7 @@ def _category(category: Category) -> Object:
 
 
 def _kind(kind: Kind) -> Object:
-    found: Object = {**_category(kind), "actions": [*kind.actions]}
+    found: Object = {**_category(kind), **_lists(actions=[*kind.actions])}
     if kind.parent:
         found["parent"] = kind.parent
     if kind.location:
@@ -77,21 +82,19 @@ def _kind(kind: Kind) -> Object:
 
 
 def _mixin(mixin: Mixin) -> Object:
-    return {
-        **_category(mixin),
-        "depends": [*mixin.depends],
-        "applies": [*mixin.applies],
-        "actions": [*mixin.actions],
-        "location": mixin.location,
-    }
+    lists = _lists(depends=[*mixin.depends], applies=[*mixin.applies], actions=[*mixin.actions])
+    return {**_category(mixin), **lists, "location": mixin.location}
 
 
 def _description(spec: AttributeSpec) -> Object:
     found: Object = {"mutable": spec.mutable, "required": spec.required, "type": spec.type.value}
-    if spec.pattern:
-        found["pattern"] = spec.pattern
     if spec.default is not None:
         found["default"] = spec.default
     if spec.description:
         found["description"] = spec.description
     return found
+
+
+def _lists(**lists: list[Json]) -> Object:
+    """Return the lists that have members, by name."""
+    return {name: items for name, items in lists.items() if items}

@@ -27,6 +27,8 @@ SOURCE_KIND = "occi.core.source.kind"
 TARGET_KIND = "occi.core.target.kind"
 CORE_ATTRIBUTES = frozenset({ID, TITLE, SUMMARY, SOURCE, TARGET, SOURCE_KIND, TARGET_KIND})
 """Attributes that entities have as fields of their own, never in ``attributes``."""
+ENDS = frozenset({SOURCE, SOURCE_KIND, TARGET, TARGET_KIND})
+"""Those of links. A link inside a resource starts there and has its target as a field."""
 
 
 class ValueType(enum.StrEnum):
@@ -248,6 +250,10 @@ class Model:
     def at(self, location: str) -> Kind | Mixin | None:
         """The kind or mixin of a location such as ``/compute/``."""
         return self._by_location.get(location)
+
+    def leads(self, path: str) -> bool:
+        """Return whether a category has its location at or below a path such as ``/`` or ``/os_tpl/``."""
+        return any(location.startswith(path) for location in self._by_location)
 
     def kind(self, category_id: str) -> Kind | None:
         """The kind of an id."""

@@ -26,11 +26,15 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A response's body, its Content-Type, and headers beside it (only text/occi has some; they are ASCII)."""
+    """A response's body, its Content-Type, and headers beside it (only text/occi has some; they are ASCII).
+
+    ``tag`` is its entity tag with the quotes, "" without one.
+    """
 
     body: bytes
     content_type: str
     headers: tuple[tuple[str, str], ...] = ()
+    tag: str = ""
 
 
 def render_entity(entity: Entity, rendering: Rendering, base: str, model: Model) -> Rendered:
@@ -61,24 +65,24 @@ def render_entity_part(entity: Entity, rendering: Rendering, model: Model) -> by
     raise _no_full_listing(rendering)
 
 
-def render_collection(parts: Iterable[bytes], rendering: Rendering, base: str, links: Iterable[bytes] = ()) -> Rendered:
+def render_collection(
+    resources: Iterable[bytes], links: Iterable[bytes], rendering: Rendering, *, of_links: bool = False
+) -> Rendered:
     """Entities in full: the parts of resources and those of links, in text/plain (an empty line between two) or JSON.
 
-    ``base`` is as in :func:`render_entity`.
+    In JSON an empty collection has the key ``resources``, or ``links`` where it is one ``of_links``.
 
     Raises:
         OcciError: 406 for the other renderings.
     """
     if rendering is Rendering.TEXT_PLAIN:
-        return Rendered(b"\n".join((*parts, *links)), _CONTENT_TYPES[rendering])
+        return Rendered(b"\n".join((*resources, *links)), _CONTENT_TYPES[rendering])
     if rendering is Rendering.JSON:
-        resources, link_parts = b",".join(parts), b",".join(links)
-        lists = []
-        if resources or not link_parts:
-            lists.append(b'"resources":[' + resources + b"]")
-        if link_parts:
-            lists.append(b'"links":[' + link_parts + b"]")
-        return Rendered(b"{" + b",".join(lists) + b"}", _CONTENT_TYPES[rendering])
+        parts = {b"resources": b",".join(resources), b"links": b",".join(links)}
+        empty = b"links" if of_links else b"resources"
+        shown = [name for name, items in parts.items() if items] or [empty]
+        lists = b",".join(b'"' + name + b'":[' + parts[name] + b"]" for name in shown)
+        return Rendered(b"{" + lists + b"}", _CONTENT_TYPES[rendering])
     raise _no_full_listing(rendering)
 
 

@@ -150,11 +150,11 @@ INFRASTRUCTURE_KINDS = (
         RESOURCE,
         (
             _text("occi.compute.architecture", "Of the processor: x86 or x64"),  # others are sent: not refused (12.17)
-            _number("occi.compute.cores", "Cores", _COUNT),
+            _number("occi.compute.cores", "Cores; no site can change them later", _COUNT),
             _text("occi.compute.hostname", "Host name"),
             _number("occi.compute.share", "Relative share of the processor", _AMOUNT),
             _number("occi.compute.speed", "GHz of the processor", _AMOUNT),
-            _number("occi.compute.memory", "GB of memory", _AMOUNT),
+            _number("occi.compute.memory", "GB of memory; no site can change it later", _AMOUNT),
             *_state("compute", "active|inactive|suspended|error"),
         ),
         _ids(*COMPUTE_ACTIONS),
@@ -283,7 +283,7 @@ MIXINS = (
         "SSH key",
         "/ssh_key/",
         (COMPUTE,),
-        _once("occi.credentials.ssh.publickey", "In the form of authorized_keys"),
+        AttributeSpec("occi.credentials.ssh.publickey", required=True, description="In the form of authorized_keys"),
     ),
     _mixin(USER_DATA, "User data", "/user_data/", (COMPUTE,), _once("occi.compute.userdata", "For cloud-init")),
     _mixin(

@@ -9,6 +9,7 @@ from simyard.occi.errors import OcciError, shown
 from simyard.occi.grammar import Item, Lexeme
 from simyard.occi.model import (
     CORE_ATTRIBUTES,
+    ENDS,
     Action,
     AttributeSpec,
     Category,
@@ -217,13 +218,14 @@ def _link(item: Item, model: Model) -> DraftLink:
             parameters[name] = _words(lexeme.text, item)
     category = parameters.get("category", ())
     mixins = tuple(dict.fromkeys(category[1:]))
+    found = _attributes(attributes, model.specs((*mixins, *category[:1])))
     return DraftLink(
         target=grammar.checked_uri(item.head, item.where),
         target_kind=parameters.get("rel", ()),
         path=" ".join(parameters.get("self", ())),
         kind=category[0] if category else "",
         mixins=mixins,
-        attributes=_attributes(attributes, model.specs((*mixins, *category[:1]))),
+        attributes={name: value for name, value in found.items() if name not in ENDS},
     )
 
 

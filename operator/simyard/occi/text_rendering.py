@@ -73,9 +73,15 @@ def category_line(category: Category, known: Model | None, unsafe: re.Pattern[st
 
 
 def entity_lines(entity: Entity, model: Model, unsafe: re.Pattern[str] = UNSAFE) -> list[Line]:
-    """An entity: its categories with their locations, attributes, links, and the actions that apply now."""
+    """Return an entity: its categories with their locations, the actions that apply now, links, then attributes.
+
+    GFD.229 (5.4) has this order; of the links it has those to actions first.
+    """
     lines = [(CATEGORY, _instance(entity.kind, "kind", model))]
     lines.extend((CATEGORY, _instance(mixin, "mixin", model)) for mixin in entity.mixins)
+    lines.extend((LINK, f'<{entity.path}?action={name.rpartition("#")[2]}>; rel="{name}"') for name in entity.actions)
+    if isinstance(entity, Resource):
+        lines.extend((LINK, _link(link, unsafe)) for link in entity.links)
     lines.append((ATTRIBUTE, f"{ID}={quoted(entity.id, unsafe)}"))
     if entity.title:
         lines.append((ATTRIBUTE, f"{TITLE}={quoted(entity.title, unsafe)}"))
@@ -85,9 +91,6 @@ def entity_lines(entity: Entity, model: Model, unsafe: re.Pattern[str] = UNSAFE)
     else:
         lines.extend((ATTRIBUTE, f"{name}={quoted(value, unsafe)}") for name, value in _ends(entity))
     lines.extend((ATTRIBUTE, f"{name}={value_text(value, unsafe)}") for name, value in entity.attributes.items())
-    if isinstance(entity, Resource):
-        lines.extend((LINK, _link(link, unsafe)) for link in entity.links)
-    lines.extend((LINK, f'<{entity.path}?action={name.rpartition("#")[2]}>; rel="{name}"') for name in entity.actions)
     return lines
 
 
@@ -124,12 +127,13 @@ def _ends(link: Link) -> Iterator[tuple[str, str]]:
 
 
 def _link(link: Link, unsafe: re.Pattern[str]) -> str:
-    """Never without an attribute: jOCCI fails on a link that has none."""
+    """Return the value of a Link line, with the ends of the link as attributes too, where several clients read them."""
     rel = " ".join(link.target_kind) or RESOURCE
     category = " ".join((link.kind, *link.mixins))
     parts = [f'<{link.target}>; rel="{rel}"; self="{link.path}"; category="{category}"; {ID}={quoted(link.id, unsafe)}']
     if link.title:
         parts.append(f"{TITLE}={quoted(link.title, unsafe)}")
+    parts.extend(f"{name}={quoted(end, unsafe)}" for name, end in ((SOURCE, link.source), (TARGET, link.target)))
     parts.extend(f"{name}={value_text(value, unsafe)}" for name, value in link.attributes.items())
     return "; ".join(parts)
 

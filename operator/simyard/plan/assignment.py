@@ -47,5 +47,23 @@ def match(
     return matched
 
 
+def kept_free(ready: Sequence[Worker], busy: Container[str], reserved: str | int | None) -> frozenset[str]:
+    """Return the uids of the workers of a pool that ServiceActions leave free for Sync calls.
+
+    Args:
+        ready: the ready workers of one pool.
+        busy: uids of workers that run an exclusive action.
+        reserved: ``spec.reservedForSync`` of the pool: a number, or a percentage of the ready workers, rounded down.
+
+    The free workers with the first names are kept, so that repeated passes keep the same workers. With fewer free
+    workers than are reserved, all of them are kept.
+    """
+    if reserved is None:
+        return frozenset()
+    count = reserved if isinstance(reserved, int) else len(ready) * int(reserved.removesuffix("%")) // 100
+    free = sorted((worker for worker in ready if worker.metadata.uid not in busy), key=lambda it: it.metadata.name)
+    return frozenset(worker.metadata.uid for worker in free[:count])
+
+
 def _age(action: ServiceAction) -> tuple[datetime, str]:
     return action.metadata.creation_timestamp or _EPOCH, action.metadata.uid

@@ -100,8 +100,14 @@ def plan_exits(
         gone_ready = sum(worker.metadata.uid in going for worker in force.ready) if surplus else 0
         # What a licence does not give is not unavailable: the wait for seats must not hold up a rollout.
         possible = desired if given.licence is None else min(desired, given.licence.seats)
-        budget = few - max(0, possible - (len(force.ready) - gone_ready)) - len(force.draining)
-        renewed = [*serves_not, *victims(serves, budget, spec.scale_in, _at_work(given))]
+        spare = few - max(0, possible - (len(force.ready) - gone_ready))
+        budget = spare - len(force.draining)
+        # Idle workers do not wait for those that finish long actions: old and new ones run side by side meanwhile.
+        idle = victims([worker for worker in serves if rests(worker, given)], spare, spec.scale_in, ())
+        chosen = frozenset(worker.metadata.uid for worker in idle)
+        others = [worker for worker in serves if worker.metadata.uid not in chosen]
+        working = victims(others, min(budget, spare - len(idle)), spec.scale_in, _at_work(given))
+        renewed = [*serves_not, *idle, *working]
         more = len(renewed) > left
         renewed = renewed[:left]
         going.update(worker.metadata.uid for worker in renewed)
@@ -123,13 +129,13 @@ def send_home(given: PoolInput, force: Workforce, exits: Exits) -> WayHome:
     ended: list[Removal] = []
     look_again: float | None = None
     for worker in (*exits.surplus, *exits.renewed, *exits.returned):
-        if is_ready(worker) and policy.drain_seconds > 0 and not rests(worker, given):
+        if is_ready(worker) and policy.drain_seconds != 0 and not rests(worker, given):
             drain.append(worker)
         else:
             ended.append(Removal(worker, Reason.SCALED))
     left = MOST_EXITS - len(exits.failed) - len(ended)
     for worker in force.draining:
-        seconds = max(0.0, drain_ends(worker, policy, given.drained, given.clock.seconds(worker)))
+        seconds = max(0.0, drain_ends(worker, policy, given.drained, given.busy, given.clock.seconds(worker)))
         if seconds == 0 and left > 0:
             ended.append(Removal(worker, Reason.SCALED))
             left -= 1

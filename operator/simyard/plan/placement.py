@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -117,7 +117,7 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
         state = sites.get(name)
         if state is None:
             missing.append(name)
-        elif why := _refusal(pool, state):
+        elif why := refusal(state.site, pool.metadata.namespace, placement.consent):
             refused[name] = why
         elif why := _absence(state):
             refused[name] = why
@@ -185,17 +185,26 @@ def place(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> l
     return placed
 
 
-def _refusal(pool: WorkerPool, state: SiteState) -> str:
-    spec = state.site.spec
-    if state.site.metadata.deletion_timestamp is not None:
+def refusal(site: CloudSite, namespace: str, consent: Collection[str] | None) -> str:
+    """Return why no worker may start at the site, or an empty text.
+
+    Args:
+        site: the CloudSite.
+        namespace: the namespace of the worker.
+        consent: the External sites that the worker's pool consents to; None for a worker without a pool.
+    """
+    spec, name = site.spec, site.metadata.name
+    if site.metadata.deletion_timestamp is not None:
         return "is being deleted"
     if spec.cordoned:
         return "is cordoned"
-    if spec.allowed_namespaces.from_ == "Selected" and pool.metadata.namespace not in spec.allowed_namespaces.names:
-        return f"is not open to namespace {pool.metadata.namespace}"
-    if spec.trust == "External" and state.name not in pool.spec.placement.consent:
-        return "is External, and spec.placement.consent does not name it"
-    return ""
+    if spec.allowed_namespaces.from_ == "Selected" and namespace not in spec.allowed_namespaces.names:
+        return f"is not open to namespace {namespace}"
+    if spec.trust != "External":
+        return ""
+    if consent is None:
+        return "is External: it runs only workers of a WorkerPool whose spec.placement.consent names it"
+    return "" if name in consent else "is External, and spec.placement.consent does not name it"
 
 
 def _absence(state: SiteState) -> str:

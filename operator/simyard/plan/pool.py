@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from simyard.api.base import find_condition
@@ -111,17 +111,20 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     delete = (*exits.failed, *exits.late, *exits.moved, *home.ended)
     # Their names are free: so a second plan from the same objects means the same Workers, and not others beside them.
     freed = frozenset(removal.worker.metadata.name for removal in delete)
-    blocked, create = _fill(given, means, makes, missing, freed)
+    blocked, create = _fill(given, means, makes, desired, missing, freed)
     able = not backoff.waits(now) and (blocked is None or blocked.reason == Reason.WAITING_FOR_SEATS)
 
     failed = [*exits.failed, *exits.late]
+    backoff = replace(backoff, failures=backoff.failures + len(failed))
+    failures = _failures(given, failed)
     held = len(given.workers)
     old = [worker for worker in outdated.workers if worker.metadata.uid not in exits.uids]
     counts = Counts(
         desired,
         ready=len(ready),
         starting=len(unready) + len(create),
-        failed=len(force.failed) + len(exits.late),
+        failed=max(len(force.failed) + len(exits.late), min(backoff.failures, max(0, desired - len(ready)))),
+        last_failure=f"{failures[-1].reason} {failures[-1].message}".strip() if failures else "",
         outdated=len(old),
         renewed=len(exits.renewed),
         asleep=idleness.asleep,
@@ -137,7 +140,7 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         selector=f"{LABEL_POOL}={pool.metadata.name}",
         start=finish_start(start, kept, desired),
         last_active_time=idleness.last_active,
-        failures=_failures(given, failed),
+        failures=failures,
         activities=_activities(given, counts, exits, len(create), len(home.drain) + len(home.ended), spec_changed),
         licensed_replicas=licensed_replicas(given.licence, desired=desired, held=held, created=len(create), able=able),
         conditions=with_licence(conditions, given.licence, pool=pool, desired=desired, held=held, able=able, now=now),
@@ -153,7 +156,7 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         wakes.append(seconds_until(now, [backoff.until]))
     elif exits.moved:
         wakes.append(MOVED_SECONDS)
-    elif (len(create) < missing and blocked is None) or len(force.late) > len(exits.late):
+    elif (len(create) == MOST_CREATES and blocked is None) or len(force.late) > len(exits.late):
         wakes.append(0.0)
     return PoolPlan(
         status=status,
@@ -215,16 +218,19 @@ def _means(given: PoolInput) -> _Means:
 
 
 def _fill(
-    given: PoolInput, means: _Means, backoff: Backoff, missing: int, freed: frozenset[str]
+    given: PoolInput, means: _Means, backoff: Backoff, desired: int, missing: int, freed: frozenset[str]
 ) -> tuple[Blocked | None, list[NewWorker]]:
     """New workers for what is missing, or why there can be none."""
     blocked, choice = means.blocked, means.choice
     if blocked is not None or choice is None or missing <= 0 or backoff.waits(given.now):
         return blocked, []
     if given.licence is not None and (room := given.licence.seats - len(given.workers)) < missing:
-        blocked = Blocked(
-            Reason.WAITING_FOR_SEATS, f"no seats of licence {given.licence.licence} for {missing - room} more"
-        )
+        # Where the seats suffice, those that are missing are held by the pool's own workers that are on their way out.
+        if given.licence.refusal is not None:
+            blocked = Blocked(*given.licence.refusal)
+        elif (lacking := desired - given.licence.seats) > 0:
+            text = f"no seats of licence {given.licence.licence} for {min(lacking, missing - room)} more"
+            blocked = Blocked(Reason.WAITING_FOR_SEATS, text)
         missing = room
     if missing <= 0:
         return blocked, []
@@ -258,8 +264,8 @@ def _obstacle(given: PoolInput) -> Blocked | None:
         return Blocked(Reason.ATTRIBUTES_INVALID, problem)
     if given.refused:
         return Blocked(Reason.WORKERS_REFUSED, f"the API server refuses its workers: {given.refused}")
-    if not given.broker:
-        return Blocked(Reason.BROKER_UNREACHABLE, "the message broker cannot be reached")
+    if given.broker_problem:
+        return Blocked(Reason.BROKER_UNREACHABLE, given.broker_problem)
     return None
 
 

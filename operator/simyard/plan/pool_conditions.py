@@ -30,6 +30,7 @@ class Counts:
     """The pool's workers, those that drain or go aside.
 
     ``outdated`` ones are among the ready and starting ones; ``renewed`` ones go now because they are outdated.
+    ``failed`` ones have no ready successor yet; ``last_failure`` says why the newest of them failed.
     """
 
     desired: int
@@ -38,6 +39,7 @@ class Counts:
     failed: int
     outdated: int = 0
     renewed: int = 0
+    last_failure: str = ""
     asleep: bool = False
 
 
@@ -56,7 +58,8 @@ def pool_conditions(
 ) -> list[Condition]:
     """The pool's conditions.
 
-    Available: the quorum of its workers is ready, whatever else is wrong; a rollout may take ``maxUnavailable`` of it.
+    Available: the quorum of its workers is ready, whatever else is wrong, and the service exists; a rollout may take
+    ``maxUnavailable`` of the quorum.
     Progressing: its workers are as the service and the pool say, or on their way there.
     """
     conditions = previous.conditions
@@ -131,12 +134,15 @@ def _available(
     missing = counts.ready + counts.starting < counts.desired
     # What passes by itself is of no interest as long as nobody is missing, and each telling is a write.
     why = f"; {blocked.message}" if blocked is not None and (missing or blocked.reason in LASTING) else ""
+    if blocked is not None and blocked.reason == Reason.SERVICE_NOT_FOUND:
+        return False, blocked.reason, f"{of}; {blocked.message}: nobody can call its actions"
     if counts.ready >= needed:
         return True, Reason.WORKERS_READY, of + why
     if blocked is not None:
         return False, blocked.reason, f"{of}; {blocked.message}"
-    if missing and backoff.waits(now) and backoff.until is not None:
-        last = previous.failures[-1] if previous.failures else None
-        why = f", the last one: {last.reason} {last.message}".rstrip() if last else ""
-        of = f"{of}; workers keep failing{why}; the next try is at {backoff.until:%H:%M:%S} UTC"
+    if backoff.rounds > 0 and (counts.failed or (missing and backoff.waits(now))):
+        last = f", the last one: {counts.last_failure}" if counts.last_failure else ""
+        of = f"{of}; workers keep failing{last}"
+        if missing and backoff.waits(now) and backoff.until is not None:
+            of = f"{of}; the next try is at {backoff.until:%H:%M:%S} UTC"
     return False, Reason.WORKERS_STARTING, of

@@ -30,7 +30,7 @@ class PoolInput:
         heard_seconds: for how long everything that workers say has been heard, without a gap.
         use: what is known of actions on the pool (only of one that has an idle time-out).
         clock: how long each worker has been seen as it is.
-        broker: whether the pool's user and queues can be made.
+        broker_problem: why the broker cannot serve workers; empty when it can.
         refused: what the API server said when it refused to store a Worker; empty when it is to be tried (again).
         licence: the seats that it gets of its service's licence; None when there is no licence.
     """
@@ -49,6 +49,6 @@ class PoolInput:
     heard_seconds: float = 0.0
     use: Use = field(default_factory=Use)
     clock: Clock = field(default_factory=Clock)
-    broker: bool = True
+    broker_problem: str = ""
     refused: str = ""
     licence: Allotment | None = None

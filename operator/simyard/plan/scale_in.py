@@ -11,6 +11,9 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import ScaleInPolicy
 from simyard.plan.worker import FATAL, is_ready, requested_time
 
+DEFAULT_DRAIN_SECONDS = 30.0
+"""Time that a worker without a ServiceAction gets to finish its Sync requests: each of those ends within it."""
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _BACKWARDS = {ord(letter): chr(0x7F - ord(letter)) for letter in "-.0123456789abcdefghijklmnopqrstuvwxyz"}
 """The letters of names, so that a name that sorts last comes first."""
@@ -48,12 +51,19 @@ def victims(
     return sorted(workers, key=rank)[:count]
 
 
-def drain_ends(worker: Worker, policy: ScaleInPolicy, drained: Container[str], seconds: float) -> float:
-    """After how many seconds a worker may be ended that has been draining for ``seconds``; at once if not positive.
+def drain_ends(
+    worker: Worker, policy: ScaleInPolicy, drained: Container[str], busy: Container[str], seconds: float
+) -> float:
+    """Return after how many seconds to end a worker that has been draining for ``seconds``; at once if not positive.
 
-    ``drained`` has the uids of workers that said that they are. One whose machine has failed or is lost will never say
-    so: it may be ended at once.
+    ``drained`` has the uids of workers that said that they are, ``busy`` of those that run a ServiceAction. Without a
+    limit of the pool's own, a ServiceAction ends by its own timeout, and a Sync request within the default. A worker
+    whose machine has failed or is lost never says that it is drained: it is ended at once.
     """
     ready = find_condition(worker.status.conditions, ConditionType.READY)
     ended = ready is not None and ready.reason in (*FATAL, Reason.DRAINED)
-    return 0.0 if ended or worker.metadata.uid in drained else policy.drain_seconds - seconds
+    if ended or worker.metadata.uid in drained:
+        return 0.0
+    if policy.drain_seconds is None and worker.metadata.uid in busy:
+        return DEFAULT_DRAIN_SECONDS
+    return (DEFAULT_DRAIN_SECONDS if policy.drain_seconds is None else policy.drain_seconds) - seconds

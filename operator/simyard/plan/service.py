@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from simyard.api.base import Condition, Json, Metadata, set_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.simulation_service import LicenceStatus, SimulationService, SimulationServiceStatus
 from simyard.plan.frontends import FRONTEND_CONDITIONS, FrontendsView, frontend_conditions
-from simyard.plan.licence import licence_condition
+from simyard.plan.licence import Terms, licence_condition
 from simyard.plan.revision import service_digest
 from simyard_adapter.commands import CommandSet
 from simyard_adapter.declarations import Interface, InvalidValueError, InvalidValuesError, Value, check_values
@@ -73,12 +73,12 @@ def plan_service(
     counts: ServiceCounts,
     now: datetime,
     licence: LicenceStatus | None = None,
-    sharing: Sequence[SimulationService] = (),
+    terms: Terms | None = None,
     frontends: FrontendsView = NO_FRONTENDS,
 ) -> SimulationServiceStatus:
     """The service's status: Available when its manifest makes sense.
 
-    ``licence``: the seats of its licence, if it has one; ``sharing``: the services that share it; ``frontends``: what
+    ``licence``: the seats of its licence, if it has one; ``terms``: what that licence offers to it; ``frontends``: what
     is seen of its frontends.
     """
     service, problem = published.service, published.problem
@@ -90,9 +90,9 @@ def plan_service(
         last_transition_time=now,
         observed_generation=service.metadata.generation,
     )
-    some = [licence_condition(service, sharing, now), *frontend_conditions(service, frontends, now)]
+    some = [licence_condition(service, terms, now), *frontend_conditions(service, frontends, now)]
     present = [item for item in some if item is not None]
-    left = {ConditionType.LICENCE_CONSISTENT, *FRONTEND_CONDITIONS} - {item.type for item in present}
+    left = {ConditionType.LICENCE_PERMITTED, *FRONTEND_CONDITIONS} - {item.type for item in present}
     conditions = [item for item in service.status.conditions if item.type not in left]
     for item in (condition, *present):
         conditions = set_condition(conditions, item)

@@ -19,3 +19,12 @@ def seconds_until(now: datetime, times: Iterable[datetime | None]) -> float | No
 def milliseconds_between(earlier: datetime, later: datetime) -> int:
     """Whole milliseconds, never negative (two clocks may disagree by some)."""
     return max(0, round((later - earlier).total_seconds() * 1000))
+
+
+MAX_SKEW_SECONDS = 60.0
+"""Two clocks may be so far apart before one of them counts as wrong."""
+
+
+def believed_skew(seconds: float | None) -> float:
+    """Return how far the API server's clock is ahead of ours where ours is wrong; 0 where both agree."""
+    return seconds if seconds is not None and abs(seconds) > MAX_SKEW_SECONDS else 0.0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
+import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from simyard.api.base import Condition, find_condition, from_seconds, set_condition
 from simyard.api.names import ANNOTATION_REQUESTED, ConditionType, Reason
-from simyard.api.worker import Stages, Worker, WorkerStatus
+from simyard.api.worker import MAX_ADDRESSES, Stages, Worker, WorkerAddress, WorkerStatus
 from simyard_adapter.declarations import Json
 from simyard_sites.base import Machine, MachineState, Stage
 
@@ -20,6 +22,8 @@ DISCONNECT_GRACE_SECONDS = 10.0
 FATAL = frozenset({Reason.MACHINE_FAILED, Reason.MACHINE_LOST})
 """The reasons of ``Ready`` after which a worker cannot become ready any more."""
 
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,31}")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}")
 _SITE_STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 
 
@@ -47,6 +51,7 @@ class Observation:
         machine: its machine as the site sees it, None when there is none (yet).
         lost: it had a machine that the site does not have any more, and nobody asked for that.
         refusal: why the site will never create its machine.
+        denied: why the CloudSite does not permit its machine now.
         waits: why the site has not created its machine, or not brought it into the state that is wanted.
         consumer: whether its queue has a consumer; None when the broker does not say.
         consumer_gone: since when it has none, in seconds of a clock that does not jump.
@@ -57,6 +62,7 @@ class Observation:
     machine: Machine | None = None
     lost: bool = False
     refusal: str = ""
+    denied: str = ""
     waits: str = ""
     registration: Registration | None = None
     values: Values | None = None
@@ -123,7 +129,7 @@ def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float)
         observed_generation=worker.metadata.generation,
         machine_id=machine.id if machine else old.machine_id,
         machine_state=machine.state.value if machine else ("" if seen.lost else old.machine_state),
-        address=machine.address if machine else old.address,
+        addresses=addresses_of(machine) if machine else old.addresses,
         restarts=max(seen.restarts, old.restarts or 0) or None,
         adapter_version=seen.registration.adapter_version if seen.registration else old.adapter_version,
         stages=_stages(worker, seen),
@@ -137,6 +143,8 @@ def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float)
 def _readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
     """The condition ``Ready``: status, reason, message, and after how many seconds to look again."""
     machine = seen.machine
+    if seen.denied and machine is None:
+        return False, Reason.SITE_NOT_PERMITTED, seen.denied, None
     if seen.refusal:
         return False, Reason.MACHINE_FAILED, seen.refusal, None
     if seen.lost:
@@ -149,11 +157,14 @@ def _readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, 
             return False, Reason.DRAINED, "", None
         return False, Reason.DRAINING, "it finishes what it runs and takes nothing new", None
     if machine is not None and machine.state in (MachineState.STOPPED, MachineState.SUSPENDED):
-        return False, Reason.STOPPED, f"the machine is {machine.state.value.lower()}", None
+        said = f"the machine is {machine.state.value.lower()}"
+        wanted = {MachineState.STOPPED: "Stopped", MachineState.SUSPENDED: "Suspended"}[machine.state]
+        waits = seen.waits if worker.spec.power_state != wanted else ""
+        return False, Reason.STOPPED, ": ".join(filter(None, (said, waits))), None
     if seen.registration is None and worker.status.stages.registered is None:
         waits = seen.waits
         if machine is not None:
-            waits = machine.message if machine.state is MachineState.PENDING else ""
+            waits = machine.message
         return False, Reason.STARTING, waits, None
     return _connected(worker, seen, steady)
 
@@ -184,6 +195,26 @@ def _stages(worker: Worker, seen: Observation) -> Stages:
     if times[Stage.REGISTERED] is None and seen.registration is not None:
         times[Stage.REGISTERED] = seen.registration.time
     return Stages(**times)
+
+
+def addresses_of(machine: Machine) -> list[WorkerAddress]:
+    """Return the addresses under which others may reach the machine.
+
+    A guest's agent may have said them: text that is no IP address is left out, and so are loopback and link-local
+    addresses, which mean nothing elsewhere. A name of an interface that cannot be one is left out, as is such a MAC.
+    """
+    found: dict[str, WorkerAddress] = {}
+    for item in machine.addresses:
+        try:
+            ip = ipaddress.ip_address(item.ip)
+        except ValueError:
+            continue
+        if "%" in item.ip or ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast:
+            continue
+        interface = item.interface if _INTERFACE.fullmatch(item.interface) else None
+        mac = item.mac if _MAC.fullmatch(item.mac) else None
+        found.setdefault(str(ip), WorkerAddress(address=str(ip), interface=interface, mac=mac))
+    return list(found.values())[:MAX_ADDRESSES]
 
 
 def _change(old: WorkerStatus, new: WorkerStatus) -> Change:

@@ -18,7 +18,7 @@ import click
 
 GC_THRESHOLD = (20_000, 10, 10)
 """Caches live long: to look at them as often as Python does by itself takes a tenth of the CPU."""
-_ROLES = {name: f"simyard.roles.{name}" for name in ("operator", "apiserver", "frontend", "check")}
+_ROLES = {name: f"simyard.roles.{name}" for name in ("operator", "apiserver", "frontend", "check", "cleanup")}
 
 
 class _Roles(click.Group):

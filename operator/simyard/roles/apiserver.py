@@ -13,6 +13,7 @@ from simyard.api.names import SYSTEM_NAMESPACE
 from simyard.apiserver.health import Health
 from simyard.apiserver.server import serve
 from simyard.apiserver.settings import ApiServerSettings
+from simyard.kube.cache import ALL_NAMESPACES
 from simyard.messaging.access import BrokerAccess
 from simyard.roles.health import Check, serving
 from simyard.roles.logs import configure_logs
@@ -29,6 +30,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     help="Where the platform lives.",
 )
+@click.option("--watch-namespace", multiple=True, envvar="SIMYARD_WATCH_NAMESPACES", metavar="NAMESPACE",
+              help="Serve the objects of this namespace; may be repeated. Default: those of all.")  # fmt: skip
 @click.option("--bind", default="0.0.0.0", show_default=True, help="Address to listen at.")  # noqa: S104
 @click.option("--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="For kube-apiserver.")
 @click.option("--tls-cert", type=_FILE, required=True, help="Serving certificate (PEM), read again when it changes.")
@@ -52,6 +55,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def apiserver(
     kubeconfig: Path | None,
     namespace: str,
+    watch_namespace: tuple[str, ...],
     bind: str,
     port: int,
     tls_cert: Path,
@@ -75,6 +79,7 @@ def apiserver(
         key=tls_key,
         kubeconfig=kubeconfig,
         namespace=namespace,
+        watch_namespaces=watch_namespace or ALL_NAMESPACES,
         broker=broker,
         bind=bind,
         port=port,

@@ -11,6 +11,7 @@ import click
 
 from simyard.api import names
 from simyard.build.crds import DEFINITIONS
+from simyard.cli.output import say
 from simyard.kube.lease import LEASES
 from simyard.roles.health import Check
 from simyard_sites.kubernetes.client import KubeClient
@@ -35,7 +36,7 @@ def check(kubeconfig: Path | None, namespace: str, lease_name: str, apiserver: b
     """Check an installation: the kinds, a leading operator, the aggregated API. Exit code 1: something is amiss."""
     findings = asyncio.run(_check(kubeconfig, namespace, lease_name, apiserver, timeout))
     for finding in findings:
-        click.echo(f"{'ok' if finding.good else 'FAILED':7}{finding.name}: {finding.detail}")
+        say(f"{'ok' if finding.good else 'FAILED':7}{finding.name}: {finding.detail}")
     sys.exit(0 if all(finding.good for finding in findings) else 1)
 
 

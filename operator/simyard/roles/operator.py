@@ -19,13 +19,16 @@ import uvloop
 from prometheus_client import Gauge
 
 from simyard.api.frontend_pod import FrontendPod
+from simyard.api.frontend_route import FrontendRoute
 from simyard.api.names import FRONTEND, OPERATOR, SYSTEM_NAMESPACE
 from simyard.build.frontend import FrontendTemplate
-from simyard.controllers.embedded import run_kopf
+from simyard.controllers.embedded import Kopf
 from simyard.fleet.fleet import Fleet, FleetSettings
-from simyard.kube.cache import MOST_AGE_SECONDS, Cache
+from simyard.fleet.retention import ActionLimits
+from simyard.kube.cache import ALL_NAMESPACES, MOST_AGE_SECONDS, Cache
 from simyard.kube.lease import Lease, LeaseLostError
 from simyard.messaging.access import BrokerAccess
+from simyard.plan.times import believed_skew
 from simyard.roles.health import Check, serving
 from simyard.roles.logs import configure_logs
 from simyard_sites.kubernetes.client import KubeClient
@@ -39,7 +42,9 @@ WATCH_AGE = Gauge(
     "How long ago the API server was last heard on the watch; it speaks about every minute.",
     ["resource"],
 )
+CLOCK_SKEW = Gauge("simyard_clock_skew_seconds", "How far the API server's clock is ahead of the operator's.")
 END_SECONDS = 10.0
+MAX_OVERDUE_SECONDS = 120.0
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -69,10 +74,19 @@ def _pod(context: click.Context, parameter: click.Parameter, value: str) -> Fron
         raise click.BadParameter(str(error)) from None
 
 
+def _route(context: click.Context, parameter: click.Parameter, value: str) -> FrontendRoute:
+    try:
+        return FrontendRoute.from_json(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command()
 @click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
 @click.option("--namespace", default=SYSTEM_NAMESPACE, envvar="SIMYARD_NAMESPACE", show_default=True,
               help="Where the platform lives.")  # fmt: skip
+@click.option("--watch-namespace", multiple=True, envvar="SIMYARD_WATCH_NAMESPACES", metavar="NAMESPACE",
+              help="Work for the objects of this namespace; may be repeated. Default: for those of all.")  # fmt: skip
 @click.option("--installation", default="default", envvar="SIMYARD_INSTALLATION", show_default=True,
               help="Tells our machines from those of other installations at the same site.")  # fmt: skip
 @click.option("--amqp-secret", type=click.Path(exists=True, file_okay=False, path_type=Path), envvar="AMQP_SECRET",
@@ -98,8 +112,14 @@ def _pod(context: click.Context, parameter: click.Parameter, value: str) -> Fron
 @click.option("--frontend-cloud4e", is_flag=True, envvar="SIMYARD_FRONTEND_CLOUD4E",
               help="They also serve adapters that speak Cloud4E's AMQP binding.")  # fmt: skip
 @click.option("--frontend-pod", envvar="SIMYARD_FRONTEND_POD", default="{}", metavar="JSON", callback=_pod,
-              help="Their pods: resources, nodeSelector, tolerations, affinity, podAnnotations, priorityClassName, "
-              "imagePullPolicy, logLevel; what is not given is as Kubernetes has it.")  # fmt: skip
+              help="Their pods, by the names of the chart's values: resources, extraEnv, ...")  # fmt: skip
+@click.option("--max-unfinished-actions", type=click.IntRange(1), default=ActionLimits.unfinished, show_default=True,
+              envvar="SIMYARD_MAX_UNFINISHED_ACTIONS",
+              help="Unfinished ServiceActions of one namespace; more fail.")  # fmt: skip
+@click.option("--max-finished-actions", type=click.IntRange(0), default=ActionLimits.finished, show_default=True,
+              envvar="SIMYARD_MAX_FINISHED_ACTIONS", help="Finished ones; of more the oldest are deleted.")  # fmt: skip
+@click.option("--frontend-route", envvar="SIMYARD_FRONTEND_ROUTE", default="{}", metavar="JSON", callback=_route,
+              help="How clients outside of the cluster reach them: ingress, gateway.")  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address of metrics and probes.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
               help="For metrics and probes, plain HTTP.")  # fmt: skip
@@ -113,6 +133,7 @@ def _pod(context: click.Context, parameter: click.Parameter, value: str) -> Fron
 def operator(
     kubeconfig: Path | None,
     namespace: str,
+    watch_namespace: tuple[str, ...],
     installation: str,
     amqp_secret: Path | None,
     amqp_url: str | None,
@@ -128,6 +149,9 @@ def operator(
     frontend_domain: str | None,
     frontend_cloud4e: bool,
     frontend_pod: FrontendPod,
+    max_unfinished_actions: int,
+    max_finished_actions: int,
+    frontend_route: FrontendRoute,
     bind: str,
     metrics_port: int,
     lease_seconds: int,
@@ -147,7 +171,7 @@ def operator(
     if frontend_image:
         domain = frontend_domain or f"{namespace}.svc"
         frontends = FrontendTemplate(
-            frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e, frontend_pod
+            frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e, frontend_pod, frontend_route
         )
     fleet = FleetSettings(
         broker,
@@ -159,6 +183,8 @@ def operator(
         occi_amqp,
         occi_endpoint,
         frontends,
+        ActionLimits(max_unfinished_actions, max_finished_actions),
+        watch_namespace or ALL_NAMESPACES,
     )
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
     lost: ExceptionGroup[LeaseLostError] | None = None
@@ -230,6 +256,8 @@ class _Role:
         self._lease = lease
         self._fleet = fleet
         self._settings = settings
+        self._kopf = Kopf(fleet)
+        self._clock_wrong = False
         self.leads = False
 
     async def lead(self) -> None:
@@ -239,11 +267,11 @@ class _Role:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lease.hold(), name="lease")
             group.create_task(self._fleet.run(), name="fleet")
-            group.create_task(self._kopf(), name="kopf")
+            group.create_task(self._run_kopf(), name="kopf")
 
-    async def _kopf(self) -> None:
+    async def _run_kopf(self) -> None:
         await self._fleet.registry.synced()
-        await run_kopf(self._fleet)
+        await self._kopf.run()
 
     def checks(self) -> list[Check]:
         """What makes it ready: while another one leads, nothing more is needed."""
@@ -264,4 +292,21 @@ class _Role:
             checks.append(Check(plural, good, detail))
         connected = self._fleet.requester.connected and self._fleet.broker.prepared.is_set()
         checks.append(Check("broker", connected, "connected" if connected else "not connected"))
+        alarm = self._fleet.broker_health.alarm or self._fleet.requester.blocked
+        checks.append(Check("broker alarms", not alarm, alarm or "none"))
+        queue, overdue = self._fleet.most_overdue()
+        detail = f"{queue} is {overdue:.0f} s behind" if overdue > 1 else "up to date"
+        checks.append(Check("work", overdue < MAX_OVERDUE_SECONDS, detail))
+        checks.append(self._clock())
+        problem = self._kopf.problem()
+        checks.append(Check("kopf", not problem, problem or "makes progress"))
         return checks
+
+    def _clock(self) -> Check:
+        """Tell of a wrong clock. It makes nobody unready: durations are measured by a clock that nobody sets."""
+        CLOCK_SKEW.set(skew := self._fleet.registry.client.clock_skew_seconds or 0.0)
+        wrong = believed_skew(skew) != 0
+        if wrong and not self._clock_wrong:
+            log.error("the API server's clock is %+.0f s off ours: set this node's clock, or the API server's", skew)
+        self._clock_wrong = wrong
+        return Check("clock", True, f"{skew:+.0f} s off the API server's" if wrong else "agrees with the API server's")

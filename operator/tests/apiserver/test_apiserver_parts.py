@@ -21,8 +21,9 @@ from simyard.apiserver.objects import CachedWorker
 from simyard.apiserver.routes import VERSION_PATH, Call, parse
 from simyard.apiserver.status import StatusError
 from simyard.apiserver.values import ValueStore
+from simyard.guest.messages import AttributesChanged
+from simyard.guest.values import ClaimedAttributes
 from simyard.messaging.events import ReceivedEvent
-from simyard_adapter.wire import Event
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import UnavailableError
 from simyard_sites.kubernetes.resource import Resource
@@ -180,7 +181,8 @@ async def test_nobody_tells_the_attributes_of_another_pools_workers(directory: D
     worker = directory.worker_by_uid("p-0")
     assert worker is not None
     for user, state in (("pool-p", "idle"), ("pool-q", "forged")):
-        await feed.take([ReceivedEvent(Event.ATTRIBUTES, user, "p-0", {"values": {"state": state}}, time.time())])
+        message = AttributesChanged(ClaimedAttributes({"state": state}))
+        feed.take(ReceivedEvent(user, "p-0", message, time.time()))
     assert store.of(worker)["state"].value == "idle"
     directory.workers.forget(worker)
     assert "state" not in store.of(worker)
@@ -197,7 +199,8 @@ def test_the_newest_of_message_and_status_is_shown() -> None:
         )
 
     store = ValueStore()
-    store.record("u", {"state": "from message", "undeclared": 1}, Program.interface, time=1_000_000_000.0)
+    told = ClaimedAttributes({"state": "from message", "undeclared": 1})
+    store.record(worker("2001-01-01T00:00:00Z"), told, Program.interface, time=1_000_000_000.0)
     assert store.of(worker("2001-01-01T00:00:00Z"))["state"].value == "from message"
     assert store.of(worker("2002-01-01T00:00:00Z"))["state"].value == "from status"
     assert "undeclared" not in store.of(worker("2001-01-01T00:00:00Z"))

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kube_api import Api, eventually
+from kube_api import Api, eventually, path_of
 from simyard.api import names
-from simyard.build import frontend, rbac
+from simyard.api.base import Json
+from simyard.build import frontend, frontend_account, rbac
 from simyard_sites.kubernetes.resource import Resource
 
 READ = ("get", "list", "watch")
@@ -171,9 +172,39 @@ def test_the_apiserver_may_do_its_work_and_nothing_else(api: Api) -> None:
     assert not may("patch", names.SERVICE_ACTIONS)
 
 
-def test_frontends_may_do_their_work_and_nothing_else(api: Api) -> None:
-    def may(verb: str, resource: Resource, subresource: str = "", namespace: str = "default", **where: str) -> bool:
-        return api.may(account_of(names.FRONTEND), verb, resource, subresource, namespace=namespace, **where)
+def test_the_operator_binds_roles_of_frontends_and_no_others(api: Api, namespace: str) -> None:
+    """In users' namespaces it writes RoleBindings of one name alone, and those only for the role of frontends."""
+    operator = account_of(names.OPERATOR)
+
+    def binding(name: str, role: str, kind: str = "ClusterRole", where: str = namespace) -> Json:
+        resource = frontend_account.ROLE_BINDINGS
+        kinds = {"apiVersion": resource.api_version, "kind": resource.kind}
+        content = frontend_account.bind_role(kind, role, ["occi-beam"], names.SYSTEM_NAMESPACE)
+        return {**kinds, "metadata": {"name": name, "namespace": where}, **content}
+
+    def applied(*what: str) -> bool:
+        return api.apply(binding(*what), user=operator).accepted
+
+    ours = frontend_account.BINDING
+    eventually(lambda: applied(ours, names.FRONTEND))
+    assert not applied("another", names.FRONTEND)
+    assert not api.create(binding("another", names.FRONTEND), user=operator).accepted
+    assert api.request("DELETE", path_of(binding(ours, names.FRONTEND)), user=operator).accepted
+    for role in ("simyard-edit", "admin", names.APISERVER):
+        assert not applied(ours, role), role
+    theirs = binding("theirs", "view")
+    api.install([theirs])
+    assert not api.request("GET", path_of(theirs), user=operator).accepted
+    assert not api.request("DELETE", path_of(theirs), user=operator).accepted
+    assert not applied("occi-beam", "admin", "ClusterRole", names.SYSTEM_NAMESPACE)
+
+
+def test_frontends_may_do_their_work_in_their_namespace_and_nothing_elsewhere(api: Api, namespace: str) -> None:
+    account = f"occi-{namespace}"
+    api.install(frontend_account.bound_account(account, namespace, names.SYSTEM_NAMESPACE))
+
+    def may(verb: str, resource: Resource, subresource: str = "", **where: str) -> bool:
+        return api.may(account_of(account), verb, resource, subresource, **{"namespace": namespace, **where})
 
     eventually(lambda: may("create", names.SERVICE_ACTIONS))
     occi = (names.OCCI_MIXINS, names.OCCI_LINKS)
@@ -193,3 +224,6 @@ def test_frontends_may_do_their_work_and_nothing_else(api: Api) -> None:
     assert not any(may("deletecollection", kind) for kind in served)
     assert not any(may("patch", kind, "status") for kind in served)
     assert not may("create", called(names.WORKERS), "actions/solve")
+    for elsewhere in ("default", names.SYSTEM_NAMESPACE, ""):
+        for kind in (*served[1:], names.SERVICE_ACTIONS):
+            assert not any(may(verb, kind, namespace=elsewhere) for verb in (*READ, *WRITE)), (kind, elsewhere)

@@ -165,6 +165,45 @@ def test_a_pool_can_be_scaled_and_let_go_after_its_site_became_external(api: Api
     assert api.patch(stored, {"metadata": {"finalizers": None}}).accepted
 
 
+def lone_worker(namespace: str, site: str) -> Json:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Worker",
+        "metadata": {"name": f"w-{uuid.uuid4().hex[:8]}", "namespace": namespace},
+        "spec": {"serviceRef": {"name": "beam"}, "site": site},
+    }
+
+
+def test_a_worker_passes_by_no_rule_of_its_site(api: Api, namespace: str, sites: Sites) -> None:
+    def refused(site: str, why: str) -> None:
+        answer = api.create(lone_worker(namespace, site), dry_run=True)
+        assert answer.status == 422
+        assert f"spec.site: the site {site} {why}" in answer.message
+
+    def change(**spec: Any) -> None:
+        manifest = {"apiVersion": names.API_VERSION, "kind": "CloudSite", "metadata": {"name": sites.regional}}
+        assert api.patch(manifest, {"spec": spec}).accepted
+
+    eventually(lambda: not api.create(lone_worker(namespace, sites.closed), dry_run=True).accepted)
+    refused(sites.closed, f"is not open to the namespace {namespace}")
+    refused(sites.external, "is External: create a WorkerPool, and name the site in its spec.placement.consent")
+    stored = lone_worker(namespace, sites.regional)
+    assert api.create(stored).accepted
+    change(cordoned=True, limits={"maxWorkers": 0})
+    eventually(lambda: not api.create(lone_worker(namespace, sites.regional), dry_run=True).accepted)
+    refused(sites.regional, "is cordoned: name another site")
+    change(cordoned=False)
+    eventually(lambda: "is cordoned" not in api.create(lone_worker(namespace, sites.regional), dry_run=True).message)
+    refused(sites.regional, "has its maximum of 0 workers: name another site")
+    assert api.patch(stored, {"spec": {"drain": True}}).accepted, "what exists can still be changed"
+
+
+def test_the_operator_makes_the_workers_that_it_has_placed(api: Api, namespace: str, sites: Sites) -> None:
+    account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.OPERATOR}"
+    eventually(lambda: not api.create(lone_worker(namespace, sites.external), dry_run=True).accepted)
+    assert api.create(lone_worker(namespace, sites.external), user=account, dry_run=True).accepted
+
+
 def test_users_cannot_move_a_worker_to_another_pool(api: Api, namespace: str) -> None:
     user = f"editor-{uuid.uuid4().hex[:8]}"
     api.bind(user, namespace, "ClusterRole", "simyard-edit")

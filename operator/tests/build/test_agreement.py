@@ -46,6 +46,11 @@ MINIMAL: list[Json] = [
                 "frontend": {"autoscaling": {}},
             },
         ),
+        (
+            "SimulationService",
+            {"interface": {}, "connector": {"commands": {}}, "licence": {"licenceRef": {"name": "acme"}}},
+        ),
+        ("Licence", {"seats": 3}),
         ("WorkerPool", {"serviceRef": {"name": "s"}}),
         ("WorkerPool", {"serviceRef": {"name": "s"}, "placement": {}, "start": {}, "scaleIn": {}}),
         ("Worker", {"serviceRef": {"name": "s"}, "site": "x"}),

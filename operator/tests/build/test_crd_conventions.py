@@ -141,8 +141,10 @@ def test_columns_and_field_selectors_lead_to_fields(definition: Definition) -> N
 
 
 def field_at(schema: Json, path: str) -> Json:
-    for name in path.removeprefix(".").split("."):
+    for step in path.removeprefix(".").split("."):
+        name, index, _ = step.partition("[")
         schema = schema["properties"][name]
+        schema = schema["items"] if index else schema
     return schema
 
 

@@ -47,6 +47,20 @@ POD = FrontendPod.from_json(
                 {"weight": 1, "preference": {"matchExpressions": [{"key": "fast", "operator": "Exists"}]}}
             ]}},
             "podAnnotations": {"example.org/scraped": "true"},
+            "podLabels": {"team": "simulation"},
+            "labels": {"cost-centre": "7"},
+            "spread": "required",
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+            ],
+            "role": "acme-frontend",
+            "accountAnnotations": {"example.org/identity": "frontends"},
+            "imagePullSecrets": ["mirror"],
+            "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.org:3128"}],
+            "extraVolumes": [{"name": "ca", "configMap": {"name": "proxy-ca"}}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/proxy"}],
+            "podSecurityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containerSecurityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             "priorityClassName": "system-cluster-critical",
             "imagePullPolicy": "Always",
             "logLevel": "debug",
@@ -116,7 +130,9 @@ def test_its_pods_are_as_the_installation_says() -> None:
 def test_whatever_is_said_of_its_pods_shows_in_the_digest(field: str) -> None:
     pod = FrontendPod().model_copy(update={field: getattr(POD, field)})
     changed = built(template=replace(TEMPLATE, pod=pod))
-    assert {kind for kind, manifest in built().items() if digest(changed[kind]) != digest(manifest)} == {"Deployment"}
+    shown = {kind for kind, manifest in built().items() if digest(changed[kind]) != digest(manifest)}
+    elsewhere = {"labels": set(built()), "role": {"RoleBinding"}, "account_annotations": {"ServiceAccount"}}
+    assert shown == elsewhere.get(field, {"Deployment"})
 
 
 def test_what_is_not_said_of_its_pods_is_left_to_kubernetes() -> None:
@@ -153,8 +169,9 @@ def test_what_is_wrong_about_its_pods_is_named(text: str, said: str) -> None:
 
 
 def test_only_two_or_more_have_a_budget() -> None:
-    assert set(built(2)) == {"Service", "Deployment", "PodDisruptionBudget"}
-    assert set(built(1)) == set(built(0)) == {"Service", "Deployment"}
+    without = {"ServiceAccount", "RoleBinding", "Service", "Deployment"}
+    assert set(built(2)) == {*without, "PodDisruptionBudget"}
+    assert set(built(1)) == set(built(0)) == without
 
 
 def test_it_is_told_whom_it_serves_and_ends_later_than_its_drain() -> None:
@@ -173,15 +190,13 @@ def platform(api: Api) -> Iterator[str]:
     name = f"platform-{uuid.uuid4().hex[:8]}"
     marks = {"pod-security.kubernetes.io/enforce": "restricted"}
     assert api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}}).accepted
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": names.FRONTEND, "namespace": name}}
-    assert api.create(account).accepted
     yield name
     api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def test_the_server_has_them_as_they_were_applied(api: Api, platform: str) -> None:
     template = FrontendTemplate(TEMPLATE.image, platform, TEMPLATE.tls_secret, TEMPLATE.domain)
-    for pod in (FrontendPod(), POD):
+    for pod in (FrontendPod(), POD.model_copy(update={"role": names.FRONTEND})):
         for replicas in (3, 0):
             for manifest in frontend("plant", "beam", replicas, replace(template, pod=pod)):
                 answer = api.apply(manifest)
@@ -207,7 +222,9 @@ def test_quantities_are_written_as_the_server_writes_them(api: Api, platform: st
 
 def test_its_pods_are_restricted(api: Api, platform: str) -> None:
     template = FrontendTemplate(TEMPLATE.image, platform, TEMPLATE.tls_secret, TEMPLATE.domain)
-    pod = built(template=template)["Deployment"]["spec"]["template"]
+    made = built(template=template)
+    assert api.apply(made["ServiceAccount"]).accepted
+    pod = made["Deployment"]["spec"]["template"]
     body = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -77,7 +77,8 @@ def test_all_kinds_are_in_the_category(kubectl: Kubectl, api: Api) -> None:
 
 def test_explain_gives_values_and_defaults(kubectl: Kubectl, api: Api) -> None:
     text = " ".join(kubectl("explain", "wpool.spec.scaleIn").split())
-    assert "drainSeconds <integer> How long a worker may finish what it runs before it is ended. Default: 30." in text
+    assert "drainSeconds <integer> How long a worker may finish what it runs before it is ended; by default" in text
+    assert "Default: IdleFirst." in text
     assert "enum: IdleFirst, Newest, Oldest" in text
 
 

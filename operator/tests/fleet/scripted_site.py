@@ -59,10 +59,12 @@ versions = itertools.count(1)
 
 @dataclass
 class ScriptedSite:
-    """Machines in a dictionary. ``refusals`` are raised by the next creates, after the machine was made or before."""
+    """Machines in a dictionary. ``refusals`` are raised by the next creates, after the machine was made or before;
+    ``act_refusals`` are the answers to the next actions."""
 
     machines: dict[str, Machine] = field(default_factory=dict)
     refusals: list[tuple[SiteError, bool]] = field(default_factory=list)
+    act_refusals: list[SiteError] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     mute: bool = False
     capacity: int | None = None
@@ -118,7 +120,7 @@ class ScriptedSite:
     async def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
         for machine_id in ids:
             self.asked.append(f"{action} {machine_id}")
-            yield Outcome(machine_id)
+            yield Outcome(machine_id, error=self.act_refusals.pop() if self.act_refusals else None)
 
     async def list_owned(self) -> Sequence[Machine]:
         self.asked.append("list")
@@ -210,8 +212,9 @@ class Bench:
         )
         self.registry.workers.subscribe(self.runner.worker_changed)
 
-    def worker(self, name: str = "pool-0", **status: Any) -> Worker:
-        metadata = {"name": name, "namespace": "ns", "uid": f"{name:-<8}-uid", "resourceVersion": str(next(versions))}
+    def worker(self, name: str = "pool-0", owners: Sequence[Json] = (), **status: Any) -> Worker:
+        metadata: Json = {"name": name, "namespace": "ns", "uid": f"{name:-<8}-uid"}
+        metadata |= {"resourceVersion": str(next(versions)), "ownerReferences": list(owners)}
         spec = {"serviceRef": {"name": "service"}, "site": "site"}
         worker = self.registry.workers.learn({"metadata": metadata, "spec": spec, "status": status})
         assert worker is not None

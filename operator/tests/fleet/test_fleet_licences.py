@@ -32,6 +32,10 @@ class Desk:
     woken: dict[Key, float] = field(default_factory=dict)
     told: asyncio.Queue[Key] = field(default_factory=asyncio.Queue)
 
+    def licence(self, name: str, seats: int, **spec: Any) -> None:
+        raw = self._object("", name, {"seats": seats, **spec})
+        self.registry.licences.learn(raw)
+
     def service(self, namespace: str, **licence: Any) -> None:
         spec = {
             "interface": {"attributes": [], "actions": []},
@@ -112,14 +116,48 @@ async def test_without_a_licence_there_is_no_limit(desk: Desk) -> None:
     assert seats(desk, desk.pool("a", "pool", 5)) is None
 
 
-async def test_the_smallest_number_of_those_who_share_a_licence_counts_over_all_namespaces(desk: Desk) -> None:
-    desk.service("a", seats=4, name="acme")
-    desk.service("b", seats=6, name="acme")
+ACME = {"licenceRef": {"name": "acme"}}
+
+
+async def test_the_seats_of_a_licence_count_over_all_namespaces_and_own_ones_for_the_service_alone(desk: Desk) -> None:
+    desk.licence("acme", 4)
+    desk.service("a", **ACME)
+    desk.service("b", **ACME)
     desk.service("c", seats=1)
     desk.worker("b", "alone")
     desk.pool("b", "full", 2, {"observedGeneration": 1, "licensedReplicas": 2})
     assert seats(desk, desk.pool("a", "pool", 5)) == 1
     assert seats(desk, desk.pool("c", "own", 5)) == 1
+
+
+async def test_nobody_can_take_away_the_seats_of_others_by_publishing_a_service(desk: Desk) -> None:
+    desk.licence("acme", 4, allowedNamespaces={"from": "Selected", "names": ["a"]})
+    desk.service("a", **ACME)
+    desk.service("thief", **ACME)
+    assert seats(desk, desk.pool("thief", "pool", 9)) == 0
+    desk.service("other", seats=0, name="acme")
+    assert seats(desk, desk.pool("a", "pool", 3)) == 3
+
+
+async def test_a_namespace_gets_no_more_than_its_part_and_leaves_the_rest_to_others(desk: Desk) -> None:
+    desk.licence("acme", 10, maxSeatsPerNamespace=3)
+    desk.service("a", **ACME)
+    desk.service("b", **ACME)
+    desk.worker("a", "alone")
+    assert seats(desk, desk.pool("a", "greedy", 9)) == 2
+    assert seats(desk, desk.pool("b", "pool", 2)) == 2
+
+
+async def test_a_licence_that_is_opened_or_created_wakes_the_pools_of_its_services(desk: Desk) -> None:
+    desk.service("a", **ACME)
+    pool = desk.pool("a", "pool", 2)
+    given = desk.licences.allotment(pool, now())
+    assert given is not None
+    assert given.refusal is not None
+    assert (given.seats, given.refusal[0]) == (0, "LicenceNotFound")
+    desk.licence("acme", 2)
+    assert ("a", "pool") in desk.woken
+    assert seats(desk, pool) == 2
 
 
 async def test_what_a_plan_granted_counts_before_its_workers_exist(desk: Desk) -> None:
@@ -133,8 +171,9 @@ async def test_what_a_plan_granted_counts_before_its_workers_exist(desk: Desk) -
 
 
 async def test_of_the_namespace_names_are_known_and_of_others_nothing_but_the_sum(desk: Desk) -> None:
-    desk.service("a", seats=9, name="acme")
-    desk.service("b", seats=9, name="acme")
+    desk.licence("acme", 9)
+    desk.service("a", **ACME)
+    desk.service("b", **ACME)
     for namespace in "ab":
         desk.pool(namespace, "pool", 1, {"observedGeneration": 1})
         desk.worker(namespace, "pool-0", "pool")
@@ -182,8 +221,9 @@ async def test_a_pool_that_is_gone_gives_back_what_it_was_granted(desk: Desk) ->
 
 
 async def test_workers_hold_their_seats_when_their_service_is_deleted_until_they_are_gone(desk: Desk) -> None:
-    desk.service("a", seats=3, name="acme")
-    desk.service("b", seats=3, name="acme")
+    desk.licence("acme", 3)
+    desk.service("a", **ACME)
+    desk.service("b", **ACME)
     desk.pool("b", "pool", 2, {"observedGeneration": 1})
     held = [desk.worker("b", f"pool-{slot}", "pool", "acme") for slot in range(2)]
     desk.worker("b", "forged", licence="acme")

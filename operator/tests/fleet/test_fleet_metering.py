@@ -5,7 +5,10 @@ The clock stands still unless told otherwise.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from metered_process import Process, ScriptedServer, machine, until
@@ -15,8 +18,10 @@ from simyard.api.names import USAGE
 from simyard.api.usage import HOUR_MILLISECONDS
 from simyard.fleet import metering as module
 from simyard.fleet.machines import MachineTable
+from simyard.fleet.metering import moment
 from simyard.plan.metering import Moment
 from simyard_sites.base import Machine, MachineState
+from simyard_sites.kubernetes.client import KubeClient
 
 
 @pytest.fixture(autouse=True)
@@ -355,3 +360,14 @@ async def test_an_end_while_the_account_is_made_is_not_lost_to_another_operator(
     await server.patch(process.registry.usages.resource, USAGE, {"metadata": {}, "status": {"rows": [other]}}, "ns", "")
     await process.hear()
     assert process.counted() == 10_000 + 2 * 5_000
+
+
+def test_time_is_that_of_the_api_server_where_our_clock_is_wrong() -> None:
+    def seconds_off(skew: float | None) -> float:
+        client = cast(KubeClient, SimpleNamespace(clock_skew_seconds=skew))
+        return moment(client).wall / 1000 - time.time()
+
+    assert abs(seconds_off(3600.0) - 3600) < 60
+    assert abs(seconds_off(-3600.0) + 3600) < 60
+    for agreed in (None, 0.0, 30.0):
+        assert abs(seconds_off(agreed)) < 30

@@ -104,7 +104,7 @@ class World:
     """Pools with all that is beside them played."""
 
     server: Server = field(default_factory=Server)
-    reachable: bool = True
+    problem: str = ""
     most: int = 4
     told: list[str] = field(default_factory=list)
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from simyard.fleet.queue import KeyQueue, RateLimit
+from simyard.fleet.queue import KeyQueue, RateLimit, most_overdue
 from simyard_sites.kubernetes.errors import UnavailableError
 
 
@@ -36,7 +36,7 @@ async def test_a_key_is_worked_on_by_one_pass_at_a_time_and_again_when_asked_mea
         await begun.wait()
         queue.add("a")
         queue.add("a")
-        done = asyncio.create_task(queue.settle(["a"]))
+        done = asyncio.ensure_future(queue.settle(["a"]))
         assert passes == 1
         go_on.set()
         await done
@@ -111,3 +111,34 @@ def test_requests_are_spread_over_time_after_a_burst() -> None:
     assert limit.reserve(5) == 1.0
     time = 200.0
     assert limit.reserve() == 0
+
+
+async def test_a_pass_that_does_not_end_is_overdue_and_a_key_that_is_due_later_is_not() -> None:
+    begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    async def hang(key: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    stuck, later = KeyQueue("stuck", hang), KeyQueue("later", hang)
+    async with running(stuck), running(later):
+        later.add("a", 1000.0)
+        asked = loop.time()
+        stuck.add("a")
+        await begun.wait()
+        assert later.overdue_seconds() == 0
+        before = stuck.overdue_seconds()
+        await asyncio.sleep(0)
+        assert 0 < before <= stuck.overdue_seconds() <= loop.time() - asked
+        assert most_overdue()[0] == "stuck"
+    idle = KeyQueue("idle", hang)
+    assert idle.overdue_seconds() == 0
+
+
+async def test_a_key_that_nobody_works_on_is_overdue() -> None:
+    async def never(key: str) -> None:
+        raise AssertionError(key)
+
+    queue = KeyQueue("unattended", never)
+    queue.add("a", -5.0)
+    assert queue.overdue_seconds() >= 5

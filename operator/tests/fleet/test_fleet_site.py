@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from scripted_site import Bench, owner, quick, spec, until, versions
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
+import pytest
+from scripted_site import Bench, ScriptedSite, owner, quick, spec, until, versions
+
+from simyard.api.worker import Worker
 from simyard.plan.breaker import OPENING_FAILURES
 from simyard.plan.tuner import START
 from simyard_sites.base import (
     CapacityExhaustedError,
     Changed,
+    ConflictError,
     Gone,
+    InternalError,
     InvalidSpecError,
+    MachineRequest,
     MachineState,
+    Outcome,
     QuotaExhaustedError,
+    SiteError,
     Snapshot,
     ThrottledError,
     UnavailableError,
@@ -20,6 +31,21 @@ from simyard_sites.base import (
 )
 
 __all__ = ["quick"]
+
+
+class LateSite(ScriptedSite):
+    """Its answers to creations come late, and say how things were at first: pending."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Event()
+
+    async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
+        outcomes = [outcome async for outcome in super().create(requests)]
+        await self.answers.wait()
+        for outcome in outcomes:
+            assert outcome.machine is not None
+            yield replace(outcome, machine=replace(outcome.machine, state=MachineState.PENDING))
 
 
 async def test_a_lost_answer_to_a_create_leaves_one_machine() -> None:
@@ -64,6 +90,18 @@ async def test_of_two_machines_of_one_worker_one_stays() -> None:
     async with bench.running():
         await until(lambda: len(bench.site.machines) == 1)
     assert [machine.name for machine in bench.site.machines.values()] == ["pool-0-b"]
+
+
+async def test_an_answer_that_comes_after_the_events_does_not_undo_what_they_told() -> None:
+    site = LateSite()
+    bench = Bench(site)
+    uid = bench.worker().metadata.uid
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        site.answers.set()
+        bench.worker("pool-1")
+        await until(lambda: len(bench.runner.machines) == 2)
+    assert bench.statuses.seen[uid]["machine"].state is MachineState.RUNNING
 
 
 async def test_a_request_that_can_never_work_is_told_once_and_not_repeated() -> None:
@@ -178,21 +216,35 @@ async def test_nothing_is_done_while_the_site_s_events_are_broken() -> None:
         assert bench.runner.complete
 
 
+def turn(bench: Bench, worker: Worker, power_state: str) -> None:
+    """The user asks for another power state."""
+    metadata = {**worker.metadata.model_dump(by_alias=True), "generation": 2, "resourceVersion": str(next(versions))}
+    bench.registry.workers.learn({"metadata": metadata, "spec": {**worker.spec.to_json(), "powerState": power_state}})
+
+
 async def test_a_machine_follows_the_worker_s_power_state() -> None:
     bench = Bench()
     worker = bench.worker()
     async with bench.running():
         await until(lambda: len(bench.runner.machines) == 1)
-        changed = {
-            "metadata": {
-                **worker.metadata.model_dump(by_alias=True),
-                "generation": 2,
-                "resourceVersion": str(next(versions)),
-            },
-            "spec": {**worker.spec.to_json(), "powerState": "Stopped"},
-        }
-        bench.registry.workers.learn(changed)
+        turn(bench, worker, "Stopped")
         await until(lambda: "stop 0" in bench.site.asked)
+
+
+@pytest.mark.parametrize("error", [InternalError("406 Not Acceptable"), ConflictError("no virt-handler")])
+async def test_a_worker_tells_why_its_machine_is_not_suspended_until_it_is(
+    error: SiteError, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    worker = bench.worker()
+    told = f"{error.reason}: {error}"
+    bench.site.act_refusals = [error]
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        turn(bench, worker, "Suspended")
+        await until(lambda: bench.statuses.seen[worker.metadata.uid].get("waits") == told)
+        await until(lambda: bench.statuses.seen[worker.metadata.uid].get("waits") == "")
+    assert f"suspend of 0: {told}" in caplog.text
 
 
 async def test_a_machine_is_restarted_once_for_each_restart_that_is_asked_for() -> None:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
 
+import orjson
 import pytest
 
 from simyard.api import names
@@ -15,6 +16,7 @@ from simyard.fleet import takers as takers_module
 from simyard.fleet.orders import Orders
 from simyard.fleet.registry import Registry
 from simyard.fleet.takers import Takers
+from simyard.guest.messages import read_event
 from simyard.messaging.errors import BrokerUnavailableError, NoConsumerError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.takers import STANDING_TAKERS
@@ -85,8 +87,9 @@ class World:
             self.put(names.SERVICE_ACTIONS, f"action-{number}", spec, status)
 
     def hear(self, kind: Event, *numbers: int, **body: Any) -> None:
-        user = pool_user("pool")
-        self.takers.take([ReceivedEvent(kind, user, uid(number), body, received_at=1000.0) for number in numbers])
+        for number in numbers:
+            message = read_event(kind, orjson.dumps(body))
+            self.takers.take(ReceivedEvent(pool_user("pool"), uid(number), message, received_at=1000.0))
 
     async def tells(self, count: int) -> set[str]:
         """Who was told in the end; not more than so many."""

@@ -13,9 +13,10 @@ from simyard.api.base import Json, from_seconds
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.registry import Registry, now
 from simyard.fleet.uses import Uses
+from simyard.guest.messages import Active, Drained
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.idleness import Use
-from simyard_adapter.wire import ACTIVE_SECONDS, Event, pool_user
+from simyard_adapter.wire import ACTIVE_SECONDS, pool_user
 from simyard_sites.kubernetes.resource import Resource
 
 FINISHED = "2026-01-01T12:00:00Z"
@@ -101,8 +102,8 @@ def test_a_worker_that_is_active_may_be_so_until_it_would_say_so_again() -> None
     world = World()
     pool = world.pool()
     world.worker()
-    world.uses.take([ReceivedEvent(Event.ACTIVE, pool_user("pool"), "pool-0", {}, received_at=1000.0)])
-    world.uses.take([ReceivedEvent(Event.ATTRIBUTES, pool_user("pool"), "pool-0", {}, received_at=5000.0)])
+    world.uses.take(ReceivedEvent(pool_user("pool"), "pool-0", Active(), received_at=1000.0))
+    world.uses.take(ReceivedEvent(pool_user("pool"), "pool-0", Drained(), received_at=5000.0))
     assert world.uses.of(pool, busy=False) == Use(last=from_seconds(1000 + ACTIVE_SECONDS))
     assert world.heard == ["pool"]
 

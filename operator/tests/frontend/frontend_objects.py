@@ -87,6 +87,7 @@ def worker(
     annotations: Json | None = None,
     uid: str = "",
     values: Json | None = None,
+    addresses: list[Json] | None = None,
     **spec: Any,
 ) -> Json:
     owner = {
@@ -97,6 +98,8 @@ def worker(
         "controller": True,
     }
     status: Json = {"machineState": machine, "conditions": [condition("Ready", ready, reason)]}
+    if addresses is not None:
+        status["addresses"] = addresses
     if values is not None:
         status |= {"attributes": values, "attributesTime": "2026-01-01T00:00:00Z"}
     return {

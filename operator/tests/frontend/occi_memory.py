@@ -144,6 +144,10 @@ class MemoryBackend:
     def stays(self, path: str) -> bool:
         return False
 
+    @asynccontextmanager
+    async def visible(self) -> AsyncIterator[None]:
+        yield
+
     async def find(self, path: str) -> Entity | None:
         await asyncio.sleep(0)
         return self.stored.get(path)
@@ -215,6 +219,12 @@ class MemoryBackend:
         self.changes.append(f"refresh {len(entities)}")
         for entity in entities:
             self.put(dataclasses.replace(entity, attributes={**entity.attributes, "occi.compute.hostname": "fresh"}))
+
+    def is_due(self, path: str) -> bool:
+        return False
+
+    async def pull(self, path: str, seconds: float = 1.0) -> None:
+        raise AssertionError("nothing is due")
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
         await self._change(f"define {' '.join(item.term for item in definitions)}")

@@ -157,7 +157,7 @@ async def test_deleting_everything_leaves_what_is_the_vendor_s() -> None:
     bench = Bench().fill()
     bench.put(names.WORKERS, worker("pool-0", pool="pool"), worker("alone"))
     await bench.objects.delete(ADA, list(bench.objects.entities(bench.objects.paths("/"))))
-    assert bench.objects.paths("/") == ("/application/uid-beam",)
+    assert bench.objects.paths("/") == ("/application/uid-beam", "/network/site")
     assert not bench.stored(names.WORKERS) and not bench.stored(names.WORKER_POOLS)
 
 

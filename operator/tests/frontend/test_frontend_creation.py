@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 import pytest
 from frontend_objects import ADA, NAMESPACE, Bench, service, site, worker
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simyard.api import names
 from simyard.api.base import Json
@@ -25,7 +27,6 @@ from simyard.occi.standard import (
     OPENSTACK_PUBLIC_KEY,
     OPENSTACK_USER_DATA,
     SSH_KEY,
-    STORAGE,
     USER_DATA,
 )
 from simyard.occi.validation import check_creation
@@ -33,6 +34,7 @@ from simyard_sites.kubernetes.errors import UnavailableError
 
 OS_TPL = "http://simyard.dev/occi/os_tpl#"
 RESOURCE_TPL = "http://simyard.dev/occi/resource_tpl#"
+KIND_LINE = 'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"\n'
 
 
 def spec_of(bench: Bench, entity: Entity) -> Json:
@@ -66,7 +68,7 @@ async def test_a_compute_with_everything_becomes_a_worker() -> None:
     assert made.attributes["occi.compute.architecture"] == "x64"
     assert made.attributes["occi.compute.hostname"] == "My Host!"
     assert (made.attributes["occi.compute.cores"], made.attributes["occi.compute.memory"]) == (2, 4)
-    assert "#cloud-config" not in str(made)
+    assert made.attributes["occi.compute.userdata"] == "#cloud-config\n"
 
 
 async def test_without_templates_the_oldest_service_that_can_be_used_runs_at_its_own_size() -> None:
@@ -100,12 +102,13 @@ async def test_the_older_forms_of_user_data_and_keys_are_honoured() -> None:
         ([], {}, None),
         ([f"{RESOURCE_TPL}default"], {}, None),
         ([f"{RESOURCE_TPL}huge"], {}, {"cpu": 8, "memory": "16Gi"}),
-        ([f"{RESOURCE_TPL}small"], {"occi.compute.cores": 3}, {"cpu": 3, "memory": "1Gi"}),
-        ([], {"occi.compute.memory": 1.5}, {"cpu": 1, "memory": "1536Mi"}),
-        ([], {"occi.compute.cores": 2, "occi.compute.memory": 4}, {"cpu": 2, "memory": "4096Mi"}),
+        ([f"{RESOURCE_TPL}small"], {"occi.compute.cores": 3}, {"cpu": 1, "memory": "1Gi"}),
+        ([f"{RESOURCE_TPL}default"], {"occi.compute.cores": 3}, {"cpu": 3, "memory": "512Mi"}),
+        ([], {"occi.compute.memory": 1.5}, {"cpu": 1, "memory": "1.5Gi"}),
+        ([], {"occi.compute.cores": 2, "occi.compute.memory": 4}, {"cpu": 2, "memory": "4Gi"}),
     ],
 )
-async def test_the_size_is_the_template_s_with_what_is_given_beside_it(
+async def test_the_size_is_the_template_s_or_else_what_is_given(
     mixins: list[str], attributes: Json, resources: Json | None
 ) -> None:
     bench = Bench().fill()
@@ -138,13 +141,34 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_made(attributes: Json
     assert not bench.stored(names.WORKERS)
 
 
-@pytest.mark.parametrize("kind", [NETWORK, STORAGE, NETWORKINTERFACE, APPLICATION, COMPONENT])
+@given(st.decimals("0.001", "999999", places=4).map(float))
+@settings(max_examples=30, deadline=None)
+async def test_memory_is_kept_as_it_is_sent(memory: float) -> None:
+    bench = Bench().fill()
+    made = await bench.create(**{"occi.compute.memory": memory})
+    assert made.attributes["occi.compute.memory"] == memory
+    rendered = (await bench.ask("GET", made.path)).body
+    assert (await bench.ask("PUT", made.path, rendered)).status == 200
+    same = await bench.ask("GET", "/compute/", x_occi_attribute=f"occi.compute.memory={memory}")
+    assert same.body.decode().count("X-OCCI-Location") == 1
+    text = f"{KIND_LINE}X-OCCI-Attribute: occi.compute.memory={memory}"
+    assert (await bench.ask("PUT", made.path, text)).status == 200
+
+
+async def test_user_data_and_keys_are_shown_with_their_mixins() -> None:
+    bench = Bench().fill()
+    asked = {"occi.credentials.ssh.publickey": "ssh-rsa A", "occi.compute.userdata": "#!x\n"}
+    made = await bench.create(SSH_KEY, USER_DATA, **asked)
+    assert made.attributes["occi.credentials.ssh.publickey"] == "ssh-rsa A"
+    assert made.attributes["occi.compute.userdata"] == "#!x\n"
+
+
+@pytest.mark.parametrize("kind", [NETWORK, NETWORKINTERFACE, APPLICATION, COMPONENT])
 async def test_what_no_site_can_make_is_an_honest_501(kind: str) -> None:
     bench = Bench().fill()
     ends = {"occi.core.source": "/compute/a", "occi.core.target": "/network/b"} if kind == NETWORKINTERFACE else {}
-    size = {"occi.storage.size": 1} if kind == STORAGE else {}
     with pytest.raises(OcciError) as refused:
-        await bench.create(kind=kind, **ends, **size)
+        await bench.create(kind=kind, **ends)
     assert refused.value.status == 501
 
 
@@ -168,7 +192,8 @@ async def test_what_was_asked_for_is_shown_as_it_was_asked_for() -> None:
     assert asked <= set(made.mixins) and {SSH_KEY, USER_DATA}.isdisjoint(made.mixins)
     shown = {name.rpartition("publickey.")[2]: value for name, value in made.attributes.items() if "publickey" in name}
     assert shown == {"data": "ssh-rsa A", "name": "mine"}
-    assert made.attributes["occi.compute.cores"] == 4
+    assert made.attributes["occi.compute.cores"] == 1
+    assert made.attributes["org.openstack.compute.user_data"] == base64.b64encode(b"x").decode()
     for location in ("/resource_tpl/", "/resource_tpl/small/", "/openstack_public_key/", "/openstack_user_data/"):
         assert bench.objects.paths(location) == (made.path,)
     rendered = (await bench.ask("GET", made.path)).body

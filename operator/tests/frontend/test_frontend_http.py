@@ -63,6 +63,18 @@ async def test_absolute_uris_begin_with_the_host_that_was_asked(memory: MemoryBa
         assert body == f"{BASE}/compute/c1\n{BASE}/compute/c2\n"
 
 
+async def test_not_modified_has_neither_a_body_nor_its_length_and_the_connection_goes_on(http: Served) -> None:
+    _, head, _ = await http.request("GET", "/compute/c1")
+    [tag] = [line.partition(": ")[2] for line in head.splitlines() if line.startswith("ETag: ")]
+    host = f"Host: {http.host}"
+    first = raw(http, "GET /compute/c1 HTTP/1.1", host, f"If-None-Match: {tag}")
+    status, head, rest = parts(
+        await http.raw(first + raw(http, "HEAD /compute/c1 HTTP/1.1", host, "Connection: close"))
+    )
+    assert (status, "Content-Length" in head, f"ETag: {tag}" in head) == (304, False, True)
+    assert rest.startswith("HTTP/1.1 200 OK")
+
+
 async def test_head_has_the_headers_of_get_and_no_body(http: Served) -> None:
     for target in ("/-/", "/compute/c1"):
         _, got, body = await http.request("GET", target)

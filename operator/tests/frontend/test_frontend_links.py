@@ -12,6 +12,7 @@ from simyard.api import names
 from simyard.api.base import Json
 from simyard.frontend.exchange import OcciRequest
 from simyard.frontend.handlers import Handlers
+from simyard.frontend.links import Pulled
 from simyard.frontend.objects import ForeignAdapters
 from simyard.occi.model import LINK, Draft, Model, Resource
 from simyard.occi.standard import AMQPLINK, COMPUTE, NETWORKINTERFACE
@@ -45,13 +46,16 @@ def mixin(name: str, *members: str) -> Json:
 
 
 class Foreign:
-    """Service adapters that tell the same of every link."""
+    """Service adapters that tell the same of every link, unless they are silent; ``asked`` counts."""
 
     def __init__(self, **told: Any) -> None:
         self.told = {name.replace("__", "."): value for name, value in told.items()}
+        self.silent = False
+        self.asked = 0
 
     async def pull(self, queue: str, model: Model, *, timeout_seconds: float) -> Draft | None:
-        return Draft(AMQPLINK, attributes=self.told)
+        self.asked += 1
+        return None if self.silent else Draft(AMQPLINK, attributes=self.told)
 
     async def invoke(self, *_: object, **__: object) -> None:
         raise AssertionError("no actions here")
@@ -94,7 +98,8 @@ async def test_links_are_found_by_their_kind_wherever_they_are_shown() -> None:
     assert await listed("/link/", "") == await listed("/", LINK) == links
     assert await listed("/", NETWORKINTERFACE) == {"/link/uid-n"}
     assert await listed("/", AMQPLINK) == {"/amqplink/uid-w", "/amqplink/uid-l"}
-    assert await listed("/resource/", "") == {"/compute/uid-w", "/application/uid-beam", "/component/uid-pool"}
+    everything = {"/compute/uid-w", "/application/uid-beam", "/component/uid-pool", "/network/site"}
+    assert await listed("/resource/", "") == everything
     assert await listed("/link/", COMPUTE) == set()
 
 
@@ -195,24 +200,61 @@ async def test_an_adapter_tells_what_the_link_s_mixins_declare_and_nothing_else(
     assert bench.entity(path).attributes == {QUEUE: "occi.amqp.service.1", TEMPERATURE: 20}
 
 
-async def test_what_an_adapter_told_has_its_age_and_stays_until_it_is_another_adapter() -> None:
-    bench = bench_with(Foreign(com__example__temperature=20))
+async def test_what_an_adapter_tells_is_asked_for_by_get_and_stays_until_it_is_another_adapter() -> None:
+    foreign = Foreign(com__example__temperature=20)
+    bench = bench_with(foreign)
     objects, path, now = bench.objects, "/amqplink/uid-l", [1000.0]
     objects._clock = lambda: now[0]
     handlers = Handlers(objects)
 
-    async def get(path: str) -> tuple[str, bool]:
+    async def get(path: str) -> tuple[float, bytes]:
         request = OcciRequest("GET", path, {}, (), b"", ADA, "https://h")
         response = await handlers.handle(request)
         assert response.status == 200
-        return dict(response.headers)["Age"], TEMPERATURE.encode() in response.body
+        values = [line for line in response.body.splitlines() if TEMPERATURE.encode() in line]
+        return objects.age_seconds(path) or 0.0, values[0].rpartition(b"=")[2] if values else b""
 
-    assert await get(path) == ("0", False)
-    await objects.refresh([bench.entity(path)])
-    now[0] = 1007.0
-    assert await get(path) == ("7", True)
-    assert objects.age_seconds("/compute/uid-w") == 7.0
-    bench.put(names.OCCI_LINKS, link("l", "/compute/uid-w", note="registered again"))
-    assert await get(path) == ("7", True)
-    bench.put(names.OCCI_LINKS, link("l", "/compute/uid-w", queue="occi.amqp.service.2"))
-    assert await get(path) == ("0", False)
+    assert await get(path) == (0, b"20")
+    foreign.told[TEMPERATURE] = 21
+    assert (await get(path), foreign.asked) == ((0, b"20"), 1)  # not twice in a second
+    now[0] += 1
+    assert await get(path) == (0, b"21")
+    writes = [call for call in bench.kube.calls if call[0] == "patch"]
+    now[0] += 1
+    assert await get(path) == (0, b"21")
+    assert [call for call in bench.kube.calls if call[0] == "patch"] == writes  # what is as before is not written
+    foreign.silent = True
+    now[0] += 7
+    asked = foreign.asked
+    assert (await get(path), await get(path), foreign.asked) == ((7, b"21"), (7, b"21"), asked + 1)
+    now[0] += 3
+    assert (await get(path), foreign.asked) == ((10, b"21"), asked + 1)  # who is silent is asked less often
+    assert objects.age_seconds("/compute/uid-w") == 10.0
+    stored = bench.stored(names.OCCI_LINKS)["l"]
+    moved = link("l", "/compute/uid-w", queue="occi.amqp.service.2")
+    moved["metadata"]["annotations"] |= stored["metadata"]["annotations"]
+    bench.put(names.OCCI_LINKS, moved)
+    assert await get(path) == (0, b"")
+
+
+async def test_what_one_frontend_has_pulled_every_other_shows() -> None:
+    here, silent = bench_with(Foreign(com__example__temperature=20)), Foreign()
+    silent.silent = True
+    there, path = bench_with(silent), "/amqplink/uid-l"
+    await here.objects.pull("/compute/uid-w")
+    there.hear(names.OCCI_LINKS, *here.stored(names.OCCI_LINKS).values())
+    assert here.entity(path).attributes == there.entity(path).attributes
+    assert there.entity(path).attributes[TEMPERATURE] == 20
+
+
+async def test_an_answer_that_is_older_than_another_frontend_s_is_not_kept() -> None:
+    bench, path = bench_with(Foreign(com__example__temperature=20)), "/amqplink/uid-l"
+
+    def another(verb: str, plural: str, name: str) -> None:
+        bench.kube.before = lambda *_: None
+        newer = Pulled("occi.amqp.service.1", 1.0, {TEMPERATURE: 30}).annotation()
+        bench.kube.touch(names.OCCI_LINKS, "l")["metadata"]["annotations"][names.ANNOTATION_OCCI_PULLED] = newer
+
+    bench.kube.before = another
+    await bench.objects.pull(path)
+    assert bench.entity(path).attributes[TEMPERATURE] == 30

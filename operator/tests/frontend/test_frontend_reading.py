@@ -96,10 +96,24 @@ async def test_everything_is_below_the_root_resources_apart_from_links(call: Cal
     assert (await call.text("GET", "/entity/")).count("\n") == 5
 
 
-@pytest.mark.parametrize("path", ["/storage/", "/nothing/here/", "/os_tpl/"])
+@pytest.mark.parametrize("path", ["/storage/", "/networkinterface/", "/os_tpl/"])
 async def test_an_empty_collection_is_no_error(call: Caller, path: str) -> None:
     response = await call("GET", path)
     assert (response.status, response.body, response.content_type) == (200, b"", PLAIN)
+
+
+@pytest.mark.parametrize(("path", "key"), [("/storagelink/", "links"), ("/link/", "links"), ("/storage/", "resources")])
+async def test_an_empty_collection_in_json_says_of_what(call: Caller, path: str, key: str) -> None:
+    response = await call("GET", path, accept="application/json")
+    assert (response.status, json.loads(response.body)) == (200, {key: []})
+
+
+@pytest.mark.parametrize("path", ["/nope/", "/nothing/here/", "/nope", "/nope/x"])
+async def test_a_path_that_nothing_is_below_is_not_found_and_no_place_to_put_anything(call: Caller, path: str) -> None:
+    for method in ("GET", "HEAD", "DELETE"):
+        assert (await call(method, path)).status == 404
+    refused = await call("PUT", path, lines(COMPUTE_LINE))
+    assert (refused.status, b"/compute/NAME" in refused.body) == (400, True)
 
 
 async def test_pages_are_counted_from_one_and_end_empty(call: Caller) -> None:

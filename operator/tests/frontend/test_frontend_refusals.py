@@ -93,9 +93,10 @@ async def test_a_refusal_in_a_batch_says_which_entity_it_is_about(bench: Bench) 
 
 async def test_what_nobody_can_make_is_501_also_for_those_who_may_make_nothing(bench: Bench) -> None:
     bench.kube.denied = lambda asked: asked["verb"] == "create"
-    for term in ("network", "storage"):
-        size = "X-OCCI-Attribute: occi.storage.size=1\n" if term == "storage" else ""
-        assert (await bench.ask("POST", f"/{term}/", KIND.replace("compute;", f"{term};") + size)).status == 501
+    for term in ("network", "application"):
+        kind = KIND.replace("compute;", f"{term};")
+        kind = kind if term == "network" else kind.replace("infrastructure#", "platform#")
+        assert (await bench.ask("POST", f"/{term}/", kind)).status == 501
     assert (await bench.ask("POST", "/compute/", KIND)).status == 403
 
 
@@ -106,7 +107,7 @@ async def test_what_is_passed_over_takes_no_right(bench: Bench) -> None:
     allowed = {("delete", "workers"), ("delete", "workerpools"), ("patch", "workerpools")}
     bench.kube.denied = lambda asked: asked["verb"] != "list" and (asked["verb"], asked["resource"]) not in allowed
     assert (await bench.ask("DELETE", "/")).status == 200
-    assert bench.objects.paths("/") == ("/application/uid-beam",)
+    assert bench.objects.paths("/") == ("/application/uid-beam", "/network/site")
     assert (await bench.ask("DELETE", "/")).status == 200
 
 

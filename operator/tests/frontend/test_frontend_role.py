@@ -21,6 +21,7 @@ from frontend_objects import INTERFACE
 
 from simyard.api import names
 from simyard.build import install
+from simyard.build.frontend_account import bound_account
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.ports import LOOPBACK, Ports
@@ -112,9 +113,9 @@ def frontend(simyard_directory: Path, control_plane: ControlPlane) -> Iterator[F
     ports.reserve("metrics")
     authority = CertificateAuthority(directory / "keys", "serving-ca")
     authority.issue_server("serving", ["localhost", LOOPBACK])
-    control_plane.write_service_account_kubeconfig(
-        directory / "frontend.kubeconfig", names.SYSTEM_NAMESPACE, names.FRONTEND
-    )
+    account = f"occi-{namespace}"
+    apply(control_plane, *bound_account(account, namespace, names.SYSTEM_NAMESPACE))
+    control_plane.write_service_account_kubeconfig(directory / "frontend.kubeconfig", names.SYSTEM_NAMESPACE, account)
     frontend = Frontend(control_plane, directory, namespace, ports, authority, Process(directory, "frontend"))
     frontend.start()
     yield frontend

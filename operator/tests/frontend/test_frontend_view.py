@@ -14,6 +14,7 @@ from simyard.api import names
 from simyard.api.base import Json, Metadata
 from simyard.frontend.catalogue import terms_of
 from simyard.frontend.listing import Listings, entry_of
+from simyard.guest.values import ClaimedAttributes
 from simyard.occi.model import Link, Resource
 from simyard.occi.standard import AMQPLINK, COMPUTE, COMPUTE_ACTION_SCHEME
 from simyard_adapter.declarations import Interface
@@ -134,8 +135,8 @@ def test_listings_of_kinds_and_mixins_are_by_creation_and_the_same_until_a_membe
     }
     assert bench.objects.paths("/master/beam/") == ("/application/uid-beam",)
     assert bench.objects.paths("/scalable/") == ("/application/uid-beam", "/component/uid-pool")
-    assert bench.objects.paths("/network/") == bench.objects.paths("/nowhere/") == ()
-    assert len(bench.objects.paths("/")) == 9
+    assert bench.objects.paths("/networkinterface/") == bench.objects.paths("/nowhere/") == ()
+    assert len(bench.objects.paths("/")) == 10
     before = bench.objects.paths("/compute/")
     bench.put(names.WORKERS, worker("b", created="2026-01-01T00:00:02Z", ready=False))
     assert bench.objects.paths("/compute/") is before
@@ -152,7 +153,9 @@ def test_only_what_changes_gets_another_key_and_everything_another_version() -> 
     keys = {path: objects.part_key(path) for path in ("/compute/uid-a", "/compute/uid-b", "/amqplink/uid-a")}
     version = objects.version
     interface = Interface.from_json({"attributes": [{"name": "length", "type": "number"}]})
-    objects.view.values.record("uid-a", {"length": 3}, interface, 5.0)
+    subject = objects.view.directory.worker_by_uid("uid-a")
+    assert subject is not None
+    objects.view.values.record(subject, ClaimedAttributes({"length": 3}), interface, 5.0)
     assert objects.version > version
     assert [path for path, key in keys.items() if objects.part_key(path) != key] == [
         "/compute/uid-a",

@@ -10,9 +10,10 @@ from frontend_objects import NAMESPACE, Bench, pool, worker
 from simyard.api import names
 from simyard.frontend import actions, scaling
 from simyard.frontend.exchange import OcciResponse
+from simyard.guest.messages import Registered
+from simyard.guest.values import ClaimedAttributes
 from simyard.messaging.events import ReceivedEvent
 from simyard.occi.standard import APPLICATION_ACTION_SCHEME, COMPONENT_ACTION_SCHEME, COMPUTE_ACTION_SCHEME
-from simyard_adapter.wire import Event
 
 SOLVE = 'Category: solve; scheme="http://cloud4e/beam/action#"; class="action"\nX-OCCI-Attribute: load=3'
 
@@ -42,6 +43,9 @@ def pool_is(bench: Bench, name: str, ready: int) -> None:
     bench.put(names.WORKER_POOLS, raw)
 
 
+REGISTERED = Registered("", False, ClaimedAttributes({}))
+
+
 @pytest.fixture
 def bench() -> Bench:
     bench = Bench().fill()
@@ -60,12 +64,12 @@ async def test_a_restart_is_done_when_the_site_has_accepted_it_and_the_adapter_h
 
     subject = bench.objects.view.directory.workers.get(NAMESPACE, "w")
     assert subject is not None
-    register = ReceivedEvent(Event.REGISTER, subject.user, "uid-w", {}, 1.0)
-    somebody_else_s = ReceivedEvent(Event.REGISTER, "another", "uid-w", {}, 1.0)
-    await bench.objects.take([register])  # an older one
+    register = ReceivedEvent(subject.user, "uid-w", REGISTERED, 1.0)
+    somebody_else_s = ReceivedEvent("another", "uid-w", REGISTERED, 1.0)
+    bench.objects.take(register)  # an older one
     waiting = await begun(bench, "/compute/uid-w?action=restart&wait=true", action("restart"))
     if last == "status":
-        await bench.objects.take([register])
+        bench.objects.take(register)
     for ready, restarts in ((True, 0), (False, 1)):
         worker_is(bench, ready=ready, restarts=restarts)
         await turns()
@@ -73,10 +77,10 @@ async def test_a_restart_is_done_when_the_site_has_accepted_it_and_the_adapter_h
     worker_is(bench, restarts=1)
     await turns()
     if last == "registration":
-        await bench.objects.take([somebody_else_s])
+        bench.objects.take(somebody_else_s)
         await turns()
         assert not waiting.done()
-        await bench.objects.take([register])
+        bench.objects.take(register)
     assert (await waiting).status == 200
 
 

@@ -243,6 +243,24 @@ async def test_an_action_may_stand_in_the_query_alone(call: Caller) -> None:
     assert call.backend.changes[-1] == "solve /compute/c9 {'cloud4e.load': '7'}"
 
 
+@pytest.mark.parametrize("in_body", [(), ("X-OCCI-Attribute: cloud4e.steps=2",)])
+async def test_parameters_in_the_query_count_beside_a_category_in_the_body(
+    call: Caller, in_body: tuple[str, ...]
+) -> None:
+    """Every ``trigger`` of Cloud4E's client is of this form."""
+    await offer(call, "cloud4e.load cloud4e.steps")
+    body = lines('Category: solve; scheme="http://cloud4e/fem/action#"; class="action"', *in_body)
+    for target in ("/compute/c9", "/fem/"):
+        await call.text("POST", "/fem/", "X-OCCI-Location: /compute/c9")
+        await call.text("POST", f"{target}?action=solve&cloud4e.load=7&wait=true", body)
+        assert "'cloud4e.load': '7'" in call.backend.changes[-1] and "wait" in call.backend.changes[-1]
+        assert ("'cloud4e.steps'" in call.backend.changes[-1]) == bool(in_body)
+        for query in ("cloud4e.load=7&load=7", "cloud4e.steps=3"):
+            assert (await call("POST", f"{target}?action=solve&{query}", body)).status == (
+                400 if in_body or "&" in query else 200
+            )
+
+
 @pytest.mark.parametrize(
     ("query", "parameters"),
     [
@@ -266,6 +284,25 @@ async def test_a_wait_of_the_action_s_own_is_its_parameter_in_the_query_and_ours
 
 
 # Mixins
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "answered"),
+    [
+        ("POST", "/-/", TAG_LINE, ""),
+        ("DELETE", "/-/", TAG_LINE, ""),
+        ("POST", "/compute/c1?action=start", START_LINE, ""),
+        ("POST", "/compute/c1", "X-OCCI-Attribute: occi.compute.cores=4", f"{BASE}/compute/c1"),
+        ("PUT", "/compute/c1", lines(COMPUTE_LINE, "X-OCCI-Attribute: occi.compute.cores=4"), f"{BASE}/compute/c1"),
+    ],
+)
+async def test_who_accepts_text_uri_list_alone_has_a_uri_or_nothing_for_an_answer(
+    call: Caller, method: str, target: str, body: str, answered: str
+) -> None:
+    """Cloud4E's client sends this Accept with every POST, and reads the answer as one URI."""
+    if method == "DELETE":
+        await call.text("POST", "/-/", lines(TAG_LINE))
+    assert (await call.text(method, target, lines(body), accept="text/uri-list")).removesuffix("\n") == answered
 
 
 async def test_members_come_and_go_by_location(call: Caller) -> None:

@@ -97,7 +97,7 @@ async def dead_letters(vhost: Vhost, count: int) -> list[bytes]:
     async with open_link(vhost.access, "a test") as link, asyncio.timeout(30):
         found: list[bytes] = []
         while len(found) < count:
-            letter = await link.channel.basic_get("simyard.dead", no_ack=True)
+            letter = await link.channel.basic_get("simyard.dead.requests", no_ack=True)
             if letter.message_count is None:
                 await asyncio.sleep(0.02)
             else:

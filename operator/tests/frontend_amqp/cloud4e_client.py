@@ -129,6 +129,12 @@ class Adapter:
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.messages.get()
 
+    async def called(self) -> DeliveredMessage:
+        """The next action; what pulls attributes is passed over."""
+        while (message := await self.next()).body == b"update_link":
+            pass
+        return message
+
 
 Reply = Callable[[DeliveredMessage], Awaitable[tuple[bytes, dict[str, Any]] | None]]
 
@@ -140,7 +146,7 @@ async def adapter_of(url: str, reply: Reply | None = None, ssl: Any = None) -> A
     await connection.connect()
     try:
         channel = await connection.channel()
-        adapter = Adapter(f"occi.amqp.service.{uuid.uuid4()}", asyncio.Queue())
+        adapter = Adapter(f"occi.amqp.service.{connection.url.user}.{uuid.uuid4()}", asyncio.Queue())
         await channel.queue_declare(adapter.queue, auto_delete=True)
 
         async def receive(message: DeliveredMessage) -> None:

@@ -3,12 +3,16 @@
 import contextlib
 import secrets
 import sys
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kube_api import Api
+from simyard.api import names
+from simyard.build import install
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.occi_topology import (
@@ -19,6 +23,7 @@ from simyard.messaging.occi_topology import (
 )
 from simyard.messaging.topology import QueueKind
 from simyard_dev.broker import Broker
+from simyard_dev.controlplane import ControlPlane
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -57,3 +62,27 @@ async def vhost(broker: Broker, queue_kind: QueueKind) -> AsyncIterator[Vhost]:
             for spec in specs.values():
                 await admin.delete_user(spec.name)
             await admin.delete_vhost()
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Api:
+    api = Api(control_plane.kubeconfig)
+    api.install(install.objects())
+    return api
+
+
+@pytest.fixture
+def compute(api: Api) -> Iterator[tuple[str, str]]:
+    """A namespace, and the path of the one compute in it."""
+    namespace = f"cloud4e-{uuid.uuid4().hex[:8]}"
+    assert api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}).accepted
+    worker = {
+        "apiVersion": names.API_VERSION,
+        "kind": "Worker",
+        "metadata": {"name": "old", "namespace": namespace},
+        "spec": {"serviceRef": {"name": "anything"}, "site": "nowhere"},
+    }
+    made = api.create(worker)
+    assert made.accepted, made.message
+    yield namespace, f"/compute/{made.body['metadata']['uid']}"
+    api.request("DELETE", f"/api/v1/namespaces/{namespace}")

@@ -112,6 +112,6 @@ def test_the_document_says_what_a_tenants_user_may() -> None:
     document = (Path(__file__).resolve().parents[3] / "docs" / "occi-amqp.md").read_text()
     spec = client_user_spec("acme")
     assert f"'{spec.configure}' '{spec.write}' '{spec.read}'" in document
-    added = "|occi\\.amqp\\.service\\.[^.]+"
+    added = "|occi\\.amqp\\.service\\.acme(\\.[^.]+)?"
     assert f"`{added}`" in document
     assert client_user_spec("acme", serves=True).read == spec.read.replace(")$", f"{added})$")

@@ -395,7 +395,7 @@ async def ignore(_: Any) -> None:
 FORBIDDEN: dict[str, Attempt] = {
     "read requests": lambda channel, other: channel.basic_get(QUEUE),
     "delete the shared queue": lambda channel, other: channel.queue_delete(QUEUE),
-    "read dead letters": lambda channel, other: channel.basic_get("simyard.dead"),
+    "read dead letters": lambda channel, other: channel.basic_get("simyard.dead.requests"),
     "make a queue of another's": lambda channel, other: channel.queue_declare("somebody.replies"),
     "make an exchange": lambda channel, other: channel.exchange_declare("mine"),
     "publish to amq.topic": lambda channel, other: channel.basic_publish(b"", exchange="amq.topic", routing_key="a"),
@@ -409,6 +409,19 @@ async def test_a_client_cannot(vhost: Vhost, attempt: Attempt) -> None:
         with pytest.raises(BrokerRefusedError):
             async with open_link(vhost.client, "a test", confirms=True) as link:
                 await attempt(link.channel, other)
+
+
+async def test_a_service_adapter_reads_its_own_queues_and_no_others(vhost: Vhost) -> None:
+    user = vhost.service.username
+    own = f"occi.amqp.service.{user}"
+    async with open_link(vhost.service, "a test", confirms=True) as link:
+        for queue in (own, f"{own}.1"):  # the first is for an adapter of 2014, whose user is named as its uuid
+            await link.channel.queue_declare(queue, auto_delete=True)
+            await link.channel.basic_consume(queue, ignore, no_ack=True)
+    for queue in ("occi.amqp.service.1", f"{own}x", f"{own}x.1", f"occi.amqp.service.other.{user}", f"{own}.1.2"):
+        with pytest.raises(BrokerRefusedError, match="ACCESS_REFUSED"):
+            async with open_link(vhost.service, "a test") as link:
+                await link.channel.queue_declare(queue, auto_delete=True)
 
 
 async def test_a_client_cannot_read_the_replies_of_another(vhost: Vhost) -> None:
@@ -431,7 +444,7 @@ async def test_a_client_may_name_its_reply_queue(vhost: Vhost, name: str) -> Non
     [
         lambda channel: channel.queue_delete(QUEUE),
         lambda channel: channel.queue_declare("amqp.occi.mine", durable=True),
-        lambda channel: channel.basic_get("simyard.dead"),
+        lambda channel: channel.basic_get("simyard.dead.requests"),
     ],
     ids=["delete the shared queue", "make a shared queue", "read dead letters"],
 )

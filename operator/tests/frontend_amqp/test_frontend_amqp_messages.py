@@ -112,6 +112,15 @@ def test_path_info_is_read_as_a_path_and_a_query(path_info: str, path: str, quer
     assert (call.path, call.query) == (path, query)
 
 
+def test_entity_tags_and_conditions_on_them_have_a_place_in_messages() -> None:
+    asked = read(properties(headers={"path_info": "/", "if_match": '"a-b"', "If-None-Match": "*"}), b"", BASE)
+    request = asked.by(ALICE, BASE)
+    assert (request.header("if-match"), request.header("if-none-match")) == ('"a-b"', "*")
+    envelope = Envelope.of(properties())
+    _, answer = message(envelope, OcciResponse(304, b"", "text/plain", (("ETag", '"a-b"'),)))
+    assert answer.headers == {"status_code": 304, "path_info": "/", "etag": '"a-b"'}
+
+
 def test_the_token_is_the_password_or_a_header_of_its_own() -> None:
     for headers in ({"auth": {"type": "Basic", "username": "u", "password": "t"}}, {"x_auth_token": "t"}):
         assert read(properties(headers={"path_info": "/", **headers}), b"", BASE).token == "t"

@@ -121,7 +121,7 @@ async def test_an_adapter_that_does_not_answer_is_a_504(vhost: Vhost, monkeypatc
     assert refusal.value.status == 504
 
 
-@pytest.mark.parametrize("queue", ["amqp.occi.https://127.0.0.1:8443/", "amq.gen-1", "simyard.dead", ""])
+@pytest.mark.parametrize("queue", ["amqp.occi.https://127.0.0.1:8443/", "amq.gen-1", "simyard.dead.requests", ""])
 async def test_nothing_is_forwarded_to_what_is_no_queue_of_an_adapter(vhost: Vhost, queue: str) -> None:
     async with speaking(vhost) as services:
         with pytest.raises(OcciError) as refusal:

@@ -1,32 +1,18 @@
 """Cloud4E's own registration, action and attribute pull: a foreign adapter against whole frontends."""
 
-import asyncio
-import contextlib
 import json
-import uuid
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import pytest
 from aiormq.abc import DeliveredMessage
-from amqp_frontends import ENDPOINT, TOKEN, Vhost
+from amqp_frontends import ENDPOINT, Vhost
 from cloud4e_client import Adapter, Cloud4eClient, adapter_of, as_json
+from whole_frontends import frontend
 
-from kube_api import Api
-from simyard.api import names
-from simyard.build import install
-from simyard.frontend.amqp_transport import AmqpTransport
-from simyard.frontend.cloud4e import ServiceAdapters
-from simyard.frontend.exchange import Identity
-from simyard.frontend.handlers import Handlers
-from simyard.frontend.objects import Objects
 from simyard_dev.controlplane import ControlPlane
-from simyard_sites.kubernetes.client import KubeClient
 
 AMQPLINK = "http://schemas.ogf.org/occi/infrastructure#amqplink"
 MIXIN = "http://cloud4e/service#beam"
 ACTION = "http://cloud4e/beam/action#solve"
-ADMINISTRATOR = Identity("admin", "", ("system:masters",), ())
 JSON = "application/occi+json"
 MODEL = {
     "mixins": [
@@ -42,57 +28,6 @@ MODEL = {
         }
     ],
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Api:
-    api = Api(control_plane.kubeconfig)
-    api.install(install.objects())
-    return api
-
-
-@pytest.fixture
-def compute(api: Api) -> Iterator[tuple[str, str]]:
-    """A namespace, and the path of the one compute in it."""
-    namespace = f"cloud4e-{uuid.uuid4().hex[:8]}"
-    assert api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}).accepted
-    worker = {
-        "apiVersion": names.API_VERSION,
-        "kind": "Worker",
-        "metadata": {"name": "old", "namespace": namespace},
-        "spec": {"serviceRef": {"name": "anything"}, "site": "nowhere"},
-    }
-    made = api.create(worker)
-    assert made.accepted, made.message
-    yield namespace, f"/compute/{made.body['metadata']['uid']}"
-    api.request("DELETE", f"/api/v1/namespaces/{namespace}")
-
-
-@contextlib.asynccontextmanager
-async def frontend(control_plane: ControlPlane, vhost: Vhost, namespace: str) -> AsyncIterator[Objects]:
-    """One frontend but for HTTP."""
-
-    async def identify(token: str) -> Identity:
-        assert token == TOKEN
-        return ADMINISTRATOR
-
-    async with await KubeClient.connect(control_plane.kubeconfig) as client:
-        services = ServiceAdapters()
-        objects = Objects(client, namespace, foreign=services)
-        transport = AmqpTransport(ENDPOINT, Handlers(objects).handle, identify, services)
-        transport.use(vhost.frontend)
-        tasks = [asyncio.create_task(run) for run in (objects.run(), transport.run())]
-        try:
-            async with asyncio.timeout(60):
-                while True:
-                    if objects.synced and transport.finding.good and services.connected:
-                        break
-                    await asyncio.sleep(0.02)
-            yield objects
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def link_of(adapter: Adapter, compute: str) -> dict[str, Any]:
@@ -150,7 +85,7 @@ async def test_five_requests_register_a_service_whose_action_is_called_and_whose
 
             called = await client.call("post", f"{link}?action=solve&length=2%2C5")
             assert called.status == 200, called.text
-            message = await adapter.next()
+            message = await adapter.called()
             assert message.header.properties.headers == {"path_info": f"{link}?action=solve&length=2%2C5"}
             assert json.loads(message.body)["actions"][0]["term"] == "solve"
 

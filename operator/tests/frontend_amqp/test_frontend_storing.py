@@ -36,7 +36,7 @@ async def stored(control_plane: ControlPlane, namespace: str) -> AsyncIterator[S
     """A mixin with one member."""
     async with await KubeClient.connect(control_plane.kubeconfig) as client:
         storing = Storing(client)
-        cache: Cache[OcciMixin] = Cache(client, names.OCCI_MIXINS, OcciMixin.model_validate, namespace=namespace)
+        cache: Cache[OcciMixin] = Cache(client, names.OCCI_MIXINS, OcciMixin.model_validate, namespaces=(namespace,))
         body = {
             "apiVersion": names.OCCI_MIXINS.api_version,
             "kind": names.OCCI_MIXINS.kind,

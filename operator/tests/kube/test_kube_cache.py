@@ -11,6 +11,7 @@ import pytest
 
 from simyard.api import names
 from simyard.api.base import Json, Metadata
+from simyard.api.cloud_site import CloudSite
 from simyard.api.worker import Worker
 from simyard.kube.cache import Cache
 from simyard_dev.controlplane import ControlPlane
@@ -19,6 +20,7 @@ from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.resource import Resource
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 WAIT_SECONDS = 60
 
 
@@ -115,9 +117,9 @@ async def test_a_list_of_several_pages_is_learnt_whole_and_forgets_what_is_not_i
         for name in wanted:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
             await client.create(CONFIG_MAPS, body, "default")
-        every = Cache(client, CONFIG_MAPS, Named, namespace="default")
+        every = Cache(client, CONFIG_MAPS, Named, namespaces=("default",))
         every.learn(raw("gone", 1, uid="gone"))
-        one = Cache(client, CONFIG_MAPS, Named, namespace="default", fields=f"metadata.name={wanted[3]}")
+        one = Cache(client, CONFIG_MAPS, Named, namespaces=("default",), fields=f"metadata.name={wanted[3]}")
         running = [asyncio.create_task(cache.run()) for cache in (every, one)]
         await until(lambda: every.synced.is_set() and one.synced.is_set())
         for task in running:
@@ -125,3 +127,28 @@ async def test_a_list_of_several_pages_is_learnt_whole_and_forgets_what_is_not_i
     assert set(wanted) <= {item.metadata.name for item in every}
     assert every.get("default", "gone") is None
     assert [item.metadata.name for item in one] == [wanted[3]]
+
+
+async def test_it_has_the_objects_of_the_watched_namespaces_and_of_no_other(control_plane: ControlPlane) -> None:
+    watched, other = (f"{part}-{uuid.uuid4().hex[:8]}" for part in ("watched", "other"))
+    name = f"map-{uuid.uuid4().hex}"
+    async with await KubeClient.connect(control_plane.kubeconfig) as client:
+        for namespace in (watched, other):
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        every = Cache(client, CONFIG_MAPS, Named, namespaces=("default", watched))
+        # A list of one namespace says nothing of the other one.
+        stale = {"metadata": {"namespace": watched, "name": "gone", "uid": "gone", "resourceVersion": "1"}}
+        every.learn(stale)
+        running = asyncio.create_task(every.run())
+        await asyncio.wait_for(every.synced.wait(), WAIT_SECONDS)
+        assert every.get(watched, "gone") is None
+        for namespace in (other, "default", watched):
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+            await client.create(CONFIG_MAPS, body, namespace)
+        await until(lambda: every.get(watched, name) is not None and every.get("default", name) is not None)
+        assert {item.metadata.namespace for item in every} == {"default", watched}
+        sites = Cache(client, names.CLOUD_SITES, CloudSite.model_validate, namespaces=(watched,))
+        running_sites = asyncio.create_task(sites.run())
+        await asyncio.wait_for(sites.synced.wait(), WAIT_SECONDS)  # they are in no namespace
+        for task in (running, running_sites):
+            task.cancel()

@@ -10,6 +10,7 @@ from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import open_link
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
 from simyard.messaging.topology import WORKER_QUEUES_PREFIX, pool_queue_spec, worker_queue_spec
+from simyard_adapter.limits import MAX_BROKER_MESSAGE_BYTES
 from simyard_dev.broker import Broker
 
 BULK = 1000
@@ -36,6 +37,14 @@ async def test_a_queue_that_exists_with_other_arguments_is_refused(admin: Broker
     await admin.ensure_queues([spec])
     with pytest.raises(BrokerRefusedError, match="x-max-length"):
         await admin.ensure_queues([replace(spec, arguments={**spec.arguments, "x-max-length": 1})])
+
+
+async def test_the_development_broker_bounds_messages_and_takes_what_old_adapters_send(
+    access: BrokerAccess, admin: BrokerAdmin
+) -> None:
+    assert await admin.bounds_messages()
+    async with open_link(access, "test", confirms=True) as link:
+        await link.channel.basic_publish(bytes(MAX_BROKER_MESSAGE_BYTES), routing_key="simyard.nobody")
 
 
 async def test_deleting_a_user_closes_its_connections(admin: BrokerAdmin, make_worker: MakeWorker) -> None:

@@ -6,10 +6,14 @@ import aiohttp
 import pytest
 from aiormq import spec
 from aiormq.abc import AbstractChannel, DeliveredMessage
+from hypothesis import given
+from hypothesis import strategies as st
 from messaging_workers import WORKER_UID, MakeWorker, Worker
 
-from simyard.messaging.errors import BrokerRefusedError
-from simyard.messaging.topology import DEAD_EXCHANGE, OPERATOR_QUEUE
+from simyard.messaging.admin import BrokerAdmin
+from simyard.messaging.connection import open_connection
+from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError, MessagingError
+from simyard.messaging.topology import DEAD_EXCHANGE, OPERATOR_QUEUE, UserLimits
 from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, event_key, pool_queue, reply_key
 
 Attempt = Callable[[AbstractChannel, Worker, Worker], Awaitable[object]]
@@ -105,3 +109,26 @@ async def test_the_user_of_a_pool_has_no_access_to_the_management_api(make_worke
     url = f"{own.access.management_url}/api/whoami"
     async with aiohttp.ClientSession(headers=credentials) as session, session.get(url) as response:
         assert response.status == 401
+
+
+async def test_a_pools_user_opens_no_more_connections_and_channels_than_its_workers_need(
+    admin: BrokerAdmin, make_worker: MakeWorker
+) -> None:
+    worker = await make_worker("pool")
+    await admin.limit_user(worker.user, UserLimits(connections=2, channels=4))
+    async with open_connection(worker.access, "first"), open_connection(worker.access, "second"):
+        with pytest.raises((BrokerRefusedError, BrokerUnavailableError), match="connection"):
+            async with open_connection(worker.access, "third"):
+                pass
+    with pytest.raises(MessagingError):
+        async with open_connection(worker.access, "first") as first:
+            for _ in range(4):  # the connection has a channel already, to ask for answers
+                await first.channel(publisher_confirms=False)
+
+
+@given(workers=st.integers(0, 100_000), more=st.integers(0, 100_000))
+def test_limits_have_room_for_all_workers_twice_and_grow_with_them(workers: int, more: int) -> None:
+    limits, larger = UserLimits.of_pool(workers), UserLimits.of_pool(workers + more)
+    assert 2 * workers < limits.connections <= 4 * workers + 32
+    assert limits.connections <= larger.connections
+    assert limits.channels == 4 * limits.connections

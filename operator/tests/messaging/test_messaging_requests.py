@@ -8,10 +8,13 @@ import pytest
 from aiormq.abc import DeliveredMessage
 from messaging_workers import PASSWORD, MakeWorker, Worker, running
 
+from simyard.guest.messages import MAX_REPLY_BYTES, Reply
+from simyard.guest.values import ClaimedResult
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.errors import (
     BrokerUnavailableError,
+    InvalidReplyError,
     MessagingError,
     NoConsumerError,
     QueueFullError,
@@ -33,14 +36,15 @@ async def requester(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterator[R
         yield requester
 
 
-async def ask(requester: Requester, worker: Worker, seconds: float = 10.0) -> object:
-    return await requester.request(worker.queue, worker.user, Request.LOG, {"tailLines": 3}, timeout_seconds=seconds)
+async def ask(requester: Requester, worker: Worker, seconds: float = 10.0) -> str:
+    asking = requester.request(worker.queue, worker.user, Request.LOG, {"tailLines": 3}, timeout_seconds=seconds)
+    return (await asking).log
 
 
 async def test_a_request_gets_the_reply_of_its_worker(requester: Requester, make_worker: MakeWorker) -> None:
     worker = await make_worker("pool")
     async with worker.answering(b'{"log": "text"}') as requests:
-        assert await ask(requester, worker) == {"log": "text"}
+        assert await ask(requester, worker) == "text"
         request = requests.get_nowait()
     properties = request.header.properties
     assert orjson.loads(request.body) == {"tailLines": 3}
@@ -54,7 +58,7 @@ async def test_concurrent_requests_get_their_own_replies(requester: Requester, m
         for worker in workers:
             await stack.enter_async_context(worker.answering(orjson.dumps({"log": worker.user})))
         answers = await asyncio.gather(*(ask(requester, worker) for worker in workers * 20))
-    assert answers == [{"log": worker.user} for worker in workers * 20]
+    assert answers == [worker.user for worker in workers * 20]
 
 
 async def test_an_error_of_the_worker_is_raised(requester: Requester, make_worker: MakeWorker) -> None:
@@ -66,13 +70,22 @@ async def test_an_error_of_the_worker_is_raised(requester: Requester, make_worke
     assert (caught.value.error.reason, caught.value.error.field) == (Reason.UNKNOWN_ACTION, "action")
 
 
-@pytest.mark.parametrize("reply", [b"no JSON", b"[]"])
-async def test_a_reply_that_cannot_be_read_is_an_error_of_the_worker(
-    reply: bytes, requester: Requester, make_worker: MakeWorker
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (b"no JSON", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"log": ' + b"[" * 300 + b"]" * 300 + b"}", "deeper than 32"),
+        (b'{"log": "' + b"x" * MAX_REPLY_BYTES + b'"}', "at most"),
+    ],
+    ids=["text", "array", "deep", "long"],
+)
+async def test_a_reply_that_cannot_be_read_is_refused(
+    reply: bytes, problem: str, requester: Requester, make_worker: MakeWorker
 ) -> None:
     worker = await make_worker("pool")
     async with worker.answering(reply):
-        with pytest.raises(RemoteError, match="not a JSON object"):
+        with pytest.raises(InvalidReplyError, match=problem):
             await ask(requester, worker)
 
 
@@ -89,7 +102,7 @@ async def test_no_reply_is_a_timeout_and_the_request_expires(requester: Requeste
     with pytest.raises(ReplyTimeoutError):
         await ask(requester, worker, seconds=0.05)
     async with worker.answering(b'{"log": "second"}') as requests:
-        assert await ask(requester, worker) == {"log": "second"}
+        assert await ask(requester, worker) == "second"
         assert requests.qsize() == 1
 
 
@@ -100,7 +113,7 @@ async def test_the_reply_of_another_user_is_ignored(requester: Requester, make_w
         request = await requests.get()
         await other.reply(other_link, request, b'{"log": "forged"}')
         await worker.reply(link, request, b'{"log": "own"}')
-        assert await asking == {"log": "own"}
+        assert await asking == "own"
 
 
 async def test_a_full_queue_takes_nothing_more(requester: Requester, make_worker: MakeWorker) -> None:
@@ -174,7 +187,7 @@ async def returning(worker: Worker, *, begun: bool, returns: int) -> AsyncIterat
 GIVEN_BACK = b'{"error": {"reason": "Interrupted", "message": "it may have been begun before"}, "again": true}'
 
 
-async def act(requester: Requester, worker: Worker) -> object:
+async def act(requester: Requester, worker: Worker) -> Reply:
     return await requester.request(worker.queue, worker.user, Request.ACTION, {"action": "solve"}, timeout_seconds=60)
 
 
@@ -183,7 +196,7 @@ async def test_a_request_that_comes_back_before_it_was_begun_is_sent_again(
 ) -> None:
     worker = await make_worker("pool")
     async with returning(worker, begun=False, returns=2) as seen:
-        assert await act(requester, worker) == {"result": {"x": 1}}
+        assert (await act(requester, worker)).result == ClaimedResult({"x": 1})
     assert len(seen) == 3
     assert len(set(seen)) == 1, "it is the same invocation"
 

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 from messaging_workers import WORKER_UID, MakeWorker, Worker, access_to, running, worker_maker
 
+from simyard.guest.messages import Resulted
 from simyard.messaging import liveness as liveness_module
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
@@ -16,6 +17,7 @@ from simyard.messaging.errors import BrokerUnavailableError
 from simyard.messaging.events import OperatorEvents, ReceivedEvent
 from simyard.messaging.liveness import RECHECK_SECONDS, Liveness
 from simyard.messaging.requests import Requester
+from simyard.messaging.topology import worker_queue_spec
 from simyard_adapter.wire import Event, Request
 from simyard_dev.broker import LocalBroker
 
@@ -97,23 +99,23 @@ async def adapter_process(worker: Worker) -> AsyncIterator[asyncio.subprocess.Pr
         await process.wait()
 
 
+async def made_again(admin: BrokerAdmin, *workers: Worker) -> None:
+    """Make the workers' queues, which the broker has lost, as the operator does."""
+    await admin.ensure_queues([worker_queue_spec(worker.user, WORKER_UID) for worker in workers])
+
+
 async def test_a_killed_broker_fails_requests_at_once_keeps_what_is_durable_and_then_all_works_again(
-    mortal_broker: LocalBroker, mortal_access: BrokerAccess, make_mortal_worker: MakeWorker
+    mortal_broker: LocalBroker, mortal_access: BrokerAccess, mortal_admin: BrokerAdmin, make_mortal_worker: MakeWorker
 ) -> None:
     worker, idle = await make_mortal_worker("pool"), await make_mortal_worker("idle")
     requester = Requester(mortal_access, "test")
     events: asyncio.Queue[ReceivedEvent] = asyncio.Queue()
-
-    async def keep(batch: Sequence[ReceivedEvent]) -> None:
-        for event in batch:
-            events.put_nowait(event)
 
     async def ask() -> object:
         return await requester.request(worker.queue, worker.user, Request.LOG, {}, timeout_seconds=3600)
 
     async with running(requester), asyncio.timeout(120):
         await requester.until_connected()
-        await requester.publish_durable(idle.queue, Request.ACTION, {"action": "solve"}, "invocation")
         async with idle.connect() as link:
             await idle.say(link, Event.RESULT, b'{"invocation": "earlier"}')
         with contextlib.suppress(BrokerUnavailableError):
@@ -129,12 +131,13 @@ async def test_a_killed_broker_fails_requests_at_once_keeps_what_is_durable_and_
                     await ask()
         await asyncio.to_thread(mortal_broker.start)
         await requester.until_connected()
+        await made_again(mortal_admin, worker)
         async with worker.answering(b"{}"):
-            assert await ask() == {}
-        async with running(OperatorEvents(mortal_access, keep)), idle.answering() as requests:
-            assert (await requests.get()).header.properties.message_id == "invocation"
+            assert await ask()
+        async with running(OperatorEvents(mortal_access, events.put_nowait)):
             event = await events.get()
-    assert (event.kind, event.worker_uid, event.body) == (Event.RESULT, WORKER_UID, {"invocation": "earlier"})
+    assert isinstance(event.message, Resulted)
+    assert (event.worker_uid, event.message.invocation) == (WORKER_UID, "earlier")
 
 
 async def test_a_killed_adapter_its_return_and_a_deleted_queue_are_seen(
@@ -193,6 +196,7 @@ async def test_after_a_restart_workers_are_unknown_until_they_are_back_or_their_
             assert presence.liveness.present(lost.queue) is None
         await asyncio.to_thread(mortal_broker.start)
         presence.history = {returning.queue: [], lost.queue: []}
+        await made_again(mortal_admin, returning, lost)
         async with adapter_process(returning):
             await presence.becomes(lost.queue, False)
             assert presence.liveness.present(returning.queue) is True

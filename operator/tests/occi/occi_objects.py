@@ -130,6 +130,14 @@ def _draft_link(link: Link, rendering: Rendering) -> DraftLink:
     return DraftLink(link.target, target_kind, "" if is_json else link.path, link.kind, link.mixins, attributes)
 
 
+def in_json(category: Category) -> Category:
+    """What JSON keeps of a category."""
+    attributes = tuple(replace(spec, pattern="") for spec in category.attributes)
+    if isinstance(category, Mixin):
+        return replace(category, attributes=attributes, user=False)
+    return replace(category, attributes=attributes)
+
+
 def in_text(category: Category) -> Category:
     """What text keeps of a category."""
     attributes = tuple(

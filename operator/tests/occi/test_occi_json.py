@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from occi_objects import INTERFACE, MODEL, SOLVE, START, make_amqplink, make_compute
+from hypothesis import given, settings
+from occi_json_schema import validator
+from occi_objects import INTERFACE, MODEL, SOLVE, START, entities, make_amqplink, make_compute
 
 from simyard.occi.errors import OcciError
-from simyard.occi.model import Action, AttributeSpec, Draft, DraftLink, Mixin, ValueType
+from simyard.occi.model import Action, AttributeSpec, Draft, DraftLink, Entity, Mixin, Resource, ValueType
 from simyard.occi.negotiation import Rendering
 from simyard.occi.parsing import parse
 from simyard.occi.rendering import render_entity, render_model
 from simyard.occi.standard import AMQPLINK, COMPUTE, NETWORK, NETWORKINTERFACE
+from simyard.occi.values import check
+
+validate_entity = {name: validator(name) for name in ("resource", "link")}
 
 
 def read(document: object) -> Draft:
@@ -36,7 +41,6 @@ def test_a_resource_is_rendered_as_the_schema_says() -> None:
                 "id": "l1",
                 "source": {"location": "/compute/c1", "kind": COMPUTE},
                 "target": {"location": "/application/a1"},
-                "mixins": [],
                 "attributes": {"occi.amqplink.queue": "q.1"},
                 "actions": [SOLVE.id],
             }
@@ -46,17 +50,46 @@ def test_a_resource_is_rendered_as_the_schema_says() -> None:
 
 def test_categories_are_rendered_as_the_schema_says() -> None:
     model = orjson.loads(render_model([INTERFACE, SOLVE], Rendering.JSON).body)
-    assert model["kinds"] == []
+    assert "kinds" not in model
     (mixin,) = model["mixins"]
-    assert (mixin["term"], mixin["location"], mixin["depends"]) == ("interface", "/service/beam/", [])
+    assert (mixin["term"], mixin["location"]) == ("interface", "/service/beam/")
     assert mixin["applies"] == [COMPUTE, AMQPLINK]
     assert mixin["attributes"]["cloud4e.material"] == {
         "mutable": True,
         "required": False,
         "type": "string",
-        "pattern": "[a-z]+",
     }
     assert model["actions"][0]["attributes"]["cloud4e.steps"]["default"] == 10
+
+
+def test_the_model_is_valid_by_the_schema_of_the_ogf() -> None:
+    validator("model")(orjson.loads(render_model(MODEL.ordered, Rendering.JSON).body))
+
+
+@settings(max_examples=150, deadline=None)
+@given(entity=entities)
+def test_every_entity_is_valid_by_the_schema_of_the_ogf(entity: Entity) -> None:
+    document = orjson.loads(render_entity(entity, Rendering.JSON, "", MODEL).body)
+    validate_entity["resource" if isinstance(entity, Resource) else "link"](document)
+
+
+@pytest.mark.parametrize("title", [["a"], [], None])
+def test_a_title_that_is_no_text_is_refused(title: object) -> None:
+    with pytest.raises(OcciError) as caught:
+        read({"kind": COMPUTE, "attributes": {"occi.core.title": title}})
+    assert caught.value.status == 400
+
+
+def test_the_pattern_of_an_attribute_may_be_the_json_schema_of_the_standard() -> None:
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "string"}
+    described = {"type": "string", "pattern": {**schema, "pattern": "b"}}
+    mixin = {"term": "t", "scheme": "http://x#", "attributes": {"a": described, "c": {**described, "pattern": schema}}}
+    (found,) = read({"mixins": [mixin]}).definitions
+    spec, free = found.attributes
+    assert (spec.name, free.name, free.pattern) == ("a", "c", "")
+    assert check("abc", spec) == "abc"
+    with pytest.raises(OcciError):
+        check("ac", spec)
 
 
 def test_attributes_are_flat_or_nested() -> None:

@@ -278,6 +278,12 @@ def test_a_compute_is_rendered_exactly_so() -> None:
     assert render_entity(compute, Rendering.TEXT_PLAIN, "https://h", MODEL).body.decode() == (
         'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"; location="/compute/"\n'
         'Category: beam; scheme="http://simyard.dev/occi/os_tpl#"; class="mixin"; location="/os_tpl/beam/"\n'
+        'Link: </compute/c1?action=start>; rel="http://schemas.ogf.org/occi/infrastructure/compute/action#start"\n'
+        'Link: </application/a1>; rel="http://schemas.ogf.org/occi/platform#application"; self="/amqplink/l1"; '
+        'category="http://schemas.ogf.org/occi/infrastructure#amqplink '
+        'http://simyard.dev/occi/service/beam#interface"; '
+        'occi.core.id="l1"; occi.core.source="/compute/c1"; occi.core.target="/application/a1"; '
+        'occi.amqplink.queue="q.1"\n'
         'X-OCCI-Attribute: occi.core.id="c1"\n'
         'X-OCCI-Attribute: occi.core.title="A beam"\n'
         'X-OCCI-Attribute: occi.core.summary="Solves"\n'
@@ -285,11 +291,6 @@ def test_a_compute_is_rendered_exactly_so() -> None:
         "X-OCCI-Attribute: occi.compute.memory=4.0\n"
         "X-OCCI-Attribute: com.example.on=true\n"
         'X-OCCI-Attribute: x.y="a \\"b\\" \\\\"\n'
-        'Link: </application/a1>; rel="http://schemas.ogf.org/occi/platform#application"; self="/amqplink/l1"; '
-        'category="http://schemas.ogf.org/occi/infrastructure#amqplink '
-        'http://simyard.dev/occi/service/beam#interface"; '
-        'occi.core.id="l1"; occi.amqplink.queue="q.1"\n'
-        'Link: </compute/c1?action=start>; rel="http://schemas.ogf.org/occi/infrastructure/compute/action#start"\n'
     )
 
 
@@ -358,12 +359,13 @@ def test_listings_are_absolute_in_every_rendering() -> None:
 def test_collections_are_joined_from_parts() -> None:
     one, two = make_compute(), make_amqplink()
     plain = [render_entity_part(entity, Rendering.TEXT_PLAIN, MODEL) for entity in (one, two)]
-    assert render_collection(plain[:1], Rendering.TEXT_PLAIN, "", plain[1:]).body == plain[0] + b"\n" + plain[1]
+    assert render_collection(plain[:1], plain[1:], Rendering.TEXT_PLAIN).body == plain[0] + b"\n" + plain[1]
     resource, link = (render_entity_part(entity, Rendering.JSON, MODEL) for entity in (one, two))
-    both = render_collection([resource, resource], Rendering.JSON, "", [link])
+    both = render_collection([resource, resource], [link], Rendering.JSON)
     assert both.body == b'{"resources":[' + resource + b"," + resource + b'],"links":[' + link + b"]}"
-    assert render_collection([], Rendering.JSON, "").body == b'{"resources":[]}'
-    assert render_collection([], Rendering.JSON, "", [link]).body == b'{"links":[' + link + b"]}"
+    assert render_collection([], [], Rendering.JSON).body == b'{"resources":[]}'
+    assert render_collection([], [], Rendering.JSON, of_links=True).body == b'{"links":[]}'
+    assert render_collection([], [link], Rendering.JSON).body == b'{"links":[' + link + b"]}"
 
 
 @pytest.mark.parametrize("rendering", [Rendering.TEXT_OCCI, Rendering.URI_LIST])
@@ -372,7 +374,7 @@ def test_full_listings_are_not_for_every_rendering(rendering: Rendering) -> None
         render_entity_part(make_compute(), rendering, MODEL)
     assert caught.value.status == 406
     with pytest.raises(OcciError):
-        render_collection([], rendering, "")
+        render_collection([], [], rendering)
 
 
 def test_a_uri_list_has_listings_only() -> None:

@@ -28,13 +28,15 @@ from simyard.api.names import ConditionType
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet import broker as broker_module
-from simyard.fleet import pools, site, site_health, sites, workers
+from simyard.fleet import fences, pools, site, site_health, sites, workers
 from simyard.fleet.fleet import Fleet, FleetSettings
-from simyard.fleet.registry import Registry, pool_uid_of
+from simyard.fleet.registry import Registry, pool_uid_of, queue_of
 from simyard.messaging.access import BrokerAccess
+from simyard.messaging.connection import open_connection
 from simyard.messaging.liveness import Liveness
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard.plan import actions as action_plan
+from simyard.plan import scale_in
 from simyard.plan.worker import is_ready
 from simyard_adapter import wire
 from simyard_adapter.python_backend import load_class
@@ -61,6 +63,10 @@ _QUICK: tuple[tuple[Any, str, float], ...] = (
     (site_health, "FIRST_PAUSE_SECONDS", 0.1),
     (workers, "STAGES_DELAY_SECONDS", 0.1),
     (action_plan, "WORKER_LOST_GRACE_SECONDS", 1.0),
+    (action_plan, "RESEND_SECONDS", 1.0),
+    (action_plan, "FENCE_LOOK_SECONDS", 0.1),
+    (fences, "READ_ON_SECONDS", 0.5),
+    (scale_in, "DEFAULT_DRAIN_SECONDS", 0.5),
 )
 """Pauses of the operator that are shorter in these tests."""
 
@@ -298,16 +304,15 @@ class World:
             left = [machine for machine in self.cloud.machines() if machine.owner.pool == name]
             return self.seen.pools.get(self.name, name) is None and not left and not self.workers(pool)
 
-        return await self.until(is_gone, f"{name} is gone", unless=unless) and await self._until_broker_is_clear(uid)
+        return await self.until(is_gone, f"{name} is gone", unless=unless) and await self.until_nothing_is_left(uid)
 
-    async def left_at_broker(self, pool_uid: str) -> list[str]:
-        """The user and the queues of a pool that are there."""
-        user = wire.pool_user(pool_uid)
+    async def left_at_broker(self, uid: str) -> list[str]:
+        """The user and the queues of a pool, or of a Worker that stands alone, that are there."""
         return [
             name
             for path in ("/api/users?columns=name", f"/api/queues/{self.name}?columns=name")
             for name in await self._names(path)
-            if user in name
+            if uid in name
         ]
 
     async def at_broker(self) -> set[str]:
@@ -315,9 +320,32 @@ class World:
         found = await self._names(f"/api/queues/{self.name}?columns=name")
         return {name for name in found if not name.startswith(("amq.", REPLY_QUEUES_PREFIX))}
 
-    async def _until_broker_is_clear(self, pool_uid: str) -> bool:
+    @contextlib.asynccontextmanager
+    async def swallowing(self, worker: Worker) -> AsyncIterator[list[str]]:
+        """Take every message from a worker's queue before its adapter gets it; gives the ids of the messages."""
+        swallowed: list[str] = []
+
+        async def take(message: DeliveredMessage) -> None:
+            swallowed.append(message.header.properties.message_id or "")
+
+        async with open_connection(self.access, "thief") as connection:
+            channel = await connection.channel()
+            await channel.basic_consume(queue_of(worker), take, no_ack=True, arguments={"x-priority": 10})
+            yield swallowed
+
+    async def make_user(self, name: str) -> None:
+        """Make a broker user that may do something in this virtual host."""
+        await self._management.put(f"/api/users/{name}", json={"password": uuid.uuid4().hex, "tags": ""})
+        nothing = {"configure": "^$", "write": "^$", "read": "^$"}
+        await self._management.put(f"/api/permissions/{self.name}/{name}", json=nothing)
+
+    async def delete_user(self, name: str) -> None:
+        await self._management.delete(f"/api/users/{name}")
+
+    async def until_nothing_is_left(self, *uids: str) -> bool:
+        """Wait until nothing at the broker has one of the uids of pools, or Workers that stand alone, in its name."""
         deadline = time.monotonic() + PATIENCE_SECONDS / 2
-        while left := await self.left_at_broker(pool_uid):
+        while left := [name for uid in uids for name in await self.left_at_broker(uid)]:
             assert time.monotonic() < deadline, f"left at the broker: {left}"
             await asyncio.sleep(LOOK_AT_BROKER_SECONDS)
         return True

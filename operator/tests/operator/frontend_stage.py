@@ -32,7 +32,6 @@ from simyard_sites.kubernetes.client import KubeClient, PatchType, WatchEvent
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 PATIENCE_SECONDS = 60.0
 SERVICE = "beam"
 
@@ -109,31 +108,36 @@ class Figures:
 
 
 class FrontendStage:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, kubeconfig: Path, client: StageClient) -> None:
+    ``platform``: an existing namespace of the platform; else one is made. ``operator``: the kubeconfig of the
+    operator's account; else it is an administrator.
+    """
+
+    def __init__(self, kubeconfig: Path, client: StageClient, platform: str = "") -> None:
         self._kubeconfig = kubeconfig
         self.client = client
         self.namespace = client.namespace
-        self.platform = f"{self.namespace}-platform"
+        self.platform = platform or f"{self.namespace}-platform"
         self.template = FrontendTemplate("simyard:test", self.platform, "frontend-tls", f"{self.platform}.svc")
         self.name = object_name(self.namespace, SERVICE)
         self.endpoint = endpoint(self.namespace, SERVICE, self.template)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, kubeconfig: Path) -> AsyncIterator[FrontendStage]:
+    async def open(
+        cls, kubeconfig: Path, *, platform: str = "", operator: Path | None = None
+    ) -> AsyncIterator[FrontendStage]:
         async with await StageClient.connect(kubeconfig) as client:
             client.namespace = f"stage-{uuid.uuid4().hex[:8]}"
-            stage = cls(kubeconfig, client)
-            for name in (stage.namespace, stage.platform):
+            stage = cls(operator or kubeconfig, client, platform)
+            made = (stage.namespace,) if platform else (stage.namespace, stage.platform)
+            for name in made:
                 await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": names.FRONTEND}}
-            await client.create(ACCOUNTS, account, stage.platform)
             try:
                 yield stage
             finally:
-                for name in (stage.namespace, stage.platform):
+                for name in made:
                     await client.delete(NAMESPACES, name)
 
     @asynccontextmanager
@@ -143,7 +147,7 @@ class FrontendStage:
         """An operator, until the end of the context."""
         async with await StageClient.connect(self._kubeconfig) as client:
             client.namespace = self.namespace
-            registry = Registry(client)
+            registry = Registry(client, (self.namespace,))
             recorder = Recorder(client, "test")
             loads = FrontendLoads(client, self.platform, broker, port=port)
             used = (template or self.template) if offers else None

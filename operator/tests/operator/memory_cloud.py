@@ -60,6 +60,7 @@ class MemoryCloud:
         self._hidden: set[str] = set()
         self.requests: dict[str, MachineRequest] = {}
         self._guests: dict[str, tuple[Adapter, asyncio.Task[None]]] = {}
+        self.channels_per_connection = CHANNELS_PER_CONNECTION
         self._connections: weakref.WeakValueDictionary[BrokerAddress, Connections] = weakref.WeakValueDictionary()
         self._watchers: set[asyncio.Queue[Told]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -178,7 +179,7 @@ class MemoryCloud:
         directory.mkdir(parents=True, exist_ok=True)
         connections = self._connections.get(bootstrap.broker)
         if connections is None:
-            connections = Connections(bootstrap.broker, "guests", channels_per_connection=CHANNELS_PER_CONNECTION)
+            connections = Connections(bootstrap.broker, "guests", channels_per_connection=self.channels_per_connection)
             self._connections[bootstrap.broker] = connections
         adapter = Adapter(bootstrap, directory, connections=connections)
         task = asyncio.get_running_loop().create_task(adapter.run(), name=f"guest {machine_id}")

@@ -28,7 +28,7 @@ from simyard.messaging.occi_topology import request_queue
 from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
 
-ALL = {"Deployment", "Service", "PodDisruptionBudget"}
+ALL = {"ServiceAccount", "RoleBinding", "Deployment", "Service", "PodDisruptionBudget"}
 ADDRESSES = [f"127.0.7.{number}" for number in range(1, 9)]
 
 
@@ -171,7 +171,8 @@ async def test_an_operator_without_an_image_removes_them_and_says_so(
         status = await stage.status()
         assert (status.frontends, status.endpoints) == (None, [])
     async with stage.operator(no_queues, offers=False) as operator:
-        await stage.client.create(SERVICES, frontend(stage.namespace, SERVICE, 2, stage.template)[0], stage.platform)
+        made = {item["kind"]: item for item in frontend(stage.namespace, SERVICE, 2, stage.template)}
+        await stage.client.create(SERVICES, made["Service"], stage.platform)
         await stage.until(lambda: has(stage, set(), None), "what comes back is removed")
         assert [write.split()[0] for write in operator.applied()] == ["DELETE"]
     async with stage.operator(no_queues):
@@ -245,7 +246,7 @@ async def test_requests_that_wait_bring_more_and_the_queue_goes_with_the_service
 async def test_a_broker_that_comes_back_empty_gets_the_queue_again(stage: FrontendStage, broker: Broker) -> None:
     async with clients_broker(broker) as (occi, _), stage.operator(occi) as operator:
         await stage.publish(replicas=1)
-        await stage.until(lambda: has(stage, {"Deployment", "Service"}, 1), "they do not wait for the broker")
+        await stage.until(lambda: has(stage, ALL - {"PodDisruptionBudget"}, 1), "they do not wait for the broker")
         operator.frontends.broker_changed(reachable=True)
         await stage.until(lambda: queued(occi, stage, 0), "the queue is made")
         await occi.remove_queue(stage.endpoint)
@@ -284,7 +285,7 @@ async def is_other(stage: FrontendStage, spoilt: Json) -> bool:
         found["metadata"]["resourceVersion"] != spoilt["metadata"]["resourceVersion"]
         and found["spec"]["replicas"] == 2
         and found["metadata"]["labels"]["app.kubernetes.io/component"] == "frontend"
-        and found["spec"]["template"]["spec"]["serviceAccountName"] == "simyard-frontend"
+        and found["spec"]["template"]["spec"]["serviceAccountName"] == stage.name
     )
 
 

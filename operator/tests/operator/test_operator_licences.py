@@ -17,8 +17,13 @@ def neighbour(stack: Stack, operator: Operator) -> Iterator[Scene]:
         yield made
 
 
-def licence(world: Scene, name: str, seats: int) -> None:
-    change = {"spec": {"licence": {"name": name, "seats": seats}}}
+def make_licence(stack: Stack, name: str, seats: int) -> None:
+    manifest = {"apiVersion": names.API_VERSION, "kind": "Licence", "metadata": {"name": name}}
+    assert stack.api.create({**manifest, "spec": {"seats": seats}}).accepted
+
+
+def use_licence(world: Scene, name: str) -> None:
+    change = {"spec": {"licence": {"licenceRef": {"name": name}}}}
     world.stack.patch(names.SIMULATION_SERVICES, world.namespace, SERVICE, change)
 
 
@@ -47,10 +52,12 @@ def test_pools_of_two_namespaces_share_the_seats_of_a_licence_first_come_first_s
     world: Scene, neighbour: Scene, operator: Operator
 ) -> None:
     name = unique("licence")
-    licence(world, name, 3)
-    licence(neighbour, name, 5)
     for item in (world, neighbour):
-        wait_until(lambda item=item: condition(service(item), "LicenceConsistent")["reason"] == "SeatsDiffer")
+        use_licence(item, name)
+        wait_until(lambda item=item: condition(service(item), "LicencePermitted")["reason"] == "LicenceNotFound")
+    make_licence(world.stack, name, 3)
+    for item in (world, neighbour):
+        wait_until(lambda item=item: condition(service(item), "LicencePermitted")["status"] == "True")
 
     world.make_pool(2, "first")
     world.available(2, "first")
@@ -63,6 +70,11 @@ def test_pools_of_two_namespaces_share_the_seats_of_a_licence_first_come_first_s
     assert world.namespace not in message
     assert "first" not in message
     wait_until(lambda: service(world)["status"].get("licence") == {"seats": 3, "taken": 3, "waiting": 3})
+
+    def shared() -> Json:
+        return (world.stack.get(names.LICENCES, "", name) or {}).get("status") or {}
+
+    wait_until(lambda: (shared().get("services"), shared().get("used"), shared().get("waiting")) == (2, 3, 3))
 
     operator.kill()
     scale(world, "first", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from fleet_life import WorldClient
 from fleet_world import SERVICE, Operator, World, living
 
 from simyard.api import names
+from simyard.build.frontend_account import bound_account
 from simyard.frontend.backend import Verb
 from simyard.frontend.exchange import Identity
 from simyard.frontend.identifiers import object_name
@@ -96,7 +98,10 @@ async def operator(world: World) -> AsyncIterator[Operator]:
 def serve(world: World, operator: Operator, installed: ControlPlane, tmp_path: Path) -> Serve:
     """Runs a frontend with the rights that frontends have, and no more."""
     kubeconfig = tmp_path / "frontend.kubeconfig"
-    installed.write_service_account_kubeconfig(kubeconfig, names.SYSTEM_NAMESPACE, names.FRONTEND)
+    account = f"occi-{world.name}"
+    for manifest in bound_account(account, world.name, names.SYSTEM_NAMESPACE):
+        installed.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
+    installed.write_service_account_kubeconfig(kubeconfig, names.SYSTEM_NAMESPACE, account)
     return lambda: serving(world, kubeconfig)
 
 

@@ -77,7 +77,7 @@ def test_a_pool_of_pods_from_the_missing_right_to_the_last_worker(world: Scene) 
         found = worker(world, name)
         assert item["metadata"]["name"] == f"{name}-{found['metadata']['uid'][:8]}"
         assert found["status"]["machineId"] == f"{world.namespace}/{item['metadata']['name']}"
-        assert found["status"]["address"] == "10.0.0.7"
+        assert found["status"]["addresses"] == [{"address": "10.0.0.7", "interface": "eth0"}]
         assert item["spec"]["containers"][0]["image"] == IMAGE
     _stops_and_starts(world)
     _restarts(world)
@@ -106,7 +106,7 @@ def _stops_and_starts(world: Scene) -> None:
     world.stack.patch(names.WORKERS, world.namespace, "pool-0", {"spec": {"powerState": "Running"}})
     world.available(2)
     assert worker(world, "pool-0")["metadata"]["uid"] == uid
-    assert len(list_pods(world)) == 2
+    wait_until(lambda: len(list_pods(world)) == 2, "its pod is there again")
 
 
 def _restarts(world: Scene) -> None:

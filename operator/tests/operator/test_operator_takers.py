@@ -45,7 +45,7 @@ async def call(operator: Operator, pool: WorkerPool, ledger: Path, until: Path |
     body = {"action": "run", "mode": "Sync", "parameters": {"ledger": str(ledger), "until": str(until or "")}}
     queue = pool_queue(user)
     reply = await operator.fleet.requester.request(queue, user, Request.ACTION, body, timeout_seconds=CALL_SECONDS)
-    assert reply["result"]
+    assert reply.error is None
 
 
 async def take(world: World, pool: WorkerPool, count: int) -> None:

@@ -50,6 +50,8 @@ class World:
     licence: Allotment | None = None
     active: float = 0.0
     created: int = 0
+    busy: frozenset[str] = frozenset()
+    heard_seconds: float = 0.0
 
     def given(self) -> PoolInput:
         """What the next plan is made from; the sites count the pool's workers."""
@@ -64,6 +66,8 @@ class World:
             sites=sites,
             now=self.now,
             use=replace(self.use, quiet_seconds=self.steady - self.active),
+            busy=self.busy,
+            heard_seconds=self.heard_seconds,
             clock=Clock(self.steady, dict(self.since)),
             licence=self.licence,
         )

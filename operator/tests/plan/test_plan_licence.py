@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_objects import NOW, at, made_ready, make_pool, make_service, make_site, make_worker
 
 from simyard.api.base import Condition, find_condition
+from simyard.api.licence import Licence
 from simyard.api.simulation_service import SimulationService
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
@@ -18,6 +21,7 @@ from simyard.plan.backoff import Backoff
 from simyard.plan.licence import (
     Allotment,
     Claim,
+    Terms,
     allot,
     allotment_of,
     claim_of,
@@ -25,6 +29,8 @@ from simyard.plan.licence import (
     licence_condition,
     licence_key,
     licence_status,
+    shared_status,
+    terms_of,
 )
 from simyard.plan.placement import SiteState
 from simyard.plan.pool import PoolPlan, plan_pool
@@ -35,17 +41,21 @@ SITES = {"a": make_site("a")}
 SERVICE = make_service(licence={"seats": 5})
 
 
-def shared_service(seats: int, name: str = "acme") -> SimulationService:
-    return make_service(licence={"seats": seats, "name": name}).service
+def shared_service(name: str = "acme") -> SimulationService:
+    return make_service(licence={"licenceRef": {"name": name}}).service
+
+
+def make_licence(seats: int = 5, **spec: Any) -> Licence:
+    return Licence.model_validate({"metadata": {"name": "acme"}, "spec": {"seats": seats, **spec}})
 
 
 def claim(pool: str, held: int = 0, desired: int = 0, since: float | None = None, granted: int = 0) -> Claim:
     return Claim(pool, held, granted, desired, None if since is None else at(since))
 
 
-def test_services_share_a_licence_by_its_name_only() -> None:
+def test_a_services_own_seats_are_for_itself_and_those_of_a_licence_for_all_that_name_it() -> None:
     assert licence_key(SERVICE.service) == "ns/service"
-    assert licence_key(shared_service(3)) == licence_key(shared_service(4)) == "acme"
+    assert licence_key(shared_service()) == "acme"
     assert licence_key(make_service().service) == ""
 
 
@@ -145,7 +155,7 @@ class World:
     def allotment(self, name: str) -> Allotment:
         claims = self.claims(name)
         return allotment_of(
-            claims[name], list(claims.values()), licence="acme", seats=self.seats, others=self.alone, here={}
+            claims[name], list(claims.values()), licence="acme", terms=Terms(self.seats), others=self.alone, here={}
         )
 
     def decide(self, name: str) -> PoolPlan:
@@ -345,7 +355,9 @@ def test_of_other_namespaces_only_a_number_is_told() -> None:
     others = [Claim(f"uid-{index}", 1, 1, 1) for index in range(4)]
     pool = make_pool(3, "mine")
     own = claim_of(pool, pool.status, 1, asks=NOW)
-    seen = allotment_of(own, [own, *others], licence="acme", seats=8, others=3, here={"mine": 1, "next": 1, "": 1})
+    seen = allotment_of(
+        own, [own, *others], licence="acme", terms=Terms(8), others=3, here={"mine": 1, "next": 1, "": 1}
+    )
     plan = plan_pool(
         PoolInput(pool=pool, previous=pool.status, backoff=Backoff(), workers=[make_worker("mine-0")], service=SERVICE,
                   sites=SITES, now=NOW, licence=replace(seen, seats=1))
@@ -364,21 +376,72 @@ def test_without_a_licence_nothing_is_said_of_seats() -> None:
     assert find_condition(plan.status.conditions, "LicenceAvailable") is None
 
 
-def conditions_of(service: SimulationService, *sharing: SimulationService) -> Condition | None:
-    return licence_condition(service, [service, *sharing], NOW)
+CLOSED = {"from": "Selected", "names": ["elsewhere"]}
 
 
-def test_services_that_disagree_about_the_seats_are_told_without_names() -> None:
-    mine, other = shared_service(10), shared_service(5)
-    found = conditions_of(mine, other)
+@pytest.mark.parametrize(
+    ("licence", "status", "reason"),
+    [
+        (None, "False", "LicenceNotFound"),
+        (make_licence(allowedNamespaces=CLOSED), "False", "LicenceForbidden"),
+        (make_licence(), "True", "LicenceFound"),
+    ],
+)
+def test_a_service_says_whether_it_may_use_the_licence_that_it_names(
+    licence: Licence | None, status: str, reason: str
+) -> None:
+    service = shared_service()
+    found = licence_condition(service, terms_of(service, licence), NOW)
     assert found is not None
-    assert (found.status, found.reason) == ("False", "SeatsDiffer")
-    assert "is 10 here" in found.message
-    assert "the smallest counts, 5" in found.message
-    agreed = conditions_of(mine, shared_service(10))
-    assert agreed is not None
-    assert (agreed.status, agreed.message) == ("True", "")
-    assert conditions_of(SERVICE.service) is None
+    assert (found.status, found.reason) == (status, reason)
+    assert licence_condition(SERVICE.service, terms_of(SERVICE.service, None), NOW) is None
+
+
+@pytest.mark.parametrize("licence", [None, make_licence(allowedNamespaces=CLOSED)])
+def test_a_pool_of_a_service_that_may_not_use_its_licence_waits_with_that_reason(licence: Licence | None) -> None:
+    pool, terms = make_pool(3, "mine"), terms_of(shared_service(), licence)
+    own = claim_of(pool, pool.status, 1, asks=NOW)
+    given = allotment_of(own, [own], licence="acme", terms=terms, others=0, here={})
+    plan = plan_pool(
+        PoolInput(pool=pool, previous=pool.status, backoff=Backoff(), workers=[make_worker("mine-0")], sites=SITES,
+                  service=make_service(licence={"licenceRef": {"name": "acme"}}), now=NOW, licence=given)
+    )  # fmt: skip
+    assert terms.refusal is not None
+    assert not plan.create
+    assert not plan.delete, "what runs goes on"
+    for kind in ("Available", "LicenceAvailable"):
+        condition = find_condition(plan.status.conditions, kind)
+        assert condition is not None
+        assert (condition.status, condition.reason) == ("False", terms.refusal[0])
+        assert terms.refusal[1] in condition.message
+
+
+@given(st.integers(0, 40), st.integers(1, 10), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), max_size=8))
+def test_no_namespace_is_given_more_than_its_limit_and_the_others_get_what_it_leaves(
+    seats: int, limit: int, wanted: list[tuple[int, int]]
+) -> None:
+    claims = [
+        Claim(f"pool-{index}", held, held, desired, at(index), f"ns-{index % 2}")
+        for index, (held, desired) in enumerate(wanted)
+    ]
+    result = allot(seats, 1, claims, limit=limit, outside={"ns-0": 1})
+    for namespace, outside in (("ns-0", 1), ("ns-1", 0)):
+        mine = [claim for claim in claims if claim.namespace == namespace]
+        held = outside + sum(claim.held for claim in mine)
+        given = outside + sum(result[claim.pool] for claim in mine)
+        assert given <= max(limit, held)
+        short = any(result[claim.pool] < claim.desired for claim in mine)
+        assert not short or given >= limit or 1 + sum(result.values()) >= seats
+
+
+def test_the_status_of_a_licence_counts_seats_and_services() -> None:
+    claims = [claim("a", held=3, granted=3, desired=3), claim("b", held=2, granted=2, desired=6, since=1)]
+    status = shared_status(make_licence(6), 2, 1, claims, NOW)
+    assert (status.services, status.used, status.waiting) == (2, 6, 4)
+    assert [(item.type, item.status, item.reason) for item in status.conditions] == [
+        ("Available", "False", "SeatsTaken")
+    ]
+    assert shared_status(make_licence(7), 2, 1, claims, NOW).conditions[0].reason == "SeatsLeft"
 
 
 def test_a_service_shows_the_seats_of_its_licence() -> None:

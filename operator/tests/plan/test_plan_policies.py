@@ -15,7 +15,7 @@ from simyard.plan.backoff import MOST_SECONDS, Backoff
 from simyard.plan.patch import merge_patch
 from simyard.plan.pool_conditions import quorum
 from simyard.plan.replacement import RECONNECT_SECONDS, time_limit
-from simyard.plan.scale_in import drain_ends, victims
+from simyard.plan.scale_in import DEFAULT_DRAIN_SECONDS, drain_ends, victims
 from simyard.plan.slots import free_slots
 from simyard.plan.start import begin_start, finish_start
 from simyard.plan.worker import is_ready
@@ -109,11 +109,19 @@ def test_ten_goes_before_nine() -> None:
 
 def test_a_draining_worker_ends_when_it_is_drained_or_late_or_dead() -> None:
     worker, policy = make_worker(), ScaleInPolicy(drain_seconds=30)
-    assert drain_ends(worker, policy, (), 10) == 20
-    assert drain_ends(worker, policy, {worker.metadata.uid}, 10) == 0, "it said so, and its status does not yet"
-    assert drain_ends(not_ready(worker, "Draining", at(5)), policy, (), 10) == 20
-    assert drain_ends(not_ready(worker, "Drained", at(5)), policy, (), 1) == 0
-    assert drain_ends(not_ready(worker, "MachineLost", at(5)), policy, (), 1) == 0
+    uid = worker.metadata.uid
+    assert drain_ends(worker, policy, (), (), 10) == 20
+    assert drain_ends(worker, policy, {uid}, {uid}, 10) == 0, "it said so, and its status does not yet"
+    assert drain_ends(not_ready(worker, "Draining", at(5)), policy, (), {uid}, 10) == 20
+    assert drain_ends(not_ready(worker, "Drained", at(5)), policy, (), (), 1) == 0
+    assert drain_ends(not_ready(worker, "MachineLost", at(5)), policy, (), {uid}, 1) == 0
+
+
+def test_without_a_limit_of_the_pool_a_worker_drains_as_long_as_its_action_runs() -> None:
+    worker, policy = make_worker(), ScaleInPolicy()
+    assert drain_ends(worker, policy, (), {worker.metadata.uid}, 100_000) > 0
+    assert drain_ends(worker, policy, (), (), DEFAULT_DRAIN_SECONDS - 10) == 10
+    assert drain_ends(worker, policy, (), (), 100_000) <= 0
 
 
 @given(

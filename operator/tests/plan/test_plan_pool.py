@@ -101,20 +101,49 @@ def test_what_stands_in_the_way_is_told_but_does_not_end_what_runs() -> None:
         ({"pool": make_pool(1), "sites": {}}, "NoSiteAvailable"),
         ({"pool": make_pool(1, placement={"sites": ["b"]})}, "SiteNotFound"),
         ({"pool": make_pool(1), "sites": {"a": make_site("a", limits={"maxWorkers": 0})}}, "NoSiteAvailable"),
-        ({"pool": make_pool(1), "broker": False}, "BrokerUnreachable"),
+        ({"pool": make_pool(1), "broker_problem": "it is away"}, "BrokerUnreachable"),
     ]
     for changes, reason in cases:
         plan = plan_pool(replace(given_pool(pool), **changes))
         assert (plan.create, available(plan)[1]) == ((), reason)
-        assert available(plan_pool(replace(given_pool(pool, running), **changes)))[0] == "True"
+        stays = plan_pool(replace(given_pool(pool, running), **changes))
+        assert (stays.delete, stays.drain) == ((), ())
+        assert available(stays)[0] == ("False" if reason == "ServiceNotFound" else "True")
 
 
 def test_a_pool_that_runs_stays_available_and_says_what_will_not_pass_by_itself() -> None:
     running = [made_ready(make_worker(), at(1))]
-    gone = available(plan_pool(given_pool(make_pool(1), running, service=None)))
-    assert gone == ("True", "WorkersReady", "1 of 1 workers are ready; SimulationService service does not exist")
-    down = available(plan_pool(given_pool(make_pool(1), running, broker=False)))
+    wrong = available(plan_pool(given_pool(make_pool(1), running, service=replace(SERVICE, problem="is wrong"))))
+    assert wrong == ("True", "WorkersReady", "1 of 1 workers are ready; SimulationService service: is wrong")
+    down = available(plan_pool(given_pool(make_pool(1), running, broker_problem="it is away")))
     assert down == ("True", "WorkersReady", "1 of 1 workers are ready")
+
+
+def test_a_pool_whose_service_was_deleted_is_not_available_although_its_workers_run() -> None:
+    running = [made_ready(make_worker(), at(1))]
+    status, reason, message = available(plan_pool(given_pool(make_pool(1), running, service=None)))
+    assert (status, reason) == ("False", "ServiceNotFound")
+    assert "SimulationService service does not exist" in message
+
+
+def test_workers_that_fail_again_and_again_are_counted_and_explained_until_one_is_ready() -> None:
+    world = World(make_pool(1))
+    for _ in range(3):
+        world.turn()
+        (worker,) = world.workers.values()
+        world.put(not_ready(worker, "MachineFailed", world.now, message="exit code 3: no such module"))
+        world.turn()
+        world.pass_time(10)
+        world.turn()
+        assert len(world.workers) == 1, "the successor starts"
+        assert world.pool.status.failed_replicas == 1
+        message = world.pool.status.conditions[0].message
+        assert "the last one: MachineFailed exit code 3: no such module" in message
+    world.come_up()
+    world.pass_time(1)
+    world.turn()
+    assert world.pool.status.failed_replicas == 0
+    assert "failing" not in world.pool.status.conditions[0].message
 
 
 def test_a_full_site_takes_what_fits_and_says_so() -> None:

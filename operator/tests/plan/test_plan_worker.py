@@ -3,10 +3,12 @@
 from datetime import datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from plan_objects import NOW, at, made_ready, make_machine, make_worker, not_ready, with_status
 
 from simyard.api.base import find_condition
-from simyard.api.worker import Worker
+from simyard.api.worker import MAX_ADDRESSES, Worker, WorkerAddress
 from simyard.plan.worker import (
     DISCONNECT_GRACE_SECONDS,
     Change,
@@ -14,10 +16,11 @@ from simyard.plan.worker import (
     Registration,
     Values,
     WorkerPlan,
+    addresses_of,
     is_ready,
     plan_worker,
 )
-from simyard_sites.base import MachineState, Stage
+from simyard_sites.base import Address, MachineState, Stage
 
 LATER = at(10)
 ENTERED = {Stage.PENDING: at(1), Stage.PROLOG: at(2), Stage.BOOT: at(3), Stage.RUNNING: at(4)}
@@ -39,6 +42,31 @@ def test_a_worker_is_ready_when_its_adapter_registered_even_before_anything_else
     assert plan.change is Change.READINESS
     assert plan.status.stages.registered == at(5)
     assert plan.status.adapter_version == "0.1.0"
+
+
+def test_a_worker_without_a_machine_says_that_its_site_denies_it_one() -> None:
+    denied = Observation(denied="CloudSite abroad is cordoned")
+    plan = plan_of(make_worker(), denied, LATER)
+    condition = find_condition(plan.status.conditions, "Ready")
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("SiteNotPermitted", "CloudSite abroad is cordoned")
+    assert plan.change is Change.READINESS
+    assert reason_of(make_worker(), Observation(denied=denied.denied, machine=make_machine())) == "False Starting"
+
+
+@pytest.mark.parametrize("state", [MachineState.PENDING, MachineState.BOOT, MachineState.RUNNING])
+def test_what_troubles_a_machine_before_it_registers_is_told(state: MachineState) -> None:
+    seen = Observation(machine=make_machine(state, reason="Trouble", message="no hugepages"))
+    condition = find_condition(plan_of(make_worker(), seen, LATER).status.conditions, "Ready")
+    assert condition is not None
+    assert condition.message == "no hugepages"
+
+
+def test_a_suspended_machine_that_cannot_be_started_says_why() -> None:
+    seen = Observation(machine=make_machine(MachineState.SUSPENDED), waits="Conflict: no virt-handler")
+    condition = find_condition(plan_of(make_worker(), seen, LATER).status.conditions, "Ready")
+    assert condition is not None
+    assert condition.message == "the machine is suspended: Conflict: no virt-handler"
 
 
 def test_every_stage_keeps_its_first_time() -> None:
@@ -63,6 +91,36 @@ def test_nothing_new_is_no_change() -> None:
     worker = worker.model_copy(update={"status": plan_of(worker, seen, at(6)).status})
     assert plan_of(worker, seen, at(99)).change is Change.NONE
     assert plan_of(worker, Observation(machine=make_machine(entered=ENTERED)), at(99)).change is Change.NONE
+
+
+def test_addresses_are_kept_with_the_stage_in_which_they_are_known_and_when_the_machine_is_unknown() -> None:
+    machine = make_machine(
+        MachineState.BOOT, addresses=(Address("10.0.0.7", "eth0", "02:00:00:00:00:01"), Address("fd00::7"))
+    )
+    plan = plan_of(make_worker(), Observation(machine=machine), at(5))
+    assert plan.change is Change.STAGES
+    assert plan.status.addresses == [
+        WorkerAddress(address="10.0.0.7", interface="eth0", mac="02:00:00:00:00:01"),
+        WorkerAddress(address="fd00::7"),
+    ]
+    worker = make_worker().model_copy(update={"status": plan.status})
+    assert plan_of(worker, Observation(), at(6)).status.addresses == plan.status.addresses
+
+
+def test_what_a_guest_says_of_its_network_is_an_address_or_nothing() -> None:
+    said = ("10.0.0.7", "127.0.0.1", "fe80::1", "::1", "0.0.0.0", "ff02::1", "2001:db8::1%eth0", "10.0.0.7", "x", "")
+    machine = make_machine(addresses=tuple(Address(ip, "eth 0\n", "me") for ip in said))
+    assert addresses_of(machine) == [WorkerAddress(address="10.0.0.7")]
+
+
+addresses = st.builds(Address, st.one_of(st.text(), st.ip_addresses().map(str)), st.text(), st.text())
+
+
+@given(st.lists(addresses, max_size=40))
+def test_addresses_are_always_such_as_the_api_server_stores(said: list[Address]) -> None:
+    found = addresses_of(make_machine(addresses=tuple(said)))
+    assert len(found) <= MAX_ADDRESSES
+    assert [WorkerAddress.model_validate(item.to_json()) for item in found] == found
 
 
 def test_new_values_alone_are_the_least_urgent() -> None:

@@ -1,0 +1,49 @@
+"""The size of free-form values, as the admission policies of :mod:`simyard.build.sizes` count it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MAX_DEPTH = 6
+"""Lists and objects that a free-form value may nest."""
+MAX_PARAMETERS_WEIGHT = 1_114_112
+"""Of all parameters of an action: a text of 1 MiB, and 64 KiB beside it."""
+MAX_MEMBERS = 14_563
+"""Members of one list or object. With more of them the API server would give up before it has weighed the value."""
+MAX_ATTRIBUTES_WEIGHT = 65_536
+"""Of all attributes of a pool, a Worker or a link."""
+MAX_DEFAULT_WEIGHT = 65_536
+"""Of all defaults of a service's interface or of a mixin."""
+SCALAR = 16
+"""The weight of a number, a boolean or null."""
+TOO_DEEP = 1_000_000_000
+"""The weight of a value that nests deeper than :data:`MAX_DEPTH`."""
+
+
+def weigh_value(value: Any, levels: int = MAX_DEPTH) -> int:
+    """Return the weight of a JSON value: characters of texts and names, and a little for everything else."""
+    if isinstance(value, str):
+        return len(value) + 2
+    if not isinstance(value, list | Mapping):
+        return SCALAR
+    if levels == 0:
+        return TOO_DEEP
+    if len(value) > MAX_MEMBERS:
+        return MAX_PARAMETERS_WEIGHT + len(value)
+    if isinstance(value, list):
+        return 2 + sum(2 + weigh_value(item, levels - 1) for item in value)
+    return 2 + sum(len(name) + 4 + weigh_value(item, levels - 1) for name, item in value.items())
+
+
+def excess(parameters: Mapping[str, Any]) -> str:
+    """Return why the parameters of an action are too large, and what to do; empty when they are not."""
+    weight = weigh_value(parameters)
+    if weight >= TOO_DEEP:
+        return f"nests deeper than {MAX_DEPTH} levels: store large inputs elsewhere and pass their address"
+    if weight <= MAX_PARAMETERS_WEIGHT:
+        return ""
+    return (
+        f"weighs {weight}, at most {MAX_PARAMETERS_WEIGHT} is accepted (characters of texts and names, {SCALAR} for"
+        " each number): store large inputs elsewhere and pass their address"
+    )

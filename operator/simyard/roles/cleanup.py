@@ -1,0 +1,78 @@
+"""``simyard cleanup``: removes what Simyard made at a broker of somebody else's, once the release is uninstalled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+import click
+
+from simyard.cli.output import say
+from simyard.messaging.access import BrokerAccess
+from simyard.messaging.admin import BrokerAdmin
+from simyard.messaging.errors import MessagingError
+from simyard.messaging.occi_topology import clients_vhost
+from simyard.messaging.topology import APISERVER_USER, FRONTEND_USER, platform_specs
+from simyard_adapter.wire import pool_user, standalone_user
+
+_QUEUES_PREFIX = "simyard."
+_OWN_USERS = (APISERVER_USER, FRONTEND_USER)
+_USERS_PREFIXES = (pool_user(""), standalone_user(""))
+
+
+@click.command()
+@click.option("--amqp-url", envvar="AMQP_URL", required=True, help="The broker, as an administrator.")
+@click.option("--amqp-management-url", envvar="AMQP_MANAGEMENT_URL", required=True, help="Its management API.")
+@click.option("--amqp-ca-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), envvar="AMQP_CA_FILE",
+              help="The broker's CA certificate, for amqps.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Delete; otherwise only say what would be deleted.")
+def cleanup(amqp_url: str, amqp_management_url: str, amqp_ca_file: Path | None, yes: bool) -> None:
+    """Remove users, queues and exchanges from the URL's virtual host, and the virtual host of OCCI clients.
+
+    Uninstall the release first: a running operator makes them again. The virtual host of the URL itself stays.
+    """
+    try:
+        access = BrokerAccess.from_url(amqp_url, amqp_management_url, amqp_ca_file)
+        found = asyncio.run(_clean_up(access, delete=yes))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    except MessagingError as error:
+        say(str(error), err=True)
+        sys.exit(1)
+    for line in found:
+        say(f"{'deleted' if yes else 'would delete'} {line}")
+    if not found:
+        say("nothing of Simyard's is there")
+
+
+async def _clean_up(access: BrokerAccess, *, delete: bool) -> list[str]:
+    """Delete, or only list, what Simyard made; a user that other virtual hosts know too stays."""
+    clients = access.in_vhost(clients_vhost(access.vhost))
+    async with contextlib.aclosing(BrokerAdmin(access)) as admin, contextlib.aclosing(BrokerAdmin(clients)) as occi:
+        ours = {access.vhost, clients.vhost}
+        users = [
+            name
+            for name in sorted(await admin.permitted_users())
+            if (name in _OWN_USERS or name.startswith(_USERS_PREFIXES)) and await admin.vhosts_of(name) <= ours
+        ]
+        queues = sorted(await admin.queues(_QUEUES_PREFIX))
+        exchanges = sorted(await admin.exchanges() & {spec.name for spec in platform_specs().exchanges})
+        has_clients = clients.vhost in await admin.vhosts()
+        if delete:
+            for user in users:  # first: it closes their connections
+                await admin.delete_user(user)
+            await admin.delete_queues(queues)
+            for exchange in exchanges:
+                await admin.delete_exchange(exchange)
+            for policy in platform_specs().policies:
+                await admin.delete_policy(policy)
+            if has_clients:
+                await occi.delete_vhost()
+    return [
+        *(f"user {name}" for name in users),
+        *(f"queue {name}" for name in queues),
+        *(f"exchange {name}" for name in exchanges),
+        *([f"virtual host {clients.vhost}"] if has_clients else []),
+    ]
