@@ -5,27 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import re
-import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from cryptography import x509
+from helm_release import CHART, EXISTING, NAMESPACE, ROOT, Helm, Manifest, container_of, frontend_pod, of_kind
 
 from simyard.api.frontend_pod import FrontendPod
 from simyard.build import install
 from simyard.build.frontend import KINDS
-from simyard_dev import tools
-from simyard_dev.controlplane import ControlPlane
 
-ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts" / "simyard"
-NAMESPACE = "simyard-system"
-OF_OTHERS = ("monitoring.coreos.com/", "cert-manager.io/", "rabbitmq.com/")
-EXISTING = ("broker.mode=existing", "broker.existing.secretName=mine")
 VARIANTS = {
     "default": (),
     "everything": (
@@ -48,58 +38,10 @@ VARIANTS = {
 }
 
 pytestmark = pytest.mark.xdist_group("chart")
-Manifest = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Helm:
-    """Helm, and kubectl, on a control plane."""
-
-    control_plane: ControlPlane
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        program = tools.ensure(["helm"])["helm"]
-        command = [program, f"--kubeconfig={self.control_plane.kubeconfig}", f"--namespace={NAMESPACE}", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-    def done(self, *arguments: str) -> str:
-        done = self.run(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def render(self, *values: str) -> list[Manifest]:
-        text = self.done("template", "simyard", str(CHART), *(f"--set={value}" for value in values))
-        return [item for item in yaml.safe_load_all(text) if item]
-
-    def dry_run(self, manifests: list[Manifest]) -> None:
-        """Have the API server check what is of Kubernetes' own kinds."""
-        own = [item for item in manifests if not item["apiVersion"].startswith(OF_OTHERS)]
-        listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": own})
-        options = ("--dry-run=server", "--warnings-as-errors", "--validate=strict")
-        self.control_plane.kubectl("apply", *options, "-f", "-", stdin=listed)
-
-    def get(self, *what: str) -> Manifest:
-        found: Manifest = json.loads(self.control_plane.kubectl("-n", NAMESPACE, "get", *what, "-o", "json"))
-        return found
-
-
-@pytest.fixture(scope="module")
-def helm(simyard_directory: Path) -> Iterator[Helm]:
-    # Not the run's shared control plane: the chart wants to own what is in the whole cluster.
-    control_plane = ControlPlane(simyard_directory / "chart")
-    control_plane.start()
-    control_plane.kubectl("create", "namespace", NAMESPACE)
-    control_plane.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/warn=restricted")
-    yield Helm(control_plane)
-    control_plane.stop(0)
 
 
 def secret(helm: Helm, name: str) -> dict[str, bytes]:
     return {key: base64.b64decode(value) for key, value in helm.get("secret", name)["data"].items()}
-
-
-def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
-    return {item["metadata"]["name"]: item for item in manifests if item["kind"] == kind}
 
 
 def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
@@ -202,12 +144,12 @@ def test_names_that_look_like_numbers_stay_text(helm: Helm) -> None:
 
 
 def test_all_pods_of_ours_may_pull_their_image(helm: Helm) -> None:
-    """Those of frontends, which the operator makes, by their account."""
     wanted = [{"name": "one"}, {"name": "two"}]
     for mode in ("embedded", "operator"):
         rendered = helm.render("image.pullSecrets={one,two}", f"broker.mode={mode}")
         for account in of_kind(rendered, "ServiceAccount").values():
             assert account["imagePullSecrets"] == wanted
+        assert frontend_pod(container_of(rendered, "operator")).image_pull_secrets == ["one", "two"]
         pods = [of_kind(rendered, "Pod")["simyard-test"]["spec"]]
         for kind in ("Deployment", "StatefulSet"):
             pods += [item["spec"]["template"]["spec"] for item in of_kind(rendered, kind).values()]
@@ -228,30 +170,31 @@ def test_pods_have_the_priority_class(helm: Helm) -> None:
     assert frontend_pod(operator).priority_class_name == ""
 
 
-def frontend_pod(operator: Manifest) -> FrontendPod:
-    """What the operator is told of the frontends' pods, as Kubernetes gives it."""
-    [value] = [item.partition("=")[2] for item in operator["args"] if item.startswith("--frontend-pod=")]
-    return FrontendPod.from_json(value.replace("$$", "$"))
-
-
 def test_the_operator_takes_what_the_values_say_of_frontends(helm: Helm, tmp_path: Path) -> None:
     def told(*arguments: str) -> FrontendPod:
         rendered = yaml.safe_load_all(helm.done("template", "simyard", str(CHART), *arguments))
-        operator = of_kind([item for item in rendered if item], "Deployment")["simyard-operator"]
-        [container] = operator["spec"]["template"]["spec"]["containers"]
-        return frontend_pod(container)
+        return frontend_pod(container_of([item for item in rendered if item], "operator"))
 
-    default = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+    requests = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
+    default = {"requests": requests, "limits": {"memory": "512Mi"}}
     assert told() == FrontendPod.from_json(
         json.dumps({"resources": default, "imagePullPolicy": "IfNotPresent", "logLevel": "info"})
     )
     said = {
-        "resources": {"requests": {"cpu": 0.5, "memory": 1000000000}, "limits": {"memory": "1Gi"}},
+        "resources": {
+            "requests": {"cpu": 0.5, "memory": 1000000000, "ephemeral-storage": "1Mi"},
+            "limits": {"memory": "1Gi"},
+        },
         "logLevel": "debug",
         "nodeSelector": {"pool": "system"},
         "tolerations": [{"key": "pool", "operator": "Exists", "tolerationSeconds": 300}],
         "affinity": {"nodeAffinity": {"x": "y"}},
         "podAnnotations": {"text": '$(HOME) costs $$5 & "more"'},
+        "podLabels": {"team": "simulation"},
+        "topologySpreadConstraints": [{"topologyKey": "rack"}],
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "extraVolumes": [{"name": "ca", "configMap": {"name": "proxy"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca"}],
     }
     (tmp_path / "values.yaml").write_text(json.dumps({"frontends": said, "image": {"pullPolicy": "Always"}}))
     wanted = FrontendPod.from_json(json.dumps({**said, "imagePullPolicy": "Always"}))
@@ -408,3 +351,42 @@ class TestInstalled:
         others = [item for item in ours if item["kind"] not in ("CustomResourceDefinition", "APIService")]
         assert not others
         assert "v1alpha1.subresources.simyard.dev" not in {item["metadata"]["name"] for item in ours}
+
+
+@pytest.mark.parametrize("mode", ["embedded", "operator"])
+def test_only_the_operator_reaches_the_management_api_of_the_broker(helm: Helm, mode: str) -> None:
+    policy = of_kind(helm.render(f"broker.mode={mode}"), "NetworkPolicy")["simyard-broker"]["spec"]
+    who = [
+        rule.get("from")
+        for rule in policy["ingress"]
+        if any(port["port"] == 15671 for port in rule.get("ports", [])) or not rule.get("ports")
+    ]
+    component = "app.kubernetes.io/component"
+    [operators, *peers] = [peer["podSelector"]["matchLabels"] for rule in who for peer in rule]
+    assert operators[component] == "operator"
+    assert all(labels == {"app.kubernetes.io/name": "simyard-broker"} for labels in peers)
+
+
+@pytest.mark.parametrize("mode", ["embedded", "operator"])
+def test_the_broker_is_scraped_on_a_port_that_its_network_policy_opens(helm: Helm, mode: str) -> None:
+    rendered = helm.render(f"broker.mode={mode}", "monitoring.podMonitors.enabled=true")
+    monitor = of_kind(rendered, "PodMonitor")["simyard-broker"]["spec"]
+    policy = of_kind(rendered, "NetworkPolicy")["simyard-broker"]["spec"]
+    assert monitor["selector"] == policy["podSelector"]
+    [endpoint] = monitor["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["scheme"]) == ("prometheus-tls", "https")
+    assert 15691 in [port["port"] for port in policy["ingress"][0]["ports"]]
+
+
+def test_every_alert_has_an_entry_in_the_runbook(helm: Helm) -> None:
+    rules = of_kind(helm.render("monitoring.rules.enabled=true"), "PrometheusRule")["simyard"]["spec"]
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    headings = re.findall(r"^### (\w+)$", (ROOT / "docs" / "monitoring.md").read_text(), re.M)
+    assert sorted(alerts) == sorted(headings)
+
+
+def test_nodes_of_the_broker_are_kept_apart_where_nodes_suffice(helm: Helm) -> None:
+    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
+    [constraint] = broker["spec"]["override"]["statefulSet"]["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "kubernetes.io/hostname"
+    assert (constraint["whenUnsatisfiable"], constraint["nodeTaintsPolicy"]) == ("DoNotSchedule", "Honor")

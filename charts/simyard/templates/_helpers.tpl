@@ -1,11 +1,18 @@
+{{/* Prefix of the names of what the chart makes. */}}
+{{- define "simyard.fullname" -}}
+{{ default "simyard" .Values.fullnameOverride }}
+{{- end }}
+
 {{/* The labels that every object of the chart has beside its component's. */}}
 {{- define "simyard.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-app.kubernetes.io/part-of: simyard
-app.kubernetes.io/name: simyard
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- $own := dict
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_")
+  "app.kubernetes.io/part-of" "simyard"
+  "app.kubernetes.io/name" (default "simyard" .Values.nameOverride)
+  "app.kubernetes.io/instance" .Release.Name
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "app.kubernetes.io/managed-by" .Release.Service }}
+{{- merge $own .Values.commonLabels | toYaml }}
 {{- end }}
 
 {{/* What a component's pods are selected by: call with (list $ "operator"). */}}
@@ -15,7 +22,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
 {{- define "simyard.image" -}}
-{{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- with .Values.image }}
+{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{/* The name of the PriorityClass; nothing without one. */}}
@@ -31,25 +40,76 @@ priorityClassName: {{ . | quote }}
 
 {{/* The pods of frontends, for the operator, which makes them. In arguments of a container, $$ stands for $. */}}
 {{- define "simyard.frontendPod" -}}
-{{- $pod := pick .Values.frontends "resources" "logLevel" "nodeSelector" "tolerations" "affinity" "podAnnotations" }}
+{{- $pod := omit .Values.frontends "enabled" "domain" "amqp" "cloud4e" "serviceAccount" "ingress" "gateway" }}
+{{- $_ := set $pod "role" (printf "%s-frontend" (include "simyard.fullname" .)) }}
+{{- $_ := set $pod "accountAnnotations" .Values.frontends.serviceAccount.annotations }}
+{{- $_ := set $pod "imagePullSecrets" .Values.image.pullSecrets }}
 {{- $_ := set $pod "imagePullPolicy" .Values.image.pullPolicy }}
 {{- $_ := set $pod "priorityClassName" (include "simyard.priorityClass" .) }}
+{{- $_ := set $pod "labels" .Values.commonLabels }}
+{{- $_ := set $pod "podSecurityContext" .Values.podSecurityContext }}
+{{- $_ := set $pod "containerSecurityContext" .Values.containerSecurityContext }}
+{{- $_ := set $pod "spread" (include "simyard.spreadMode" (list . "frontends")) }}
 {{- toJson $pod | replace "$" "$$" }}
 {{- end }}
 
-{{/* Pods that pass the restricted profile of Pod Security. */}}
-{{- define "simyard.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile: {type: RuntimeDefault}
+{{/* How clients reach the frontends, for the operator. */}}
+{{- define "simyard.frontendRoute" -}}
+{{- $route := dict }}
+{{- with .Values.frontends }}
+{{- if .ingress.enabled }}{{ $_ := set $route "ingress" (omit .ingress "enabled") }}{{ end }}
+{{- if .gateway.enabled }}
+{{- $own := ternary (printf "%s-frontend-ca" (include "simyard.fullname" $)) "" (eq $.Values.certificates.mode "helm") }}
+{{- $gateway := dict "name" (default (include "simyard.fullname" $) .gateway.name) "caConfigMap" (default $own .gateway.caConfigMap) }}
+{{- $_ := set $route "gateway" (merge $gateway (pick .gateway "namespace" "sectionName")) }}
+{{- end }}
+{{- end }}
+{{- toJson $route | replace "$" "$$" }}
 {{- end }}
 
-{{- define "simyard.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{/* What the values say of the pods of a role: call with (list $ "operator"). The template goes on with `containers`. */}}
+{{- define "simyard.pod" -}}
+{{- $ := index . 0 }}{{ $role := index . 1 }}{{ $values := index $.Values $role }}
+metadata:
+  labels:
+    {{- $own := merge (dict "app.kubernetes.io/component" $role) (include "simyard.labels" $ | fromYaml) }}
+    {{- merge $own $values.podLabels | toYaml | nindent 4 }}
+  {{- with $values.podAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "simyard.fullname" $ }}-{{ $role }}
+  enableServiceLinks: false
+  {{- include "simyard.priorityClassName" $ | nindent 2 }}
+  {{- include "simyard.pullSecrets" $ | nindent 2 }}
+  nodeSelector: {{- merge (deepCopy $values.nodeSelector) (dict "kubernetes.io/os" "linux") | toYaml | nindent 4 }}
+  {{- with $values.tolerations }}
+  tolerations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  affinity: {{- include "simyard.affinity" . | nindent 4 }}
+  securityContext: {{- toYaml $.Values.podSecurityContext | nindent 4 }}
+  topologySpreadConstraints: {{- include "simyard.spread" . | nindent 4 }}
+{{- end }}
+
+{{/* What the values say of the container of a role: call with (list $ "operator"). */}}
+{{- define "simyard.container" -}}
+{{- $ := index . 0 }}{{ $role := index . 1 }}{{ $values := index $.Values $role }}
+name: {{ $role }}
+image: {{ include "simyard.image" $ | quote }}
+imagePullPolicy: {{ $.Values.image.pullPolicy }}
+{{- with $values.extraEnv }}
+env: {{- toYaml . | nindent 2 }}
+{{- end }}
+resources: {{- toYaml $values.resources | nindent 2 }}
+securityContext: {{- toYaml $.Values.containerSecurityContext | nindent 2 }}
+{{- end }}
+
+{{- define "simyard.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- range . }}
+  - name: {{ . | quote }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* RabbitMQ writes below its home. */}}
@@ -58,15 +118,47 @@ allowPrivilegeEscalation: false
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* One pod per node: call with (list $ "operator"). No constraint for zones beside it: where nodes have no zone the
-scheduler would score neither (see simyard.affinity). */}}
+{{/* `spread`, decided: call with (list $ "operator"). Two nodes that take pods of the role are enough for `required`.
+Without a cluster to ask (helm template) no node is found, and the answer is `available`. */}}
+{{- define "simyard.spreadMode" -}}
+{{- $ := index . 0 }}{{ $values := index $.Values (index . 1) }}
+{{- $mode := $.Values.spread }}
+{{- if eq $mode "auto" }}
+{{- $usable := list }}
+{{- range (lookup "v1" "Node" "" "").items }}
+{{- $node := . }}
+{{- $takes := true }}
+{{- range $key, $value := merge (deepCopy $values.nodeSelector) (dict "kubernetes.io/os" "linux") }}
+{{- if ne (dig "metadata" "labels" $key "" $node) $value }}{{ $takes = false }}{{ end }}
+{{- end }}
+{{- /* Taints of the node's state come and go. */ -}}
+{{- range (default list $node.spec.taints) }}
+{{- if and (ne .effect "PreferNoSchedule") (not (hasPrefix "node.kubernetes.io/" .key)) }}{{ $takes = false }}{{ end }}
+{{- end }}
+{{- if $takes }}{{ $usable = append $usable $node.metadata.name }}{{ end }}
+{{- end }}
+{{- $mode = ternary "required" "available" (ge (len $usable) 2) }}
+{{- end }}
+{{- $mode }}
+{{- end }}
+
+{{/* Replicas on different nodes: call with (list $ "operator"). `required` counts tainted nodes too: each of them has no
+pod, so no node may have all replicas. No constraint for zones beside it: the scheduler leaves out a node that lacks the
+label of any one constraint, for all of them (see simyard.affinity). */}}
 {{- define "simyard.spread" -}}
-- maxSkew: 1
-  topologyKey: kubernetes.io/hostname
-  whenUnsatisfiable: ScheduleAnyway
+{{- $ := index . 0 }}{{ $values := index $.Values (index . 1) }}
+{{- $mode := include "simyard.spreadMode" . }}
+{{- with $values.topologySpreadConstraints }}
+{{- toYaml . }}
+{{- else }}
+- topologyKey: kubernetes.io/hostname
+  maxSkew: {{ ternary (max 1 (sub $values.replicas 1)) 1 (eq $mode "required") }}
+  whenUnsatisfiable: {{ ternary "ScheduleAnyway" "DoNotSchedule" (eq $mode "preferred") }}
+  nodeTaintsPolicy: {{ ternary "Ignore" "Honor" (eq $mode "required") }}
   matchLabelKeys: [pod-template-hash]
   labelSelector:
     matchLabels: {{- include "simyard.selector" . | nindent 6 }}
+{{- end }}
 {{- end }}
 
 {{/* Zones apart, where nodes have them, unless the values say otherwise: call with (list $ "operator"). */}}
@@ -124,4 +216,5 @@ livenessProbe:
 management.sample_retention_policies.global.minute = 5
 management.sample_retention_policies.basic.minute = 5
 management.sample_retention_policies.detailed.hour = 60
+max_message_size = 4456448
 {{- end }}

@@ -1,0 +1,74 @@
+"""Helm, and a control plane on which the chart's tests render and install it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from simyard.api.frontend_pod import FrontendPod
+from simyard_dev import tools
+from simyard_dev.controlplane import ControlPlane
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "simyard"
+NAMESPACE = "simyard-system"
+EXISTING = ("broker.mode=existing", "broker.existing.secretName=mine")
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Helm:
+    """Helm, and kubectl, on a control plane."""
+
+    control_plane: ControlPlane
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        program = tools.ensure(["helm"])["helm"]
+        command = [program, f"--kubeconfig={self.control_plane.kubeconfig}", f"--namespace={NAMESPACE}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    def done(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def render(self, *values: str) -> list[Manifest]:
+        text = self.done("template", "simyard", str(CHART), *(f"--set={value}" for value in values))
+        return [item for item in yaml.safe_load_all(text) if item]
+
+    def dry_run(self, manifests: list[Manifest]) -> None:
+        """Have the API server check the manifests."""
+        listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        options = ("--dry-run=server", "--warnings-as-errors", "--validate=strict")
+        self.control_plane.kubectl("apply", *options, "-f", "-", stdin=listed)
+
+    def get(self, *what: str) -> Manifest:
+        found: Manifest = json.loads(self.control_plane.kubectl("-n", NAMESPACE, "get", *what, "-o", "json"))
+        return found
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+    """Return the manifests of a kind, by name."""
+    return {item["metadata"]["name"]: item for item in manifests if item["kind"] == kind}
+
+
+def frontend_pod(operator: Manifest) -> FrontendPod:
+    """What the operator is told of the frontends' pods, as Kubernetes gives it."""
+    [value] = [item.partition("=")[2] for item in operator["args"] if item.startswith("--frontend-pod=")]
+    return FrontendPod.from_json(value.replace("$$", "$"))
+
+
+def container_of(manifests: list[Manifest], role: str) -> Manifest:
+    """Return the only container of a role's Deployment."""
+    [container] = pod_of(manifests, role)["spec"]["containers"]
+    return dict(container)
+
+
+def pod_of(manifests: list[Manifest], role: str, prefix: str = "simyard") -> Manifest:
+    """Return the pod template of a role's Deployment."""
+    return dict(of_kind(manifests, "Deployment")[f"{prefix}-{role}"]["spec"]["template"])
