@@ -1,4 +1,4 @@
-"""Write what is generated: crds/*.yaml, the chart's accounts and roles, and what the documents have from the code.
+"""Write what is generated: crds/*.yaml, the chart's roles and its values' descriptions, and what the documents have.
 
 PYTHONPATH=hack:bench .venv/bin/python hack/generate.py           # write the files
 PYTHONPATH=hack:bench .venv/bin/python hack/generate.py --check   # write nothing; show a diff, exit with 1 when stale
@@ -15,14 +15,20 @@ from pathlib import Path
 import yaml
 
 import architecture_picture
+import chart_values
+import cli_reference
 from simyard.api.base import Json
 from simyard.build import install
 from simyard.build.crds import DEFINITIONS, custom_resource_definition
+from simyard.build.rbac import Accounts
 from simyard.build.reference import api_reference
 from simyard_bench import results, sizing, tables
 from simyard_bench.occi import rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+CHART = "charts/simyard"
+CRD_FOLDERS = ("crds", f"{CHART}/files/crds")
+"""For kubectl, and for the chart: Helm warns of symbolic links and reads nothing outside of the chart."""
 HEADER = "# Generated from operator/simyard by hack/generate.py (make generate). Do not edit.\n"
 
 
@@ -45,12 +51,21 @@ def _text(manifest: Json) -> str:
 def generated() -> dict[str, str]:
     """The text of each generated file, by its path in the repository."""
     files = {
-        f"crds/{definition.resource.plural}.yaml": to_yaml(custom_resource_definition(definition))
+        f"{folder}/{definition.resource.plural}.yaml": to_yaml(custom_resource_definition(definition))
+        for folder in CRD_FOLDERS
         for definition in DEFINITIONS
     }
-    access = install.access("{{ .Release.Namespace }}")
+    prefix = '{{ include "simyard.fullname" . }}'
+    accounts = Accounts(f"{prefix}-operator", f"{prefix}-apiserver", f"{prefix}-frontend")
+    access = install.access("{{ .Release.Namespace }}", accounts)
     files["charts/simyard/files/access.yaml"] = HEADER + "---\n".join(map(_text, access))
+    values = chart_values.read(REPOSITORY / CHART / "values.yaml")
+    schema = (REPOSITORY / CHART / "values.schema.json").read_text()
+    files[f"{CHART}/values.schema.json"] = chart_values.described(schema, values)
+    table = chart_values.table(values)
+    files[f"{CHART}/README.md"] = tables.inserted(REPOSITORY / CHART / "README.md", "values", table, "make generate")
     files["docs/api.md"] = api_reference()
+    files["docs/cli.md"] = cli_reference.cli_reference()
     files["docs/images/architecture.svg"] = architecture_picture.picture()
     needs = sizing.sizing(results.load(results.FILE), rows.load(rows.FILE))
     files["docs/sizing.md"] = tables.inserted(REPOSITORY / "docs" / "sizing.md", "sizing", needs, "make generate")
@@ -59,7 +74,7 @@ def generated() -> dict[str, str]:
 
 def stale(root: Path, files: Mapping[str, str]) -> dict[str, str]:
     """A diff for each file that is not as it would be generated, by its path."""
-    wanted: dict[str, str] = {str(path.relative_to(root)): "" for path in (root / "crds").glob("*.yaml")}
+    wanted: dict[str, str] = {str(path.relative_to(root)): "" for path in _definitions(root)}
     wanted.update(files)
     diffs: dict[str, str] = {}
     for name, text in wanted.items():
@@ -71,9 +86,13 @@ def stale(root: Path, files: Mapping[str, str]) -> dict[str, str]:
     return diffs
 
 
+def _definitions(root: Path) -> list[Path]:
+    return [path for folder in CRD_FOLDERS for path in (root / folder).glob("*.yaml")]
+
+
 def write(root: Path, files: Mapping[str, str]) -> None:
     """Write the files, and remove definitions of kinds that are no more."""
-    for path in (root / "crds").glob("*.yaml"):
+    for path in _definitions(root):
         if str(path.relative_to(root)) not in files:
             path.unlink()
     for name, text in files.items():

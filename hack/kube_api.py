@@ -99,10 +99,10 @@ class Api:
         query = "?dryRun=All" if dry_run else ""
         return self.request("POST", path_of(manifest, named=False) + query, manifest, user=user)
 
-    def apply(self, manifest: Json) -> Answer:
+    def apply(self, manifest: Json, *, user: str = "") -> Answer:
         """Create an object, or make it what the manifest says (server-side apply)."""
         path = f"{path_of(manifest)}?fieldManager=simyard&force=true"
-        return self.request("PATCH", path, manifest, media="application/apply-patch+yaml")
+        return self.request("PATCH", path, manifest, user=user, media="application/apply-patch+yaml")
 
     def patch(self, manifest: Json, change: Json, *, user: str = "") -> Answer:
         """Change an object (merge patch)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -14,7 +15,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INCHES = (8.0, 4.6)
+_INCHES = (8.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """How the curve of one kind of guests is drawn: its text in the legend, and matplotlib's line and marker."""
+
+    label: str
+    marks: str
+
+
+_GUESTS = {
+    "process": _Looks("a process per worker", "o:"),
+    "shared": _Looks("adapters in one process", "o-"),
+}
 
 
 def draw(runs: Sequence[Run], directory: Path) -> list[Path]:
@@ -40,12 +55,16 @@ def save(paint: Callable[[Figure], None], file: Path) -> list[Path]:
 def _growth(figure: Figure, runs: Sequence[Run]) -> None:
     times, writes = figure.subplots(1, 2, width_ratios=(3, 2))
     counts = [run.n for run in runs]
-    for name, values in (
-        ("T_boot", [run.t_boot_s for run in runs]),
-        ("T_r", [run.t_r_s for run in runs]),
-        ("T_m", [run.t_m_s for run in runs]),
-    ):
-        times.plot(counts, values, marker="o", markersize=3, color=FIGURE_COLOURS[name], label=name)
+    for guests, runs_of_kind in _by_guests(runs).items():
+        looks = _GUESTS[guests]
+        counts_of_kind = [run.n for run in runs_of_kind]
+        for name, values in (
+            ("T_boot", [run.t_boot_s for run in runs_of_kind]),
+            ("T_r", [run.t_r_s for run in runs_of_kind]),
+            ("T_m", [run.t_m_s for run in runs_of_kind]),
+        ):
+            label = f"{name}, {looks.label}"
+            times.plot(counts_of_kind, values, looks.marks, markersize=3, color=FIGURE_COLOURS[name], label=label)
     yardsticks = (
         ("limit (a bare client)", [run.limit_s for run in runs], SERIES_COLOURS[5]),
         ("peer (a Deployment)", [run.peer_s for run in runs], SERIES_COLOURS[1]),
@@ -57,7 +76,7 @@ def _growth(figure: Figure, runs: Sequence[Run]) -> None:
     times.set_yscale("log")
     times.set_ylabel("seconds")
     times.set_title("Start of N workers (emulated cloud without latency)")
-    figure.legend(loc="outside lower center", ncols=5)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     writes.plot(counts, [run.writes_per_worker for run in runs], marker="o", markersize=3, color=SERIES_COLOURS[0])
     writes.axhline(MOST_WRITES, color="#999999", linewidth=0.8)
     writes.annotate(
@@ -67,6 +86,14 @@ def _growth(figure: Figure, runs: Sequence[Run]) -> None:
     writes.set_title("API writes per worker")
     for axes in (times, writes):
         workers_axis(axes, counts)
+
+
+def _by_guests(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Group runs by the kind of their guests: their times are two curves, because the guests do different work."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.guests, []).append(run)
+    return groups
 
 
 def workers_axis(axes: Axes, counts: Sequence[int]) -> None:

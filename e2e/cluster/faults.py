@@ -73,6 +73,29 @@ def switched_off(cluster: Any, node: str) -> Iterator[None]:
         cluster.kubectl("wait", f"node/{node}", "--for=condition=Ready", "--timeout=240s", seconds=300)
 
 
+@contextmanager
+def cordoned(cluster: Any, node: str) -> Iterator[None]:
+    """Keep new pods away from a node."""
+    cluster.kubectl("cordon", node)
+    try:
+        yield
+    finally:
+        cluster.kubectl("uncordon", node)
+
+
+@contextmanager
+def partitioned(cluster: Any, node: str) -> Iterator[None]:
+    """Cut a node and its pods off from all other nodes; the pods on it still reach each other."""
+    rules = [("INPUT", "-i"), ("OUTPUT", "-o"), ("FORWARD", "-i"), ("FORWARD", "-o")]
+    try:
+        for chain, side in rules:
+            cluster.node(node, "iptables", "-w", "-I", chain, side, "eth0", "-j", "DROP")
+        yield
+    finally:
+        for chain, side in rules:
+            cluster.node(node, "iptables", "-w", "-D", chain, side, "eth0", "-j", "DROP")
+
+
 def control_plane(cluster: Any) -> str:
     """The name of the (only) control plane's node."""
     return names(cluster.get("nodes", "-l", "node-role.kubernetes.io/control-plane"))[0]

@@ -17,6 +17,7 @@ import guest_image
 import pytest
 from guest_machine import BROKER, BROKER_PORT, Firmware, Machine, accelerator, cidata, context_disk
 
+from simyard.guest.messages import Registered, Reply
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.errors import MessagingError
@@ -93,17 +94,15 @@ class Pool:
         self._requester = requester
         self._heard: asyncio.Queue[ReceivedEvent] = asyncio.Queue()
 
-    async def hear(self, events: Any) -> None:
-        for event in events:
-            if event.kind is wire.Event.REGISTER:
-                self._heard.put_nowait(event)
+    def hear(self, event: ReceivedEvent) -> None:
+        if isinstance(event.message, Registered):
+            self._heard.put_nowait(event)
 
-    async def registered(self, uid: str) -> str:
-        """Wait for the worker's registration; the name that it gives."""
+    async def registered(self, uid: str) -> None:
+        """Wait for the worker's registration."""
         async with asyncio.timeout(BOOT_SECONDS):
             event = await self._heard.get()
         assert (event.worker_uid, event.user) == (uid, self.user)
-        return str(event.body["worker"])
 
     async def document(self, worker: str, uid: str) -> bytes:
         """The bootstrap document of a worker whose queue is made here."""
@@ -114,14 +113,18 @@ class Pool:
         )
         return Bootstrap("tests", worker, uid, "guest", "guests", address, INTERFACE, CONNECTOR, FILES).to_bytes()
 
-    async def act(self, uid: str, action: str, **parameters: Any) -> Any:
-        """Call an action of the worker; its result."""
+    async def ask(self, uid: str, action: str, **parameters: Any) -> Reply:
+        """Call an action of the worker; its reply."""
         queue = wire.worker_queue(self.user, uid)
         body = {"action": action, "parameters": parameters}
-        reply = await self._requester.request(
+        return await self._requester.request(
             queue, self.user, wire.Request.ACTION, body, timeout_seconds=ACTION_SECONDS
         )
-        return reply.get("result")
+
+    async def act(self, uid: str, action: str, **parameters: Any) -> Any:
+        """Call an action of the worker; its result."""
+        reply = await self.ask(uid, action, **parameters)
+        return reply.result.checked(INTERFACE.action(action))
 
     async def look(self, uid: str) -> dict[str, str]:
         """What there is to see in the worker's machine."""
@@ -193,17 +196,18 @@ def boot(
         started = time.monotonic()
         machine.start(engine, seed, port, firmware, options)
         try:
-            worker = await pool.registered(uid)
+            await pool.registered(uid)
         except TimeoutError:
             tail = "\n".join(machine.console.read_text(errors="replace").splitlines()[-40:])
             pytest.fail(
                 f"the guest has not registered within {BOOT_SECONDS:.0f} s\n{machine.process.log_tail()}\n{tail}"
             )
         registered = time.monotonic()
-        assert await pool.act(uid, "square", number=12) == {"square": 144}
+        reply = await pool.ask(uid, "square", number=12)
+        assert reply.result.checked(INTERFACE.action("square")) == {"square": 144}
         acted = time.monotonic()
         record(request.node.name, accelerator=engine, registered=registered - started, action=acted - registered)
-        return worker
+        return reply.worker
 
     return start
 
@@ -234,7 +238,7 @@ async def test_by_cloud_init_a_guest_is_the_worker_that_its_firmware_names_also_
     with contextlib.suppress(MessagingError):  # it may go down before it has answered
         await pool.act(uid, "reboot")
     rebooted = time.monotonic()
-    assert await pool.registered(uid) == "guests-7"
+    await pool.registered(uid)
     record("reboot", registered=time.monotonic() - rebooted)
     assert (await pool.look(uid))["boot"] != first["boot"]
 

@@ -62,7 +62,7 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
 
     client.reach("created")
     assert said["connected"] == "true"
-    assert {"compute", "network", "storage", "application", "amqplink"} <= words(said["kinds"])
+    assert {"compute", "network", "networkinterface", "application", "amqplink"} <= words(said["kinds"])
     assert said["os_tpl"] == "[primes]"
     assert {"small", "medium", "large"} <= words(said["resource_tpl"])
     assert said["listed"] == "[]"

@@ -1,13 +1,20 @@
 """The commands of the development environment; `python -m simyard_dev --help` lists them."""
 
 import argparse
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from simyard_dev import quickstart, tools
 from simyard_dev.environment import Environment
 from simyard_dev.errors import SetupError
 from simyard_dev.platform import Platform
+from simyard_dev.progress import say
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status after Ctrl-C, as shells give it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,7 +51,28 @@ def main(arguments: list[str] | None = None) -> int:
     except SetupError as problem:
         print(f"simyard: {problem}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
     return 0
+
+
+@contextmanager
+def _starting(environment: Environment) -> Iterator[None]:
+    """Stop the servers that the block has started when the user presses Ctrl-C; servers that ran before go on."""
+    was_down = environment.is_down()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if was_down:
+            say("interrupted: stopping the servers that this command has started")
+            _stop(environment)
+        raise
+
+
+def _stop(environment: Environment) -> None:
+    Platform(environment).down()
+    environment.down()
 
 
 def _add_directory(command: argparse.ArgumentParser) -> None:
@@ -58,25 +86,27 @@ def _tools(options: argparse.Namespace) -> None:
 
 def _up(options: argparse.Namespace) -> None:
     environment = Environment(options.dir)
-    environment.up(fresh=options.fresh)
+    with _starting(environment):
+        environment.up(fresh=options.fresh)
     print(f"KUBECONFIG={environment.kubeconfig}")
 
 
 def _dev_up(options: argparse.Namespace) -> None:
     environment = Environment(options.dir)
-    environment.up()
-    Platform(environment, occi=True).up()
+    with _starting(environment):
+        environment.up()
+        Platform(environment, occi=True).up()
     print(f"KUBECONFIG={environment.kubeconfig}")
 
 
 def _quickstart(options: argparse.Namespace) -> None:
-    quickstart.run(Environment(options.dir))
+    environment = Environment(options.dir)
+    with _starting(environment):
+        quickstart.run(environment)
 
 
 def _down(options: argparse.Namespace) -> None:
-    environment = Environment(options.dir)
-    Platform(environment).down()
-    environment.down()
+    _stop(Environment(options.dir))
 
 
 if __name__ == "__main__":

@@ -4,27 +4,33 @@ import base64
 import contextlib
 import hashlib
 import http.client
+import json
 import os
 import secrets
 import shutil
 import socket
+import subprocess
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from simyard_adapter.limits import MAX_BROKER_MESSAGE_BYTES
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.errors import SetupError
 from simyard_dev.files import locked, write_whole
 from simyard_dev.packages import ensure_packages
 from simyard_dev.ports import LOOPBACK, Ports, is_listening
-from simyard_dev.processes import Process
+from simyard_dev.processes import POLL_SECONDS, Process
 from simyard_dev.progress import step
 
 PACKAGES = ("rabbitmq-server",)
 # Not /usr/sbin/rabbitmq-server, which changes to the user `rabbitmq`.
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+CONTROL = SERVER.with_name("rabbitmqctl")
 PLUGINS = ("rabbitmq_management", "rabbitmq_event_exchange")
 VIRTUAL_HOST = "simyard"
 USER = "simyard-admin"
@@ -36,6 +42,8 @@ REQUEST_SECONDS = 5.0
 HEARTBEAT_SECONDS = 30
 STATISTICS_SECONDS = 5
 """RabbitMQ's default."""
+NET_TICK_SECONDS = 6
+"""A node that is silent for this time, and up to a quarter more or less, has left the cluster."""
 MINIMUM_FREE_DISK = "100MB"
 # What a client says first, and the type of the frame with which a broker answers (AMQP 0-9-1, 4.2.2, 4.2.3).
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -150,25 +158,57 @@ class ExistingBroker(Broker):
         """Leave the broker alone."""
 
 
+def node_name(directory: Path) -> str:
+    """Return the Erlang name of the node that is kept in the directory."""
+    return f"simyard-{hashlib.sha256(str(directory).encode()).hexdigest()[:12]}@localhost"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The cluster that a node belongs to: its directory, and the directories of all nodes."""
+
+    directory: Path
+    nodes: tuple[Path, ...]
+
+    def settings(self) -> dict[str, str | int | Path]:
+        """Return the settings of the chart's clusters that decide how the loss of a node is handled."""
+        return {
+            "cluster_partition_handling": "pause_minority",
+            "net_ticktime": NET_TICK_SECONDS,
+            **{
+                f"cluster_formation.classic_config.nodes.{number}": node_name(directory)
+                for number, directory in enumerate(self.nodes, 1)
+            },
+        }
+
+
 class LocalBroker(Broker):
     """A broker of our own, kept in a directory: its state, its configuration, its ports, its logs.
 
     It has its own node name, Erlang cookie and epmd, and listens on loopback only; `hosts` are further names and
-    addresses of its certificate, under which clients reach it that are not on this machine.
+    addresses of its certificate, under which clients reach it that are not on this machine. With `cluster`, it is one
+    node of a cluster: the nodes share cookie, epmd, password and CA.
     """
 
     def __init__(
-        self, directory: Path, statistics_seconds: int = STATISTICS_SECONDS, hosts: Sequence[str] = ()
+        self,
+        directory: Path,
+        statistics_seconds: int = STATISTICS_SECONDS,
+        hosts: Sequence[str] = (),
+        cluster: "Membership | None" = None,
     ) -> None:
         self.statistics_seconds = statistics_seconds
         self._hosts = (LOOPBACK, "localhost", *hosts)
         self.directory = directory.absolute()
-        self._authority_file = self.directory / "keys" / "ca.crt"
-        self._password_file = self.directory / "password"
+        self._cluster = cluster
+        self._shared = cluster.directory if cluster else self.directory
+        self._authority_file = self._shared / "keys" / "ca.crt"
+        self._password_file = self._shared / "password"
         self._ports = Ports(self.directory)
-        self._epmd = Process(self.directory, "epmd")
+        self._epmd_ports = Ports(self._shared)
+        self._epmd = Process(self._shared, "epmd")
         self._server = Process(self.directory, "rabbitmq")
-        self.processes = (self._epmd, self._server)
+        self.processes = (self._server,) if cluster else (self._epmd, self._server)
         """In the order in which they start."""
 
     @property
@@ -200,18 +240,36 @@ class LocalBroker(Broker):
                 return
             ensure_packages(PACKAGES)
             with step("starting RabbitMQ"):
-                self._start()
+                self.launch()
+                self._server.wait_ready(self._is_ready, READY_SECONDS)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server process, such as SIGSTOP."""
+        if identity := self._server.identity:
+            os.kill(identity.pid, number)
+
+    def control(self, *arguments: str) -> None:
+        """Run `rabbitmqctl` at the node.
+
+        Raises:
+            SetupError: it failed.
+        """
+        command: list[str | Path] = [CONTROL, "-n", node_name(self.directory), *arguments]
+        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SetupError(f"rabbitmqctl {arguments[0]} failed: {done.stderr or done.stdout}")
 
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
         """Stop the broker; the state stays. Without grace it is killed."""
         with locked(self.directory.with_name(f"{self.directory.name}.lock")):
             self._stop(grace_seconds)
 
-    def _start(self) -> None:
+    def launch(self) -> None:
+        """Start the processes that do not run, and do not wait until they are ready."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self._epmd.is_alive():
             self._server.kill()  # It would be registered nowhere.
-            port = self._ports.reserve("epmd")
+            port = self._epmd_ports.reserve("epmd")
             self._epmd.start(["epmd", "-port", str(port), "-address", LOOPBACK])
             self._epmd.wait_ready(lambda: is_listening(port), READY_SECONDS)
         if not self._server.is_alive():
@@ -219,7 +277,6 @@ class LocalBroker(Broker):
                 self._ports.reserve(name)
             self._write_configuration()
             self._server.start([SERVER], self._environment())
-        self._server.wait_ready(self._is_ready, READY_SECONDS)
 
     def _stop(self, grace_seconds: float) -> None:
         for process in reversed(self.processes):
@@ -250,11 +307,14 @@ class LocalBroker(Broker):
             "management.sample_retention_policies.basic.minute": 5,
             "management.sample_retention_policies.detailed.hour": 60,
             "disk_free_limit.absolute": MINIMUM_FREE_DISK,
+            "max_message_size": MAX_BROKER_MESSAGE_BYTES,
             # A pool's workers all connect at once.
             "tcp_listen_options.backlog": 4096,
             "log.console": "true",
             "log.file": "false",
         }
+        if self._cluster is not None:
+            settings |= self._cluster.settings()
         lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
         write_whole(self.directory / "rabbitmq.conf", lines, private=True)
         write_whole(self.directory / "enabled_plugins", f"[{','.join(PLUGINS)}].\n")
@@ -263,15 +323,14 @@ class LocalBroker(Broker):
 
     def _environment(self) -> dict[str, str]:
         """Give the environment variables of the server: none of the system's RabbitMQ, all of this one's."""
-        node = hashlib.sha256(str(self.directory).encode()).hexdigest()[:12]
         state = self.directory / "state"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))}
         return inherited | {
-            "HOME": str(self.directory),  # where the Erlang cookie is
+            "HOME": str(self._shared),  # where the Erlang cookie is
             "ERL_EPMD_ADDRESS": LOOPBACK,
-            "ERL_EPMD_PORT": str(self._ports["epmd"]),
+            "ERL_EPMD_PORT": str(self._epmd_ports["epmd"]),
             "ERL_INETRC": str(self.directory / "inetrc"),
-            "RABBITMQ_NODENAME": f"simyard-{node}@localhost",
+            "RABBITMQ_NODENAME": node_name(self.directory),
             "RABBITMQ_DIST_PORT": str(self._ports["distribution"]),
             "RABBITMQ_CONF_ENV_FILE": str(self.directory / "no-rabbitmq-env.conf"),
             "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
@@ -297,14 +356,61 @@ class LocalBroker(Broker):
     def _connection(self) -> socket.socket:
         return socket.create_connection((LOOPBACK, self._ports["amqp"]), timeout=REQUEST_SECONDS)
 
+    def peers(self) -> int:
+        """Return how many nodes run in the cluster, as this node sees it; 0 while the node does not answer."""
+        return sum(bool(node.get("running")) for node in self._ask("nodes") or ())
+
     def _knows_us(self) -> bool:
         """Tell whether the management API answers, and to the administrator."""
+        return self._ask("whoami") is not None
+
+    def _ask(self, path: str) -> Any:
+        """Return what the management API answers; None unless the answer is 200."""
         authorization = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         connection = http.client.HTTPConnection(LOOPBACK, self._ports["management"], timeout=REQUEST_SECONDS)
         with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
-            connection.request("GET", "/api/whoami", headers={"Authorization": f"Basic {authorization}"})
-            return connection.getresponse().status == http.HTTPStatus.OK
-        return False
+            connection.request("GET", f"/api/{path}", headers={"Authorization": f"Basic {authorization}"})
+            answer = connection.getresponse()
+            return json.load(answer) if answer.status == http.HTTPStatus.OK else None
+        return None
+
+
+class LocalCluster:
+    """Three nodes of one broker, each with ports of its own."""
+
+    def __init__(self, directory: Path, nodes: int = 3) -> None:
+        self.directory = directory.absolute()
+        folders = tuple(self.directory / f"node-{number}" for number in range(nodes))
+        membership = Membership(self.directory, folders)
+        self.nodes = tuple(LocalBroker(folder, cluster=membership) for folder in folders)
+        self._epmd = Process(self.directory, "epmd")
+
+    def start(self) -> None:
+        """Start the nodes that do not run, all at once, and wait until they are ready and know each other.
+
+        Raises:
+            SetupError: RabbitMQ is not installed, or a node did not become ready.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        cookie = self.directory / ".erlang.cookie"
+        if not cookie.exists():
+            write_whole(cookie, secrets.token_hex(16), private=True)
+        ensure_packages(PACKAGES)
+        for node in self.nodes:
+            node.launch()
+        for node in self.nodes:
+            node.start()
+        deadline = time.monotonic() + READY_SECONDS
+        while not all(node.peers() == len(self.nodes) for node in self.nodes):
+            if time.monotonic() > deadline:
+                raise SetupError(f"the nodes in {self.directory} do not form a cluster")
+            time.sleep(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Kill all nodes; the state stays."""
+        for node in self.nodes:
+            node.stop(grace_seconds=0)
+        self._epmd.kill()
 
 
 def open_broker(

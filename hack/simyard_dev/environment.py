@@ -2,12 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from simyard_dev import broker, controlplane
 from simyard_dev.errors import SetupError
 from simyard_dev.files import write_whole
+from simyard_dev.progress import say
 
 STATISTICS_SECONDS = 30
 """To look at every channel and queue of thousands of workers takes the broker half a core at its default of 5 s."""
@@ -65,9 +66,18 @@ class Environment:
 
 
 def _in_parallel(*tasks: Callable[[], None]) -> None:
-    """Run all tasks to their end, then report all problems at once."""
+    """Run all tasks to their end, then report all problems at once.
+
+    Ctrl-C is raised after the tasks have ended: the caller can stop only servers whose start is recorded.
+    """
     with ThreadPoolExecutor(len(tasks)) as executor:
         futures = [executor.submit(task) for task in tasks]
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            say("interrupted: waiting for the servers that are starting")
+            wait(futures)
+            raise
     errors = [error for future in futures if (error := future.exception())]
     for error in errors:
         if not isinstance(error, SetupError):

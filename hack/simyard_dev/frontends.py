@@ -13,6 +13,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from simyard.api import names
+from simyard.api.base import Json
+from simyard.build.frontend_account import bound_account
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.occi_topology import client_user_spec, clients_vhost, request_queue
@@ -27,6 +29,8 @@ COUNT = 2
 NAMESPACE = "default"
 USER = "occi-user"
 """A ServiceAccount in that namespace, and the user of the same name at the broker."""
+ACCOUNT = "occi-dev"
+"""The frontends' ServiceAccount: the operator knows only those that it makes itself."""
 TOKEN_HOURS = 24
 CERTIFICATE = "frontend"
 
@@ -103,9 +107,10 @@ class Frontends:
             return b"amqp: serves" in answer.read()
         return False
 
-    def make_user(self) -> None:
-        """Make the user, in Kubernetes and at the broker."""
-        manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": _user(self._namespace)})
+    def make_accounts(self) -> None:
+        """Create the frontends' account, and the user in Kubernetes and at the broker."""
+        items = [*bound_account(ACCOUNT, self._namespace, names.SYSTEM_NAMESPACE), *_user(self._namespace)]
+        manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         self._environment.control_plane.kubectl(
             "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest
         )
@@ -154,7 +159,7 @@ def _metrics(process: Process) -> str:
     return f"{process.name}-metrics"
 
 
-def _user(namespace: str) -> list[dict[str, object]]:
+def _user(namespace: str) -> list[Json]:
     """A ServiceAccount with what an OCCI client may need, in its namespace alone."""
     rbac = "rbac.authorization.k8s.io"
     occi = [names.OCCI_MIXINS.plural, names.OCCI_LINKS.plural]

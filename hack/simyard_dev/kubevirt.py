@@ -7,7 +7,6 @@ around each (names, scope, versions) follow ``components/crds.go`` of the same r
 import functools
 import json
 import re
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from simyard_dev.progress import step
 
 MODULE = tools.GoModule(name="kubevirt", source="kubevirt.io/kubevirt", packages={})
 COMPONENTS = Path("pkg/virt-operator/resource/generate/components")
-DOWNLOAD_SECONDS = 300
 READY_SECONDS = 60
 _SCHEMA = re.compile(r'^\t"(?P<kind>\w+)": `(?P<yaml>.*?)`,$', re.DOTALL | re.MULTILINE)
 
@@ -97,7 +95,7 @@ def release() -> KubeVirtRelease:
     with locked(kept.with_name(f"{name}.lock")):
         if not kept.exists():
             with step(f"reading the definitions of {MODULE.source} {MODULE.version}"):
-                write_whole(kept, json.dumps(_read(_download() / COMPONENTS)))
+                write_whole(kept, json.dumps(_read(tools.download(MODULE) / COMPONENTS)))
     return KubeVirtRelease(MODULE.version, **json.loads(kept.read_bytes()))
 
 
@@ -140,24 +138,3 @@ def _load(text: str) -> list[dict[str, Any]]:
     """All documents; with the C loader where there is one, because the schemas are a megabyte."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [document for document in yaml.load_all(text, loader) if document]
-
-
-def _download() -> Path:
-    """The folder of the module's source: from Go's cache, else from its proxy, checked against go.sum."""
-    tools.check_go(MODULE)
-    wanted = f"{MODULE.source}@{MODULE.version}"
-    result = subprocess.run(
-        ["go", "mod", "download", "-json", wanted],
-        cwd=MODULE.directory,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DOWNLOAD_SECONDS,
-        check=False,
-    )
-    told = json.loads(result.stdout or "{}")
-    if result.returncode or "Dir" not in told:
-        raise SetupError(f"go mod download {wanted}: {told.get('Error') or result.stderr.strip()}")
-    if f"{MODULE.source} {MODULE.version} {told['Sum']}" not in (MODULE.directory / "go.sum").read_text().splitlines():
-        raise SetupError(f"{MODULE.directory / 'go.sum'} does not have {wanted} {told['Sum']}")
-    return Path(told["Dir"])

@@ -14,7 +14,8 @@ from simyard.build import apiservice, install
 from simyard_dev import tools
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.environment import Environment
-from simyard_dev.frontends import NAMESPACE, SIMYARD, Frontends
+from simyard_dev.files import write_whole
+from simyard_dev.frontends import ACCOUNT, NAMESPACE, SIMYARD, Frontends
 from simyard_dev.ports import LOOPBACK, Ports
 from simyard_dev.processes import Process
 from simyard_dev.progress import step
@@ -29,7 +30,8 @@ class Platform:
 
     The operator and the apiserver run as they do in a cluster: each under its own ServiceAccount with its own RBAC, and
     they reach the broker over TLS. ``operator_command`` is the command ``simyard`` of the operator (a profiler may run
-    it); ``occi``: OCCI frontends of a ``namespace`` that exists run too.
+    it); ``occi``: OCCI frontends of a ``namespace`` that exists run too; ``operator_server``: the URL under which the
+    operator reaches the API server, if a proxy stands in between.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class Platform:
         *,
         occi: bool = False,
         namespace: str = NAMESPACE,
+        operator_server: str | None = None,
     ) -> None:
+        self._operator_server = operator_server
         self.environment = environment
         self.directory = environment.directory / "platform"
         self.emulated = environment.directory / "emulated"
@@ -107,7 +111,7 @@ class Platform:
             [
                 *self._operator_command,
                 "operator",
-                f"--kubeconfig={self._kubeconfig(names.OPERATOR)}",
+                f"--kubeconfig={self._kubeconfig(names.OPERATOR, self._operator_server)}",
                 f"--metrics-port={self._ports['operator-metrics']}",
                 *(["--occi-amqp", f"--occi-endpoint={self.frontends.endpoint}"] if self._occi else []),
             ],
@@ -138,8 +142,8 @@ class Platform:
 
     def _start_frontends(self) -> None:
         authority = CertificateAuthority(self._keys, "serving-ca")
-        self.frontends.make_user()
-        self.frontends.start(authority, self._kubeconfig(names.FRONTEND))
+        self.frontends.make_accounts()
+        self.frontends.start(authority, self._kubeconfig(ACCOUNT))
         self.frontends.wait_ready(READY_SECONDS)
         self.environment.write_variables(self.frontends.variables(authority))
 
@@ -153,9 +157,12 @@ class Platform:
             link.unlink(missing_ok=True)
             link.symlink_to(target)
 
-    def _kubeconfig(self, account: str) -> Path:
+    def _kubeconfig(self, account: str, server: str | None = None) -> Path:
         path = self.directory / f"{account}.kubeconfig"
-        self.environment.control_plane.write_service_account_kubeconfig(path, names.SYSTEM_NAMESPACE, account)
+        control_plane = self.environment.control_plane
+        control_plane.write_service_account_kubeconfig(path, names.SYSTEM_NAMESPACE, account)
+        if server is not None:
+            write_whole(path, path.read_bytes().replace(control_plane.server.encode(), server.encode()), private=True)
         return path
 
     def _kubectl(self, *arguments: str, stdin: str = "") -> str:

@@ -5,6 +5,7 @@ offers are taken from there instead.
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from simyard_dev.files import locked
 from simyard_dev.progress import step
 
 MODULES_DIRECTORY = Path(__file__).resolve().parent.parent / "tools"
+DOWNLOAD_SECONDS = 300
 GO_REMEDY = "install Go (https://go.dev/doc/install; on Debian 12: golang-go from bookworm-backports)"
 
 
@@ -60,8 +62,8 @@ class GoModule:
     def cache_directory(self) -> Path:
         """Where the built programs are kept: another pin or another build flag is another folder."""
         digest = hashlib.sha256(" ".join(self.build_flags).encode())
-        for name in ("go.mod", "go.sum"):
-            digest.update((self.directory / name).read_bytes())
+        for path in (self.directory / "go.mod", self.directory / "go.sum", *sorted(self.directory.rglob("*.go"))):
+            digest.update(path.read_bytes())
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cache / "simyard" / "tools" / f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
 
@@ -103,8 +105,18 @@ HELM = GoModule(
         "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={minor}",
     ),
 )
+VIRT = GoModule(
+    name="virt",
+    source="kubevirt.io/kubevirt",
+    packages={name: f"kubevirt.io/kubevirt/cmd/{name}" for name in ("virt-api", "virt-controller")}
+    | {"virt-manifests": "simyard.dev/hack/tools/virt/virt-manifests"},
+    stamps=("kubevirt.io/client-go/version.gitVersion={version}",),
+)
 GO_MODULES = (KUBERNETES, ETCD, KWOK, HELM)
+"""Those that everybody needs."""
 TOOLS = tuple(name for module in GO_MODULES for name in module.packages)
+_ALL_MODULES = (*GO_MODULES, VIRT)
+_ALL_TOOLS = tuple(name for module in _ALL_MODULES for name in module.packages)
 
 
 def ensure(names: Iterable[str] = TOOLS) -> dict[str, Path]:
@@ -116,11 +128,11 @@ def ensure(names: Iterable[str] = TOOLS) -> dict[str, Path]:
         SetupError: Go is missing or too old, or a build failed; says what to do.
     """
     wanted = set(names)
-    unknown = wanted.difference(TOOLS)
+    unknown = wanted.difference(_ALL_TOOLS)
     if unknown:
-        raise SetupError(f"unknown tools {', '.join(sorted(unknown))}; there are {', '.join(TOOLS)}")
+        raise SetupError(f"unknown tools {', '.join(sorted(unknown))}; there are {', '.join(_ALL_TOOLS)}")
     found = {name: path for name in wanted if (path := _from_assets(name))}
-    for module in GO_MODULES:
+    for module in _ALL_MODULES:
         ours = [name for name in module.packages if name in wanted and name not in found]
         if any(not (module.cache_directory / name).exists() for name in ours):
             with locked(module.cache_directory.parent / f"{module.cache_directory.name}.lock"):
@@ -170,6 +182,31 @@ def check_go(module: GoModule) -> None:
     result = _go(module, "env", "GOVERSION")
     if result.returncode:
         raise SetupError(f"this Go cannot build {module.name}: {result.stdout.strip()}\n{GO_REMEDY}")
+
+
+def download(module: GoModule) -> Path:
+    """Return the folder of a module's source: from Go's cache, else from its proxy, checked against go.sum.
+
+    Raises:
+        SetupError: Go is missing, the module cannot be had, or it is not what go.sum says.
+    """
+    check_go(module)
+    wanted = f"{module.source}@{module.version}"
+    result = subprocess.run(
+        ["go", "mod", "download", "-json", wanted],
+        cwd=module.directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DOWNLOAD_SECONDS,
+        check=False,
+    )
+    told = json.loads(result.stdout or "{}")
+    if result.returncode or "Dir" not in told:
+        raise SetupError(f"go mod download {wanted}: {told.get('Error') or result.stderr.strip()}")
+    if f"{module.source} {module.version} {told['Sum']}" not in (module.directory / "go.sum").read_text().splitlines():
+        raise SetupError(f"{module.directory / 'go.sum'} does not have {wanted} {told['Sum']}")
+    return Path(told["Dir"])
 
 
 def _go(module: GoModule, *arguments: str) -> subprocess.CompletedProcess[str]:

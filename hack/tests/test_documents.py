@@ -28,6 +28,7 @@ kubectl delete cloudsites --all --timeout=60s
 """
 DOCUMENTS = (
     "README.md",
+    "docs/tutorial.md",
     "docs/starts.md",
     "docs/troubleshooting.md",
     "examples/calculix-beam/README.md",

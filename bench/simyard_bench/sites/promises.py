@@ -15,7 +15,8 @@ KNOWN = 10_000
 FINISHED = (600, 25_600)
 MOST_TIMES = 1.15
 MOST_WRITES = 1.0
-LEAST_TIMES_FASTER = 2.0
+LEAST_TIMES_FASTER = 1.25
+"""A real oned 7.4 made 51 VMs a second for a site that sends one request after the other, and 39 for pyone."""
 MOST_STOCK = 1.02
 """No slower: the scheduler gives the pace, and both look twice a second."""
 MOST_CPU = 1 / 3

@@ -74,7 +74,9 @@ def delete(queue: str) -> Attempt:
 def attempts() -> dict[str, Attempt]:
     """What is tried, by what the table calls it."""
     mine, other, user = GIVEN["own"], GIVEN["foreignQueue"], GIVEN["foreignUser"]
-    reading = {f"read {queue}": queue for queue in (other, GIVEN["foreignPool"], "simyard.operator", "simyard.dead")}
+    reading = {
+        f"read {queue}": queue for queue in (other, GIVEN["foreignPool"], "simyard.operator", "simyard.dead.requests")
+    }
     table: dict[str, Attempt] = {}
     for name, queue in reading.items():
         table[f"get: {name}"] = get(queue)
@@ -171,8 +173,12 @@ async def management() -> None:
     async with aiohttp.ClientSession(auth=authorization, timeout=timeout) as session:
         for method, path in requests:
             body = {"password": "x", "tags": "administrator"} if method == "PUT" else None
-            async with session.request(method, f"{base}/{path}", ssl=context, json=body) as answer:
-                told(f"management: {method} {path}", f"{'done' if answer.status < 400 else 'refused'}: {answer.status}")
+            name = f"management: {method} {path}"
+            try:
+                async with session.request(method, f"{base}/{path}", ssl=context, json=body) as answer:
+                    told(name, f"{'done' if answer.status < 400 else 'refused'}: {answer.status}")
+            except (aiohttp.ClientError, TimeoutError) as error:  # the NetworkPolicy, where it is enforced
+                told(name, f"refused: {type(error).__name__}")
 
 
 async def main() -> None:

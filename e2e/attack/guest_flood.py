@@ -1,0 +1,63 @@
+"""What a hostile guest sends with the credentials of its own machine: malformed, deep, large and untrue messages."""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+from collections.abc import Iterator
+
+import aiormq
+from aiormq import spec
+from aiormq.exceptions import AMQPError
+from yarl import URL
+
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, event_key
+
+MESSAGES = 400
+
+
+def bodies(chance: random.Random) -> Iterator[tuple[Event, bytes]]:
+    """Kinds of events with bodies that no honest adapter sends; endless."""
+    deep = "[" * 300 + "]" * 300
+    kinds = [
+        (Event.ATTRIBUTES, f'{{"sequence": 1, "values": {{"load": {deep}}}, "observedAt": 1}}'),
+        (Event.REGISTER, f'{{"adapterVersion": {"[" * 1015}{"]" * 1015}, "bootId": "x"}}'),
+        (Event.RESULT, f'{{"invocation": "nobody-1", "result": {deep}, "startedAt": 1, "seconds": 1}}'),
+        (Event.RESULT, '{"invocation": ["x"], "result": 1, "startedAt": 9e99, "seconds": -1}'),
+        (Event.PROGRESS, '{"invocation": "\\u001b]0;owned\\u0007\\u202e", "percent": 1e309, "message": "\\u0000\\r"}'),
+        (Event.ATTRIBUTES, '{"values": {"load": "' + "x" * 1_200_000 + '"}, "observedAt": 1}'),
+        (Event.REGISTER, "[" * 1_000_000),
+        (Event.ACTIVE, "{"),
+        (Event.DRAINED, "null"),
+    ]
+    while True:
+        kind, text = chance.choice(kinds)
+        yield kind, text.encode()
+
+
+async def flood(bootstrap: bytes, seed: int) -> int:
+    """Send ``MESSAGES`` such events as the worker of a bootstrap document; return how many were sent."""
+    document = json.loads(bootstrap)
+    address, user = document["broker"], document["broker"]["username"]
+    url = URL.build(
+        scheme="amqps" if address["caCertificate"] else "amqp",
+        user=user, password=address["password"], host=address["host"], port=address["port"],
+        path="/" + address["vhost"],
+    )  # fmt: skip
+    context = ssl.create_default_context(cadata=address["caCertificate"]) if address["caCertificate"] else None
+    taken, messages = 0, bodies(random.Random(seed))
+    connection = aiormq.Connection(url, context=context)
+    try:
+        await connection.connect()
+        channel = await connection.channel(publisher_confirms=False)
+        for (kind, body), _ in zip(messages, range(MESSAGES), strict=False):
+            properties = spec.Basic.Properties(user_id=user, message_type=kind.value, content_type="application/json")
+            key = event_key(kind, user, document["workerUid"])
+            await channel.basic_publish(body, exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)
+            taken += 1
+    except (AMQPError, OSError):
+        pass  # the broker ends the connection of a guest that sends too much: that is its right
+    finally:
+        await connection.close()
+    return taken
