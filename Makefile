@@ -12,13 +12,14 @@ BENCH_ARGS ?=
 BENCH_OCCI_N ?= 2 41 1000 10000
 BENCH_OCCI_FINISHED ?= 25000
 BENCH_SITES ?= kubevirt pod openNebula
+ONED_MACHINES ?= 100
 RUN := .run
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 IMAGE ?= simyard:dev
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-occi-clients test-guest fuzz-occi lint format generate verify lock docs docs-serve image e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-kubevirt test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,14 +39,25 @@ dev-down: venv ## End what dev-up started.
 test: venv tools ## Set up and run all tests.
 	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
+# Apart from `make test`: the first build of virt-api and virt-controller takes minutes; .ci/run includes it.
+test-kubevirt: venv tools ## Have the KubeVirt site use KubeVirt's own virt-api and virt-controller (first build: minutes).
+	@$(DEV) tools virt-api virt-controller virt-manifests >/dev/null
+	@$(PY) -m pytest -q -rs -n 0 e2e/kubevirt $(PYTEST_ARGS)
+
 test-occi-clients: venv tools ## Have jOCCI make, call and delete a compute (needs Java 17 and Maven, else skipped).
 	@$(PY) -m pytest -q -rs e2e/occi-clients $(PYTEST_ARGS)
 
 test-guest: venv ## Build a guest image (or take GUEST_IMAGE), boot it as KubeVirt and OpenNebula do, have it register and act.
 	@$(PY) -m pytest -q -rs -s e2e/guest $(PYTEST_ARGS)
 
+test-attack: venv tools ## Kill, freeze, flood and cut everything at random while work goes on (ATTACK_SEED, ATTACK_ROUNDS).
+	@$(PY) -m pytest -q -s -n 0 e2e/attack $(PYTEST_ARGS)
+
 fuzz-occi: venv ## Feed the OCCI parsers inputs that nobody would write for FUZZ_SECONDS; keep what reaches new code.
 	@nice -n 19 $(PY) operator/tests/occi/occi_fuzzing.py --seconds $(FUZZ_SECONDS)
+
+fuzz-guest: venv ## Feed what reads workers' messages inputs that no adapter would send for FUZZ_SECONDS.
+	@nice -n 19 $(PY) operator/tests/guest/guest_fuzzing.py --seconds $(FUZZ_SECONDS)
 
 lint: venv ## Check style, types and the direction of imports.
 	@.venv/bin/ruff check
@@ -95,6 +107,9 @@ bench-occi: venv ## Ask OCCI frontends with BENCH_OCCI_N workers and after BENCH
 
 bench-sites: venv ## Start and watch machines at BENCH_SITES (clouds simulated), beside bare clients, measure, compare.
 	@$(BENCH) sites --sites $(BENCH_SITES) $(BENCH_ARGS)
+
+bench-oned: venv ## Measure how fast the oned of SIMYARD_ONE_ENDPOINT makes machines (ONED_MACHINES in each case).
+	@PYTHONPATH=hack:bench $(PY) -m simyard_bench.sites.daemon $(ONED_MACHINES)
 
 bench-plot: venv ## Draw the results of the benchmarks, and write the tables of docs/performance.md.
 	@$(BENCH) plot
