@@ -17,9 +17,10 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from api_faults import FaultProxy
@@ -41,6 +42,8 @@ FORGIVEN = {"Interrupted", "WorkerLost"}
 """Why an action may fail although its program did not: its worker died while it ran."""
 
 pytestmark = pytest.mark.timeout(1200)
+
+Victim = TypeVar("Victim")
 
 
 @dataclass
@@ -93,7 +96,7 @@ class Attack:
             self.system.api.request("DELETE", f"{path}/{bootstrap_worker(bootstrap)}")
         time.sleep(self.chance.uniform(*FREEZE_SECONDS))
 
-    def _one_of(self, items: list) -> list:  # type: ignore[type-arg]
+    def _one_of(self, items: Sequence[Victim]) -> list[Victim]:
         return [self.chance.choice(items)] if items else []
 
     def _tell(self, what: str) -> None:
