@@ -54,6 +54,7 @@ def client(environment: Environment, classpath: str, tmp_path: Path) -> Iterator
     variables["OCCI_SSH_KEY"] = SSH_KEY
     with running(classpath, tmp_path / "stderr", variables, "primes", "medium", "factorise", "number=360") as client:
         yield client
+    environment.control_plane.kubectl("delete", "workers", "--all", "--timeout=60s")
 
 
 def test_the_life_of_a_compute(environment: Environment, client: Client) -> None:
@@ -72,7 +73,8 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
     assert {"stop", "restart", "suspend", "factorise"} == words(said["actions"])
     assert (said["title"], said["hostname"], said["state"]) == ("made by jOCCI", "jocci", "active")
     assert (said["cores"], said["memory"]) == ("2", "4")
-    assert said["link_target"].startswith("amqp:///simyard.worker.")
+    assert said["target_of_amqplink"].startswith("amqp:///simyard.worker.")
+    assert said["target_of_networkinterface"] == "/network/local"
     [worker] = json.loads(kubectl("get", "workers", "-o", "json"))["items"]
     spec = worker["spec"]
     assert (spec["serviceRef"]["name"], spec["site"]) == ("primes", "local")
@@ -89,11 +91,11 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
 
     client.reach("stopped")
     assert (said["stop"], said["offered_when_stopped"]) == ("true", "[start]")
-    assert power(environment.control_plane, worker) == ("Stopped", "Stopped")
+    wait_for_power(environment.control_plane, worker, "Stopped")
 
     client.reach("started")
     assert (said["stop_again"], said["start"]) == ("false", "true")  # what is stopped cannot be stopped
-    assert power(environment.control_plane, worker) == ("Running", "Running")
+    wait_for_power(environment.control_plane, worker, "Running")
 
     client.reach("")
     assert (said["deleted"], said["listed_after_deletion"]) == ("true", "[]")
@@ -101,7 +103,8 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
     kubectl("wait", "--for=delete", f"worker/{worker['metadata']['name']}", "--timeout=60s")
 
 
-def power(control_plane: ControlPlane, worker: dict[str, dict[str, str]]) -> tuple[str, str]:
-    """What a Worker's machine should do, and what it does."""
-    found = json.loads(control_plane.kubectl("get", "worker", worker["metadata"]["name"], "-o", "json"))
-    return found["spec"].get("powerState", "Running"), found["status"]["machineState"]
+def wait_for_power(control_plane: ControlPlane, worker: dict[str, dict[str, str]], state: str) -> None:
+    """Wait until a Worker wants its machine in this state, and its site has said that it is."""
+    for field in ("spec.powerState", "status.machineState"):
+        name = f"worker/{worker['metadata']['name']}"
+        control_plane.kubectl("wait", name, f"--for=jsonpath={{.{field}}}={state}", "--timeout=30s")

@@ -98,7 +98,7 @@ public final class JocciClient {
             say(name, compute.getValue("occi.compute." + name));
         }
         for (Link link : compute.getLinks()) {
-            say("link_target", link.getTarget());
+            say("target_of_" + link.getKind().getTerm(), link.getTarget());
         }
         pause("created");
 
