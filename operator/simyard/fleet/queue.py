@@ -101,7 +101,16 @@ class KeyQueue(Generic[K]):
         return asyncio.gather(*futures)
 
     async def run(self) -> NoReturn:
-        """Work until cancelled."""
+        """Work until cancelled; a queue that has ended is not overdue."""
+        _queues.add(self)
+        try:
+            await self._run()
+        finally:
+            _queues.discard(self)
+            OVERDUE.labels(self._name).set(0)
+        raise AssertionError("the loop does not end")
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
@@ -119,7 +128,6 @@ class KeyQueue(Generic[K]):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
-        raise AssertionError("the loop does not end")
 
     async def _pass(self, key: K) -> None:
         waiters = self._waiters.pop(key, [])

@@ -336,8 +336,8 @@ class SiteRunner:
         key, error = outcome.key, outcome.error
         self._bulk.done(step, key)
         self._restarts.answered(step, key, accepted=error is None)
-        if outcome.machine is not None:
-            self._take_machine(outcome.machine)
+        if outcome.machine is not None and self.machines.get(key) is not None:
+            self._take_machine(outcome.machine)  # one that is not in the table went meanwhile, as an event has told
         machine = self.machines.get(key)
         if isinstance(error, MachineNotFoundError):
             self._take_gone(key)

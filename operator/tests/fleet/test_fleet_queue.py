@@ -7,8 +7,17 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from prometheus_client import REGISTRY
+
 from simyard.fleet.queue import KeyQueue, RateLimit, most_overdue
 from simyard_sites.kubernetes.errors import UnavailableError
+
+
+def told_overdue(name: str) -> float:
+    """Return what the metric says of a queue."""
+    seconds = REGISTRY.get_sample_value("simyard_reconcile_overdue_seconds", {"queue": name})
+    assert seconds is not None
+    return seconds
 
 
 @asynccontextmanager
@@ -130,7 +139,11 @@ async def test_a_pass_that_does_not_end_is_overdue_and_a_key_that_is_due_later_i
         before = stuck.overdue_seconds()
         await asyncio.sleep(0)
         assert 0 < before <= stuck.overdue_seconds() <= loop.time() - asked
-        assert most_overdue()[0] == "stuck"
+        assert most_overdue()[1] >= before
+        assert told_overdue("stuck") >= before
+        assert told_overdue("later") == 0
+    most_overdue()
+    assert told_overdue("stuck") == 0, "it has ended"
     idle = KeyQueue("idle", hang)
     assert idle.overdue_seconds() == 0
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from scripted_site import until, versions
 
 from simyard.api.base import Json
+from simyard.api.weights import MAX_PARAMETERS_WEIGHT
 from simyard.fleet.registry import Registry
 from simyard.fleet.retention import ActionLimits, Retention
 from simyard_sites.kubernetes.client import KubeClient
@@ -91,8 +92,8 @@ async def test_large_parameters_are_not_in_memory_and_read_when_they_are_needed(
 
 async def test_parameters_above_the_limit_are_refused_with_a_remedy() -> None:
     there = Namespace()
-    there.add("huge", {"mesh": "x" * 300_000})
+    there.add("huge", {"mesh": "x" * MAX_PARAMETERS_WEIGHT})
     refused = there.refusal("huge")
     assert refused is not None
     assert refused[0] == "InvalidParameters"
-    assert "spec.parameters: weighs 300012" in refused[1]
+    assert f"spec.parameters: weighs {MAX_PARAMETERS_WEIGHT + 12}" in refused[1]

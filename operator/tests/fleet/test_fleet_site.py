@@ -48,6 +48,23 @@ class LateSite(ScriptedSite):
             yield replace(outcome, machine=replace(outcome.machine, state=MachineState.PENDING))
 
 
+class LateDeletes(ScriptedSite):
+    """Its answers to deletions come late, and say how things were before: terminating."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Event()
+        self.answered = asyncio.Event()
+
+    async def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
+        before = dict(self.machines)
+        outcomes = [outcome async for outcome in super().delete(ids)]
+        await self.answers.wait()
+        for outcome in outcomes:
+            yield replace(outcome, machine=replace(before[outcome.key], state=MachineState.TERMINATING))
+        self.answered.set()
+
+
 async def test_a_lost_answer_to_a_create_leaves_one_machine() -> None:
     bench = Bench()
     bench.site.refusals = [(UnknownOutcomeError("lost"), True), (UnknownOutcomeError("lost"), False)]
@@ -102,6 +119,19 @@ async def test_an_answer_that_comes_after_the_events_does_not_undo_what_they_tol
         bench.worker("pool-1")
         await until(lambda: len(bench.runner.machines) == 2)
     assert bench.statuses.seen[uid]["machine"].state is MachineState.RUNNING
+
+
+async def test_a_machine_that_is_gone_does_not_come_back_with_a_late_answer() -> None:
+    site = LateDeletes()
+    bench = Bench(site)
+    worker = bench.worker()
+    async with bench.running():
+        await until(lambda: len(bench.runner.machines) == 1)
+        bench.registry.workers.forget(worker)
+        await until(lambda: len(bench.runner.machines) == 0)
+        site.answers.set()
+        await site.answered.wait()
+        assert len(bench.runner.machines) == 0
 
 
 async def test_a_request_that_can_never_work_is_told_once_and_not_repeated() -> None:
