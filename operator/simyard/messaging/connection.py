@@ -34,11 +34,11 @@ from aiormq.exceptions import (
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError, MessagingError
 from simyard.messaging.metrics import CONNECTED
-from simyard.messaging.unreadable import tolerate_unreadable_properties
+from simyard.messaging.unreadable import tolerate_unreadable_messages
 
 log = logging.getLogger(__name__)
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it logs with tracebacks what it raises as well
-tolerate_unreadable_properties()
+tolerate_unreadable_messages()
 
 REFUSALS = (
     ChannelAccessRefused,

@@ -1,4 +1,4 @@
-"""Properties of a message that the AMQP client cannot read must not cost the connection.
+"""Properties and routing keys that the AMQP client cannot read must not cost the connection.
 
 The broker passes on what it does not understand: text that is not UTF-8, a time after the year 9999, tables nested a
 thousand deep. The client's decoder raises in the task that reads the connection, which ends it; the broker delivers the
@@ -13,10 +13,11 @@ from aiormq import spec
 from pamqp.header import ContentHeader
 from prometheus_client import Counter
 
-UNREADABLE = Counter("simyard_broker_unreadable_total", "Messages whose properties could not be read.")
+UNREADABLE = Counter("simyard_broker_unreadable_total", "Messages whose properties or routing key could not be read.")
 _UNREADABLE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, OSError, RecursionError, struct.error)
 _FIXED_BYTES = 12  # AMQP 0-9-1, 4.2.6.1: class-id, weight and body size come before the properties
 _read = ContentHeader.unmarshal
+_read_delivery = spec.Basic.Deliver.unmarshal
 
 
 def _read_or_empty(header: ContentHeader, data: bytes) -> None:
@@ -29,6 +30,16 @@ def _read_or_empty(header: ContentHeader, data: bytes) -> None:
         UNREADABLE.inc()
 
 
-def tolerate_unreadable_properties() -> None:
-    """From now on such a message arrives without any property, which all our receivers refuse."""
+def _read_delivery_or_no_key(frame: spec.Basic.Deliver, data: bytes) -> None:
+    """Read a delivery; its routing key is the last field, and the only one that the sender chooses."""
+    try:
+        _read_delivery(frame, data)
+    except UnicodeDecodeError:
+        frame.routing_key = ""
+        UNREADABLE.inc()
+
+
+def tolerate_unreadable_messages() -> None:
+    """From now on such a message arrives without its properties or its key, which all our receivers refuse."""
     ContentHeader.unmarshal = _read_or_empty  # type: ignore[assignment]
+    spec.Basic.Deliver.unmarshal = _read_delivery_or_no_key  # type: ignore[assignment,method-assign]

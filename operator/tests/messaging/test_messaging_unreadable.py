@@ -1,4 +1,4 @@
-"""A message whose properties nobody can read costs neither the connection nor the messages after it."""
+"""A message whose properties or routing key nobody can read costs neither the connection nor the messages after it."""
 
 import asyncio
 import struct
@@ -10,7 +10,8 @@ from messaging_workers import WORKER_UID, MakeWorker, running
 from simyard.guest.messages import Drained
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.events import OperatorEvents, ReceivedEvent
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, event_key
+from simyard.messaging.requests import Requester
+from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, Request, event_key, reply_key
 
 MESSAGE_ID, TIMESTAMP = 0x0080, 0x0040  # AMQP 0-9-1, 4.2.6.1
 UNREADABLE = {
@@ -42,3 +43,48 @@ async def test_the_operator_hears_what_comes_after_it(
         await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)
         await worker.say(link, Event.DRAINED, b"{}")
         assert isinstance((await heard.get()).message, Drained)
+
+
+class RawKey(str):
+    """A routing key that is not UTF-8; the broker's topic permissions let one pass."""
+
+    raw = b""
+
+    def encode(self, *_: str) -> bytes:
+        return self.raw
+
+
+async def test_the_operator_reads_a_routing_key_that_is_not_utf_8_once(
+    access: BrokerAccess, make_worker: MakeWorker
+) -> None:
+    worker = await make_worker("pool")
+    heard: asyncio.Queue[ReceivedEvent] = asyncio.Queue()
+    events = OperatorEvents(access, heard.put_nowait)
+    key = RawKey()
+    key.raw = event_key(Event.DRAINED, worker.user, "").encode() + b"\xff\xfe"
+
+    async with worker.connect() as link, running(events), asyncio.timeout(30):
+        await worker.say(link, Event.DRAINED, b"{}")
+        await heard.get()
+        await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key)
+        await worker.say(link, Event.DRAINED, b"{}")
+        assert isinstance((await heard.get()).message, Drained)
+        assert events.heard_seconds() > 0, "the connection has lived on"
+
+
+async def test_a_reply_with_such_a_key_costs_no_other_reply(access: BrokerAccess, make_worker: MakeWorker) -> None:
+    worker = await make_worker("pool")
+    requester = Requester(access, "test")
+    async with worker.answering() as requests, worker.connect() as link, running(requester), asyncio.timeout(30):
+        await requester.until_connected()
+        asking = asyncio.create_task(
+            requester.request(worker.queue, worker.user, Request.GET_ATTRIBUTES, {}, timeout_seconds=20)
+        )
+        request = await requests.get()
+        good = reply_key(request.header.properties.reply_to or "", worker.user)
+        key = RawKey()
+        key.raw = reply_key("\0", worker.user).encode().replace(b"\0", b"\xff")
+        escaping = spec.Basic.Properties(user_id=worker.user, headers={"CC": [good]})
+        await link.channel.basic_publish(b"{}", exchange=REPLIES_EXCHANGE, routing_key=key, properties=escaping)
+        await worker.reply(link, request, b"{}")
+        await asking
