@@ -101,10 +101,12 @@ def actions(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]
 
 
 def ownership(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Only the platform says to which pool a Worker belongs: its credentials at the broker depend on it.
+    """Only the platform says to which pool a Worker belongs, and of which licence it holds a seat.
 
-    Kubernetes' own controllers (garbage collection) and administrators are exempt.
+    Its credentials at the broker depend on the pool, and the seats that are left for others on the licence. Kubernetes'
+    own controllers (garbage collection) and administrators are exempt.
     """
+    licence = f"object.metadata.?annotations['{names.ANNOTATION_LICENCE}'].orValue('')"
     account = f"system:serviceaccount:{namespace}:{accounts.operator}"
     exempt = "['system:masters', 'system:serviceaccounts:kube-system']"
     spec: Json = {
@@ -125,7 +127,14 @@ def ownership(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Jso
                 ),
                 "message": "metadata.ownerReferences: only the platform says to which pool a worker belongs",
                 "reason": "Forbidden",
-            }
+            },
+            {
+                "expression": f"oldObject == null || {licence} == {licence.replace('object', 'oldObject', 1)}",
+                "message": (
+                    f"metadata.annotations: only the platform changes {names.ANNOTATION_LICENCE}: leave it as it is"
+                ),
+                "reason": "Forbidden",
+            },
         ],
     }
     return [policy(OWNERSHIP_POLICY, names.WORKERS, spec), binding(OWNERSHIP_POLICY)]

@@ -225,3 +225,16 @@ def test_users_cannot_move_a_worker_to_another_pool(api: Api, namespace: str) ->
     eventually(lambda: put({"labels": {"a": "b"}}, stored["spec"]).accepted)
     eventually(lambda: put({"ownerReferences": [owner]}, stored["spec"]).status == 403)
     assert "metadata.ownerReferences: " in put({"ownerReferences": [owner]}, stored["spec"]).message
+
+
+def test_users_cannot_say_of_which_licence_a_worker_holds_a_seat(api: Api, namespace: str) -> None:
+    user = f"editor-{uuid.uuid4().hex[:8]}"
+    api.bind(user, namespace, "ClusterRole", "simyard-edit")
+    stored = api.create(lone_worker(namespace, "local")).body
+
+    def annotate(name: str, text: str) -> Any:
+        return api.patch(stored, {"metadata": {"annotations": {name: text}}}, user=user)
+
+    eventually(lambda: annotate("example.org/note", "n").accepted)
+    eventually(lambda: annotate(names.ANNOTATION_LICENCE, uuid.uuid4().hex).status == 403)
+    assert names.ANNOTATION_LICENCE in annotate(names.ANNOTATION_LICENCE, "shared").message
