@@ -13,6 +13,7 @@ import orjson
 from simyard.api import names
 from simyard.api.base import ApiModel, Json, OwnerReference
 from simyard.api.cloud_site import CloudSite
+from simyard.api.kept_metadata import kept_metadata, without_surplus
 from simyard.api.licence import Licence
 from simyard.api.service_action import ServiceAction
 from simyard.api.usage import Usage
@@ -85,7 +86,7 @@ class _WorkerReader:
         self._owners: OrderedDict[bytes, OwnerReference] = OrderedDict()
 
     def __call__(self, raw: Json) -> Worker:
-        metadata = raw["metadata"]
+        metadata = kept_metadata(raw["metadata"])
         owners = [_shared(self._owners, item, OwnerReference) for item in metadata.get("ownerReferences") or []]
         spec = _shared(self._specs, raw["spec"], WorkerSpec)
         return Worker.model_validate({**raw, "metadata": {**metadata, "ownerReferences": owners}, "spec": spec})
@@ -110,14 +111,14 @@ class Registry:
         self.services: Cache[PublishedService] = Cache(
             client,
             names.SIMULATION_SERVICES,
-            read_service,
+            lambda raw: read_service(without_surplus(raw)),
             indexes={"licence": lambda service: filter(None, [licence_key(service.service)])},
             namespaces=namespaces,
         )
         self.pools = Cache(
             client,
             names.WORKER_POOLS,
-            WorkerPool.model_validate,
+            lambda raw: WorkerPool.model_validate(without_surplus(raw)),
             indexes={"service": lambda pool: [service_key(pool)], "uid": lambda pool: [pool.metadata.uid]},
             namespaces=namespaces,
         )

@@ -1,12 +1,14 @@
 """What the operator keeps of a ServiceAction, and which ones it does not take.
 
 Parameters and results may be large, and finished actions stay for a day. So the operator's memory holds neither results
-nor large parameters: these are read again when they are checked and when they are sent.
+nor large parameters: these are read again when they are checked and when they are sent. Of the metadata it holds what
+it reads (:mod:`simyard.api.kept_metadata`).
 """
 
 from __future__ import annotations
 
 from simyard.api.base import Json
+from simyard.api.kept_metadata import without_surplus
 from simyard.api.service_action import ServiceAction
 from simyard.api.weights import excess, weigh_value
 
@@ -35,7 +37,7 @@ def read_action(raw: Json, *, whole: bool = False) -> QueuedAction:
     keeps = not finished and not too_large and (whole or weigh_value(parameters) <= MAX_KEPT_WEIGHT)
     return QueuedAction.model_validate(
         {
-            **raw,
+            **without_surplus(raw),
             "spec": {**spec, "parameters": parameters if keeps else {}},
             "status": {name: value for name, value in status.items() if name != "result"},
             "leftOut": bool(parameters) and not keeps,

@@ -1,0 +1,42 @@
+"""What the operator keeps of the metadata of objects that users write.
+
+The API server lets an object have 256 KiB of annotations, and more in labels, owners and finalizers. The operator reads
+little of that, so the rest must not fill its memory.
+"""
+
+from __future__ import annotations
+
+from simyard.api import names
+from simyard.api.base import Json
+
+MAX_TEXT_CHARACTERS = 512
+"""Longer annotations are not the operator's: it writes names, versions and times."""
+_SCALARS = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+_TEXTS = {
+    "labels": (names.LABEL_POOL, names.LABEL_SERVICE, names.LABEL_SITE, names.LABEL_REVISION),
+    "annotations": (
+        names.ANNOTATION_REQUESTED,
+        names.ANNOTATION_VERSION,
+        names.ANNOTATION_LICENCE,
+        names.ANNOTATION_LEAVES,
+    ),
+}
+
+
+def kept_metadata(metadata: Json) -> Json:
+    """Return the metadata with the operator's own labels, annotations and finalizer, and the owner that controls."""
+    kept: Json = {name: metadata[name] for name in _SCALARS if name in metadata}
+    for field, known in _TEXTS.items():
+        texts = metadata.get(field) or {}
+        found = ((name, texts[name]) for name in known if name in texts)
+        kept[field] = {name: text for name, text in found if len(text) <= MAX_TEXT_CHARACTERS}
+    if names.FINALIZER in (metadata.get("finalizers") or ()):
+        kept["finalizers"] = [names.FINALIZER]
+    if owners := [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]:
+        kept["ownerReferences"] = owners
+    return kept
+
+
+def without_surplus(raw: Json) -> Json:
+    """Return the object with its :func:`kept_metadata`."""
+    return {**raw, "metadata": kept_metadata(raw["metadata"])}
