@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -23,6 +23,10 @@ class Verb(enum.StrEnum):
     ACT = "act"
 
     __hash__ = str.__hash__  # that of enumerations is slow, and every request looks rights up
+
+
+Check = Callable[[], None]
+"""Raises OcciError when an entity is not as a client expects it."""
 
 
 class Backend(Protocol):
@@ -85,11 +89,15 @@ class Backend(Protocol):
             OcciError: it cannot be created: 400, 403, 409, 501 or 503.
         """
 
-    async def update(self, identity: Identity, entity: Entity, update: Update, *, replace: bool) -> Entity:
+    async def update(
+        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Check | None = None
+    ) -> Entity:
         """Change an entity; ``replace``: it was a full update. The entity as it is then.
 
+        ``check`` looks at the entity again before it is written, and nobody changes it between both.
+
         Raises:
-            OcciError: it cannot be changed so.
+            OcciError: it cannot be changed so, or what ``check`` raises.
         """
 
     async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:

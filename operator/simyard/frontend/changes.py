@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -21,6 +21,7 @@ from simyard.api.occi import OcciLink
 from simyard.apiserver.attributes import Attributes
 from simyard.apiserver.objects import CachedPool, CachedWorker
 from simyard.frontend.access import Access, Question
+from simyard.frontend.backend import Check
 from simyard.frontend.catalogue import PREFIX
 from simyard.frontend.computes import (
     AMQPLINKS,
@@ -91,7 +92,7 @@ class Changes:
         self._scaling = scaling
         self._attributes = attributes
 
-    async def update(self, identity: Identity, entity: Entity, update: Update) -> Entity:
+    async def update(self, identity: Identity, entity: Entity, update: Update, check: Check | None = None) -> Entity:
         """See :class:`simyard.frontend.backend.Backend`. What is refused is refused before anything is changed."""
         path = entity.path
         self._check_mixins(update)
@@ -101,9 +102,9 @@ class Changes:
             raise OcciError(403, f"{path}: is what its site says; it cannot be changed over OCCI")
         if (worker := self._view.worker(path)) is not None:
             own = update if path == self._view.path_of(worker) else self._of_its_link(path, worker, update)
-            await self._update_worker(identity, worker, own)
+            await self._update_worker(identity, worker, own, check)
         elif (link := self._view.link(path)) is not None:
-            await self._update_link(link, update)
+            await self._update_link(link, update, check)
         elif update.attributes or update.removed or update.title or update.summary:
             said = ", ".join(sorted(update.attributes)) or "its title and summary"
             raise OcciError(403, f"{path}: {said} is what its SimulationService or WorkerPool says: change that")
@@ -178,7 +179,9 @@ class Changes:
             raise OcciError(403, f"{path}: {said} cannot change here; change {self._view.path_of(worker)} instead")
         return Update(values)
 
-    async def _update_worker(self, identity: Identity, worker: CachedWorker, update: Update) -> None:
+    async def _update_worker(
+        self, identity: Identity, worker: CachedWorker, update: Update, check: Check | None
+    ) -> None:
         for name in _SIZE:
             if name in update.attributes:
                 raise OcciError(409, f"attribute {name}: no site can resize a machine; delete it and create another")
@@ -205,7 +208,9 @@ class Changes:
             newest = max((observed.time for _, observed in told), default=0.0)
             note(Told(worker.metadata.uid, {name: observed.value for name, observed in told}, newest))
         if change:
-            await self._merge(worker, change)
+            await self._storing.change(
+                self._view.directory.workers, worker, _checked(check, lambda now: self._worker_change(now, update))
+            )
 
     @staticmethod
     def _worker_change(worker: CachedWorker, update: Update) -> Json:
@@ -242,7 +247,7 @@ class Changes:
             change["metadata"] = {"annotations": {ANNOTATION_OCCI_ATTRIBUTES: annotation}}
         return change
 
-    async def _update_link(self, link: OcciLink, update: Update) -> None:
+    async def _update_link(self, link: OcciLink, update: Update, check: Check | None) -> None:
         attributes: dict[str, Value | None] = {**dict.fromkeys(update.removed), **update.attributes}
         spec: Json = {"attributes": attributes} if attributes else {}
         if update.title is not None:
@@ -250,12 +255,8 @@ class Changes:
             spec["title"] = update.title
         if QUEUE in update.attributes and link.spec.target == target_of_queue(link.spec.attributes.get(QUEUE)):
             spec["target"] = target_of_queue(update.attributes[QUEUE])
-        if not spec:
-            return
-        try:
-            await self._storing.merge(self._view.links, link, {"spec": spec})
-        except ConflictError as error:
-            raise refused(error, link.metadata.name) from None
+        if spec:
+            await self._storing.change(self._view.links, link, _checked(check, lambda _: {"spec": spec}))
 
     async def _merge(self, worker: CachedWorker, change: Mapping[str, object]) -> None:
         try:
@@ -313,6 +314,17 @@ class Changes:
             await each(list(staying.values()), mark)
         if staying:
             await self._scaling.scale_in(pool, list(staying))
+
+
+def _checked(check: Check | None, change: Callable[[T], Json]) -> Callable[[T], Json | None]:
+    """Return the change of an object as it is, after the check; None in place of no change."""
+
+    def checked(item: T) -> Json | None:
+        if check is not None:
+            check()
+        return change(item) or None
+
+    return checked
 
 
 def _why_kept(entity: Entity) -> str:

@@ -20,7 +20,7 @@ from simyard.apiserver.objects import CachedWorker
 from simyard.apiserver.status import StatusError
 from simyard.frontend.access import Access
 from simyard.frontend.actions import Foreign, Invocations
-from simyard.frontend.backend import Verb
+from simyard.frontend.backend import Check, Verb
 from simyard.frontend.changes import Changes
 from simyard.frontend.computes import AMQPLINKS, COMPUTES
 from simyard.frontend.creation import Creation
@@ -220,9 +220,11 @@ class Objects:
         """See :class:`simyard.frontend.backend.Backend`."""
         return await self._creation.create(draft, key, exact)
 
-    async def update(self, identity: Identity, entity: Entity, update: Update, *, replace: bool) -> Entity:
+    async def update(
+        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Check | None = None
+    ) -> Entity:
         """See :class:`simyard.frontend.backend.Backend`."""
-        return await self._changes.update(identity, entity, update)
+        return await self._changes.update(identity, entity, update, check)
 
     async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:
         """See :meth:`simyard.frontend.changes.Changes.delete`."""

@@ -40,6 +40,11 @@ def is_known(request: OcciRequest, tag: str) -> bool:
     return request.header("if-none-match") is not None and _matches(request, "if-none-match", tag)
 
 
+def is_conditional(request: OcciRequest) -> bool:
+    """Return whether a request sets conditions."""
+    return any(name in _CONDITIONS for name, _ in request.headers)
+
+
 def check_conditions(request: OcciRequest, state: str | None) -> None:
     """Check what a request that changes an entity says of the entity's state; None: there is no entity.
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from simyard.frontend.backend import Backend, Verb
 from simyard.frontend.exchange import OcciRequest, OcciResponse
-from simyard.frontend.preconditions import check_conditions, state_of
+from simyard.frontend.preconditions import check_conditions, is_conditional, state_of
 from simyard.frontend.reading import Reader, answer, flag
 from simyard.frontend.renderings import Renderings
 from simyard.frontend.sent import draft_of, member_names, names_of, refuse_unselective
@@ -232,9 +232,18 @@ class Writer:
         links = tuple(_local(link, self._bases(request)) for link in update.links)
         _check_number(1, len(links))
         await self._may_create(request, links)
+
+        def check() -> None:
+            now = self._backend.entity(entity.path)
+            check_conditions(request, None if now is None else state_of(now, self._backend.model()))
+
         check_conditions(request, state_of(entity, model))
         changed = await self._backend.update(
-            request.identity, entity, dataclasses.replace(update, links=links), replace=replace
+            request.identity,
+            entity,
+            dataclasses.replace(update, links=links),
+            replace=replace,
+            check=check if is_conditional(request) else None,
         )
         if rendering is Rendering.URI_LIST:  # Cloud4E's client accepts nothing else of any POST
             return answer(render_locations([changed.path], rendering, request.base))

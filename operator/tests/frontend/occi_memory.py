@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from simyard.apiserver.health import Finding
-from simyard.frontend.backend import Verb
+from simyard.frontend.backend import Check, Verb
 from simyard.frontend.connection import Limits, Listener
 from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse, path_and_query
 from simyard.frontend.handlers import Handlers
@@ -185,7 +185,9 @@ class MemoryBackend:
         self.put(entity, *links)
         return entity
 
-    async def update(self, identity: Identity, entity: Entity, update: Update, *, replace: bool) -> Entity:
+    async def update(
+        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Check | None = None
+    ) -> Entity:
         await self._change(f"{'replace' if replace else 'update'} {entity.path}")
         attributes = {k: v for k, v in entity.attributes.items() if k not in update.removed} | dict(update.attributes)
         title = entity.title if update.title is None else update.title

@@ -74,6 +74,32 @@ async def test_a_change_of_another_client_is_not_overwritten(bench: Bench) -> No
     assert await status(bench, "DELETE", if_match="*") == 200
 
 
+async def test_of_two_frontends_that_get_the_same_tag_at_once_one_refuses(bench: Bench) -> None:
+    other = bench.beside()
+    other.hear(names.WORKERS, *bench.stored(names.WORKERS).values())
+    before = await tag(bench)
+    assert await status(bench, "POST", body=RETITLED, if_match=before) == 200
+    late = 'X-OCCI-Attribute: occi.core.title="late"'
+    assert await status(other, "POST", body=late, if_match=before) == 412, "it has not heard of the change"
+    assert bench.stored(names.WORKERS)["w"]["spec"]["title"] == "another"
+
+
+async def test_a_change_behind_the_condition_that_clients_do_not_see_is_no_conflict(bench: Bench) -> None:
+    other = bench.beside()
+    other.hear(names.WORKERS, *bench.stored(names.WORKERS).values())
+    bench.kube.touch(names.WORKERS, "w")
+    assert await status(other, "POST", body=RETITLED, if_match=await tag(other)) == 200
+
+
+async def test_what_is_changed_on_two_frontends_at_once_is_all_kept(bench: Bench) -> None:
+    other = bench.beside()
+    other.hear(names.WORKERS, *bench.stored(names.WORKERS).values())
+    for frontend, change in ((bench, "occi.compute.speed=2"), (other, 'occi.compute.architecture="x64"')):
+        assert await status(frontend, "POST", body=f"X-OCCI-Attribute: {change}") == 200
+    attributes = other.entity(COMPUTE).attributes
+    assert (attributes["occi.compute.speed"], attributes["occi.compute.architecture"]) == (2, "x64")
+
+
 async def test_what_the_service_changes_of_itself_does_not_stop_a_client(bench: Bench) -> None:
     before = await tag(bench)
     bench.put(names.WORKERS, worker("w", values={"state": "runs"}))
