@@ -5,15 +5,19 @@ import struct
 
 import pytest
 from aiormq import spec
+from aiormq.abc import DeliveredMessage
 from messaging_workers import WORKER_UID, MakeWorker, running
 
 from simyard.guest.messages import Drained
 from simyard.messaging.access import BrokerAccess
+from simyard.messaging.connection import open_link
 from simyard.messaging.events import OperatorEvents, ReceivedEvent
 from simyard.messaging.requests import Requester
+from simyard.messaging.topology import OPERATOR_QUEUE
+from simyard.messaging.unreadable import MAX_FIELDS
 from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, Request, event_key, reply_key
 
-MESSAGE_ID, TIMESTAMP = 0x0080, 0x0040  # AMQP 0-9-1, 4.2.6.1
+HEADERS, MESSAGE_ID, TIMESTAMP = 0x2000, 0x0080, 0x0040  # AMQP 0-9-1, 4.2.6.1
 UNREADABLE = {
     "a time beyond all calendars": (TIMESTAMP, struct.pack(">Q", 2**63 - 1)),
     "text that is not UTF-8": (MESSAGE_ID, b"\x03\xff\xfe\xfd"),
@@ -70,6 +74,23 @@ async def test_the_operator_reads_a_routing_key_that_is_not_utf_8_once(
         await worker.say(link, Event.DRAINED, b"{}")
         assert isinstance((await heard.get()).message, Drained)
         assert events.heard_seconds() > 0, "the connection has lived on"
+
+
+async def test_thousands_of_fields_are_not_read(access: BrokerAccess, make_worker: MakeWorker) -> None:
+    worker = await make_worker("pool")
+    received: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+
+    async def receive(message: DeliveredMessage) -> None:
+        received.put_nowait(message)
+
+    async with open_link(access, "test") as reader, worker.connect() as link, asyncio.timeout(30):
+        await reader.channel.basic_consume(OPERATOR_QUEUE, receive, no_ack=True)
+        key = event_key(Event.DRAINED, worker.user, WORKER_UID)
+        for number in (MAX_FIELDS - 1, MAX_FIELDS, 100_000):
+            properties = spec.Basic.Properties(user_id=worker.user, headers={"a": [None] * number})
+            await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)
+        senders = [(await received.get()).header.properties.user_id for _ in range(3)]
+    assert senders == [worker.user, None, None]
 
 
 async def test_a_reply_with_such_a_key_costs_no_other_reply(access: BrokerAccess, make_worker: MakeWorker) -> None:
