@@ -84,7 +84,7 @@ def test_promises_are_met_by_rows_that_meet_them() -> None:
         ),
         (row("pod", "start", 500, ours_s=9.3), "pod: 500 pods until all run"),
         (
-            row("openNebula", "start-wide", 512, yardstick_s=15),
+            row("openNebula", "start-wide", 512, yardstick_s=9),
             "openNebula: rate of 512 VMs, scheduler without limits",
         ),
         (row("openNebula", "start-stock", 512, ours_s=8.2), "openNebula: 512 VMs, stock scheduler"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from fleet_world import World
 from simyard.api import names
 from simyard.controllers.embedded import Kopf
 from simyard.fleet.fleet import Fleet
+from simyard.kube.cache import ALL_NAMESPACES
 
 DISCOVERY = f"/apis/{names.GROUP}/v1alpha1"
 
@@ -37,6 +38,7 @@ class Part:
     registry: Any = None
     client: Any = None
     configuration: Any = None
+    namespaces: Sequence[str] = ALL_NAMESPACES
 
 
 async def test_kopf_whose_discovery_fails_once_is_started_again_and_does_its_work(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from simyard_dev.controlplane import ControlPlane
-from simyard_sites.kubernetes.rights import DISKS, INSTANCETYPES, MACHINES
+from simyard_sites.kubernetes.rights import DISKS, INSTANCETYPES, MACHINES, VIRT_VERSION, Rule
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "sites" / "kubevirt.md"
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -20,11 +20,16 @@ MANIFESTS: list[dict[str, Any]] = [
 
 
 def test_the_role_has_the_rights_that_the_site_asks_for_and_no_other() -> None:
-    [role] = [manifest for manifest in MANIFESTS if manifest["kind"] == "ClusterRole"]
-    assert role["rules"] == [
-        {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}
-        for rule in (*MACHINES, *DISKS, *INSTANCETYPES)
-    ]
+    roles = {item["metadata"]["name"]: item["rules"] for item in MANIFESTS if item["kind"] == "ClusterRole"}
+    assert roles == {
+        "simyard-site-kubevirt": rules_of(*MACHINES, *DISKS, *INSTANCETYPES),
+        "simyard-site-kubevirt-version": rules_of(VIRT_VERSION),
+    }
+
+
+def rules_of(*rules: Rule) -> list[dict[str, list[str]]]:
+    """Return the rules as a ClusterRole has them."""
+    return [{"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)} for rule in rules]
 
 
 @pytest.mark.xdist_group("kubevirt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -35,6 +36,7 @@ from simyard_sites.testing.kube_front import KubeFront
 
 pytestmark = pytest.mark.xdist_group("kubevirt")
 
+GONE_SECONDS = 30.0
 PASSWORD = "a-password-that-nobody-may-read"
 DISK = {"rootDisk": {"dataVolume": {"size": "1Gi", "dataSource": {"namespace": "golden"}}}}
 DEFINITIONS = Resource(
@@ -135,6 +137,18 @@ async def disks(world: KubevirtWorld) -> AsyncIterator[KubeClient]:
     await until_served(world.client)
     yield world.client
     await world.client.delete(DEFINITIONS, name)
+    async with asyncio.timeout(GONE_SECONDS):
+        while await exists(world.client, name):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def exists(client: KubeClient, name: str) -> bool:
+    """Return whether a definition is there, perhaps only until it is deleted."""
+    try:
+        await client.get(DEFINITIONS, name)
+    except NotFoundError:
+        return False
+    return True
 
 
 async def until_served(client: KubeClient) -> None:

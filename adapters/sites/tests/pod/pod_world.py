@@ -29,6 +29,7 @@ IMAGE = "registry.example.com/solver:3"
 ACCOUNT = "simyard"
 NODES = 4
 READY_SECONDS = 60.0
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
@@ -124,6 +125,17 @@ class PodWorld(World):
         await self.client.delete(BINDINGS, ACCOUNT, self.namespace)
         body = {"metadata": {"name": ACCOUNT}, "roleRef": {**binding["roleRef"], "name": role}}
         await self.client.create(BINDINGS, {**body, "subjects": binding["subjects"]}, self.namespace)
+        async with asyncio.timeout(READY_SECONDS):
+            while await self._may_create_pods() != (role != "view"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def _may_create_pods(self) -> bool:
+        """Return what the API server's authorizer, which follows bindings with a delay, says of the account."""
+        attributes = {"verb": "create", "resource": "pods", "namespace": self.namespace}
+        user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
+        body = {"spec": {"user": user, "resourceAttributes": attributes}}
+        answer = await self.client.request("POST", REVIEWS, body=body)
+        return bool(answer["status"]["allowed"])
 
     async def expire_credentials(self) -> None:
         """See :class:`World`."""
