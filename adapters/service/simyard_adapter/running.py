@@ -58,7 +58,10 @@ async def outcome_of(work: "asyncio.Future[Mapping[str, Json]]", context: Contex
 
 def wire_error(error: BaseException) -> WireError:
     """What a caller is told of an exception that a connector raised."""
-    text = str(error)[:MESSAGE_LIMIT]
+    try:
+        text = str(error)[:MESSAGE_LIMIT]
+    except Exception:  # noqa: BLE001 - the connector's own code
+        text = "its message cannot be read"
     if isinstance(error, ParameterError):
         return WireError(Reason.INVALID_PARAMETERS, error.problem[:MESSAGE_LIMIT], error.field)
     if isinstance(error, ActionError):

@@ -12,7 +12,7 @@ from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface
 from simyard_adapter.invocations import ActionRequest
 from simyard_adapter.limits import MAX_RESULT_BYTES
-from simyard_adapter.running import outcome_of
+from simyard_adapter.running import outcome_of, wire_error
 from simyard_adapter.wire import Reason
 
 INTERFACE = Interface.from_json(
@@ -75,3 +75,11 @@ async def test_work_that_ignores_its_end_is_reported_all_the_same(monkeypatch: p
 
 async def test_a_result_that_fits_is_the_outcome() -> None:
     assert await end({"n": 1.5}) == (None, "{'n': 1.5}")
+
+
+def test_an_exception_that_cannot_say_what_it_is_becomes_an_error_all_the_same() -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    assert wire_error(SilentError()).message == "SilentError: its message cannot be read"
