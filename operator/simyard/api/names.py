@@ -190,3 +190,4 @@ class Reason(enum.StrEnum):
     SITE_READY = "SiteReady"
     SITE_NOT_READY = "SiteNotReady"
     SITE_ABANDONED = "SiteAbandoned"
+    WORKERS_CUT_OFF = "WorkersCutOff"

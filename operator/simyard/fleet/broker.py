@@ -22,6 +22,7 @@ from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError,
 from simyard.messaging.metrics import MESSAGES_BOUNDED
 from simyard.messaging.topology import (
     APISERVER_USER,
+    NO_USE,
     WORKER_QUEUES_PREFIX,
     QueueSpec,
     UserLimits,
@@ -94,6 +95,7 @@ class Broker:
         self._changed = changed
         self._key = b""
         self._users: dict[str, UserLimits] = {}
+        self._cut_off: set[str] = set()
         self._lock = asyncio.Lock()
         self._released: set[str] = set()
         self._left_pools: set[str] = set()
@@ -171,6 +173,39 @@ class Broker:
             self._users.pop(user, None)
             queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
             await self._admin.delete_queues([*queues, pool_queue(user)])
+
+    async def cut_off(self, user: str) -> None:
+        """Close the connections of a worker's broker user, and permit it none.
+
+        Raises:
+            MessagingError: the broker did not do it.
+        """
+        async with self._lock:
+            self._cut_off.add(user)
+            await self._admin.limit_user(user, NO_USE)
+            self._users[user] = NO_USE
+        await self._admin.close_connections(user)
+
+    async def release(self, user: str) -> None:
+        """Permit a broker user that was cut off its connections again; one that is gone stays so.
+
+        Raises:
+            MessagingError: the broker did not do it.
+        """
+        async with self._lock:
+            self._cut_off.discard(user)
+            self._users.pop(user, None)
+            if user in await self._admin.permitted_users():
+                await self._admin.limit_user(user, self._limits(user))
+
+    async def cut_off_users(self) -> Collection[str]:
+        """Return the workers' broker users that are cut off, by this process or an earlier one.
+
+        Raises:
+            MessagingError: the broker did not say it.
+        """
+        found = await self._admin.users_without_connections()
+        return [user for user in found if user.startswith((_ALONE, _OF_POOL))]
 
     async def close_queue(self, user: str, worker_uid: str) -> bool:
         """Delete the queue of a Worker that is gone; False if that cannot be said yet.
@@ -260,7 +295,7 @@ class Broker:
                 return
             worker = alive[0]
             pool_uid = pool_uid_of(worker)
-            limits = UserLimits.of_pool(self._registry.workers.count("pool", pool_uid) if pool_uid else 1)
+            limits = self._limits(user)
             if self._users.get(user) == limits:
                 return
             if user in self._users:
@@ -273,6 +308,12 @@ class Broker:
             await self._admin.ensure_user(spec, derive_password(self._key, user))
             await self._admin.limit_user(user, limits)
             self._users[user] = limits
+
+    def _limits(self, user: str) -> UserLimits:
+        if user in self._cut_off:
+            return NO_USE
+        of_pool = user.startswith(_OF_POOL)
+        return UserLimits.of_pool(self._registry.workers.count("pool", user.removeprefix(_OF_POOL)) if of_pool else 1)
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         if (left := gone(old, new)) is not None:

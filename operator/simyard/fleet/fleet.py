@@ -24,6 +24,7 @@ from simyard.fleet.metering import Metering, moment
 from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.orders import Orders
 from simyard.fleet.pools import Pools
+from simyard.fleet.quarantine import Quarantine
 from simyard.fleet.queue import OVERDUE, most_overdue
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
@@ -114,11 +115,14 @@ class Fleet:
             namespace=settings.namespace,
             changed=self._broker_changed,
         )
-        self._events = OperatorEvents(settings.broker, self._take)
-        self._overflow = OverflowEvents(settings.broker, self._take)
-        self._updates = OperatorUpdates(settings.broker, self._take)
-        self._dead_letters = DeadLetters(settings.broker, _give_up)
         self.recorder = Recorder(client, settings.identity)
+        clock = asyncio.get_running_loop().time
+        self._quarantine = Quarantine(registry, self.broker, self.recorder, clock)
+        permits = self._quarantine.permits
+        self._events = OperatorEvents(settings.broker, self._take, permits=permits)
+        self._overflow = OverflowEvents(settings.broker, self._take)
+        self._updates = OperatorUpdates(settings.broker, self._take, permits=permits)
+        self._dead_letters = DeadLetters(settings.broker, _give_up)
         self.statuses = WorkerStatuses(registry, self.liveness.present)
         self._metering = Metering(registry, partial(moment, client))
         self.sites = Sites(
@@ -169,6 +173,7 @@ class Fleet:
                     ("events from workers", self._when_prepared(self._events.run)),
                     ("overflow of events", self._when_prepared(self._overflow.run)),
                     ("updates from workers", self._when_prepared(self._updates.run)),
+                    ("quarantine", self._quarantine.run()),
                     ("dead letters", self._when_prepared(self._dead_letters.run)),
                     ("events", self.recorder.run()),
                     ("worker statuses", self.statuses.run()),

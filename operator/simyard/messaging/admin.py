@@ -184,6 +184,15 @@ class BrokerAdmin:
         await self._call("PUT", f"{path}/max-connections", {"value": limits.connections})
         await self._call("PUT", f"{path}/max-channels", {"value": limits.channels})
 
+    async def users_without_connections(self) -> frozenset[str]:
+        """Return the names of the users that may open no connection (:data:`~simyard.messaging.topology.NO_USE`)."""
+        found = await self._call("GET", "user-limits")
+        return frozenset(str(item["user"]) for item in found if item["value"].get("max-connections") == 0)
+
+    async def close_connections(self, user: str) -> None:
+        """Close all connections of a user."""
+        await self._call("DELETE", f"connections/username/{quote(user, safe='')}")
+
     async def delete_user(self, name: str) -> None:
         """Delete a user, if it exists; the broker closes its connections."""
         await self._call("DELETE", f"users/{quote(name, safe='')}")

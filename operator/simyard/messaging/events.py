@@ -15,6 +15,9 @@ the window held is counted, also after a restart that no event caused. So an eve
 :data:`SUSPECT_DELIVERIES` ended consumers is taken alone: from then on only the culprit is counted, and its neighbours
 are settled before it or not delivered at all. That is why the limit can be small, and restarts do not use it up.
 
+**Floods.** Who sends more events than its allowance is cut off (:mod:`simyard.fleet.quarantine`). What it has sent
+already goes to the overflow lane, if it must not be lost, and else is dropped.
+
 **Memory.** A consumer holds at most its window; a body beyond its kind's limit is let go before it is parsed.
 """
 
@@ -55,6 +58,13 @@ Receive = Callable[[DeliveredMessage], Coroutine[Any, Any, None]]
 Handler = Callable[[T], Awaitable[object] | None]
 """Applies one item at once, in the order of arrival; what it returns is awaited before the item is settled."""
 
+Permits = Callable[[str], bool]
+"""Counts an event of a broker user, and returns whether the user is within its allowance."""
+
+
+def _permit_all(_: str) -> bool:
+    return True
+
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
@@ -89,6 +99,7 @@ class _Consumer(Generic[T]):
         handler: Handler[T],
         settings: WindowSettings | None = None,
         *,
+        permits: Permits = _permit_all,
         overflows: bool = False,
         quiet_counts: bool = False,
     ) -> None:
@@ -99,6 +110,7 @@ class _Consumer(Generic[T]):
             name: of the connection.
             handler: applies each item.
             settings: the bounds of what is held.
+            permits: counts an event of a sender; what it does not permit is rejected unread.
             overflows: another lane handles what this one rejects, and counts and logs it if need be.
             quiet_counts: :meth:`heard_seconds` begins anew with each item.
         """
@@ -106,6 +118,7 @@ class _Consumer(Generic[T]):
         self._name = name
         self._handler = handler
         self._settings = settings or WindowSettings()
+        self._permits = permits
         self._overflows = overflows
         self._quiet_counts = quiet_counts
         self._clock = asyncio.get_running_loop().time
@@ -194,7 +207,8 @@ class _Consumer(Generic[T]):
             window.settle(tag, accepted=accepted)
             session.wake.set()
 
-        if self._overflows and not fits:
+        permitted = self._permits(sender)
+        if not permitted or (self._overflows and not fits):
             DEFERRED.inc()
             self._since = self._clock()  # it waits in the other lane
             settle(accepted=False)
@@ -253,8 +267,15 @@ class _EventConsumer(_Consumer[ReceivedEvent]):
 class OperatorEvents(_EventConsumer):
     """Events that must not be lost: registrations, results, drained and active workers."""
 
-    def __init__(self, access: BrokerAccess, handler: EventHandler, settings: WindowSettings | None = None) -> None:
-        super().__init__(access, "simyard operator events", handler, settings, overflows=True)
+    def __init__(
+        self,
+        access: BrokerAccess,
+        handler: EventHandler,
+        settings: WindowSettings | None = None,
+        *,
+        permits: Permits = _permit_all,
+    ) -> None:
+        super().__init__(access, "simyard operator events", handler, settings, permits=permits, overflows=True)
 
     async def _queue(self, channel: AbstractChannel) -> str:
         return OPERATOR_QUEUE
@@ -273,8 +294,8 @@ class OverflowEvents(_EventConsumer):
 class OperatorUpdates(_EventConsumer):
     """Attributes and progress, of which a newer one follows. They may overtake a lasting event, or be overtaken."""
 
-    def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
-        super().__init__(access, "simyard operator updates", handler)
+    def __init__(self, access: BrokerAccess, handler: EventHandler, *, permits: Permits = _permit_all) -> None:
+        super().__init__(access, "simyard operator updates", handler, permits=permits)
 
     async def _queue(self, channel: AbstractChannel) -> str:
         return UPDATES_QUEUE

@@ -108,6 +108,10 @@ class UserLimits:
         return cls(connections, 4 * connections)
 
 
+NO_USE = UserLimits(connections=0, channels=0)
+"""The limits of a user that is cut off."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExchangeSpec:
     """A durable exchange; ``kind`` is ``topic``, ``direct`` or ``fanout``."""

@@ -28,7 +28,7 @@ from simyard.api.names import ConditionType
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet import broker as broker_module
-from simyard.fleet import fences, pools, site, site_health, sites, workers
+from simyard.fleet import fences, pools, quarantine, site, site_health, sites, workers
 from simyard.fleet.fleet import Fleet, FleetSettings
 from simyard.fleet.registry import Registry, pool_uid_of, queue_of
 from simyard.messaging.access import BrokerAccess
@@ -66,6 +66,7 @@ _QUICK: tuple[tuple[Any, str, float], ...] = (
     (action_plan, "RESEND_SECONDS", 1.0),
     (action_plan, "FENCE_LOOK_SECONDS", 0.1),
     (fences, "READ_ON_SECONDS", 0.5),
+    (quarantine, "FIRST_PAUSE_SECONDS", 3.0),
     (scale_in, "DEFAULT_DRAIN_SECONDS", 0.5),
 )
 """Pauses of the operator that are shorter in these tests."""

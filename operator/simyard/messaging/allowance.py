@@ -1,0 +1,59 @@
+"""How many events a broker user may send: no I/O.
+
+Each user has a bucket of tokens (token bucket, RFC 3290 appendix A). An event takes one token, and the bucket is
+filled again at a rate that grows with the number of the user's workers. An honest adapter merges changes of attributes
+and sends a few events for each action, so it stays far below the allowance. A sender that empties its bucket publishes
+faster than one tenant may, and delays the events of all others in the shared queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+EVENTS_PER_SECOND = 500.0
+EVENTS_PER_SECOND_AND_WORKER = 5.0
+BURST_SECONDS = 4.0
+"""A full bucket holds the events of this time."""
+MAX_BUCKETS = 100_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class Allowances:
+    """The buckets of all senders. ``workers`` returns how many workers a broker user has."""
+
+    def __init__(self, workers: Callable[[str], int]) -> None:
+        self._workers = workers
+        self._buckets: dict[str, _Bucket] = {}
+
+    def spend(self, user: str, now: float) -> bool:
+        """Take a token of the user; return whether there was one. ``now`` is monotonic, in seconds."""
+        bucket = self._buckets.get(user)
+        if bucket is None:
+            bucket = self._open(user, now)
+        if bucket.tokens < 1:
+            rate = self._rate(user)
+            bucket.tokens = min(rate * BURST_SECONDS, bucket.tokens + rate * (now - bucket.filled_at))
+            bucket.filled_at = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+    def forget(self, user: str) -> None:
+        """Give the user a full bucket with its next event."""
+        self._buckets.pop(user, None)
+
+    def _open(self, user: str, now: float) -> _Bucket:
+        if len(self._buckets) >= MAX_BUCKETS:
+            self._buckets.pop(next(iter(self._buckets)))
+        bucket = self._buckets[user] = _Bucket(self._rate(user) * BURST_SECONDS, now)
+        return bucket
+
+    def _rate(self, user: str) -> float:
+        return EVENTS_PER_SECOND + EVENTS_PER_SECOND_AND_WORKER * self._workers(user)
