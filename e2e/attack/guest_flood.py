@@ -1,11 +1,13 @@
-"""What a hostile guest sends with the credentials of its own machine: malformed, deep, large and untrue messages."""
+"""What a hostile guest sends with its own credentials: malformed, deep, large and untrue messages, or too many."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 
 import aiormq
 from aiormq import spec
@@ -38,6 +40,17 @@ def bodies(chance: random.Random) -> Iterator[tuple[Event, bytes]]:
 
 async def flood(bootstrap: bytes, seed: int) -> int:
     """Send ``MESSAGES`` such events as the worker of a bootstrap document; return how many were sent."""
+    return await _publish(bootstrap, itertools.islice(bodies(random.Random(seed)), MESSAGES))
+
+
+async def storm(bootstrap: bytes, seconds: float) -> int:
+    """Send well-formed events as fast as the broker takes them, for so long at most; return how many were sent."""
+    ends = time.monotonic() + seconds
+    return await _publish(bootstrap, itertools.takewhile(lambda _: time.monotonic() < ends,
+                                                         itertools.repeat((Event.ACTIVE, b"{}"))))  # fmt: skip
+
+
+async def _publish(bootstrap: bytes, messages: Iterable[tuple[Event, bytes]]) -> int:
     document = json.loads(bootstrap)
     address, user = document["broker"], document["broker"]["username"]
     url = URL.build(
@@ -46,12 +59,12 @@ async def flood(bootstrap: bytes, seed: int) -> int:
         path="/" + address["vhost"],
     )  # fmt: skip
     context = ssl.create_default_context(cadata=address["caCertificate"]) if address["caCertificate"] else None
-    taken, messages = 0, bodies(random.Random(seed))
+    taken = 0
     connection = aiormq.Connection(url, context=context)
     try:
         await connection.connect()
         channel = await connection.channel(publisher_confirms=False)
-        for (kind, body), _ in zip(messages, range(MESSAGES), strict=False):
+        for kind, body in messages:
             properties = spec.Basic.Properties(user_id=user, message_type=kind.value, content_type="application/json")
             key = event_key(kind, user, document["workerUid"])
             await channel.basic_publish(body, exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)

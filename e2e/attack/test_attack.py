@@ -25,7 +25,7 @@ from typing import TypeVar
 import pytest
 from api_faults import FaultProxy
 from attack_system import POOL, System, hit, wait_until
-from guest_flood import flood
+from guest_flood import flood, storm
 
 from simyard.api import names
 from simyard.api.base import Json
@@ -37,6 +37,7 @@ ROUNDS = int(os.environ.get("ATTACK_ROUNDS") or 20)
 TENANTS = {"honest": 3, "hostile": 2, "other": 2}
 HOSTILE = "hostile"
 FREEZE_SECONDS = (1.0, 12.0)
+STORM_SECONDS = 10.0
 ACTION_PAUSE_SECONDS = 0.5
 FORGIVEN = {"Interrupted", "WorkerLost"}
 """Why an action may fail although its program did not: its worker died while it ran."""
@@ -86,6 +87,12 @@ class Attack:
         for bootstrap in self._one_of(self.system.bootstraps(HOSTILE)):
             self._tell("flood")
             self.done["flood messages"] += asyncio.run(flood(bootstrap.read_bytes(), self.chance.randrange(2**32)))
+
+    def storm(self) -> None:
+        """Send well-formed events as fast as the broker takes them, until it closes the connection."""
+        for bootstrap in self._one_of(self.system.bootstraps(HOSTILE)):
+            self._tell("storm")
+            self.done["storm messages"] += asyncio.run(storm(bootstrap.read_bytes(), STORM_SECONDS))
 
     def fail_requests(self) -> None:
         """Fail a third of the operator's requests until the end of the round, and have it work meanwhile."""
@@ -161,8 +168,10 @@ def attacked(simyard_directory: Path, tmp_path: Path) -> Iterator[Attack]:
 def test_nothing_is_lost_and_nothing_runs_twice(attacked: Attack) -> None:
     system = attacked.system
     with Work(system.another()) as work:
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             attacked.round()
+            if number == ROUNDS // 2:
+                attacked.storm()  # once, because the pause of its pool doubles each time
     check_actions(system, work.wanted)
     check_fleet(system)
     check_nothing_is_left(system)
