@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from simyard.fleet.broker import Broker
 from simyard.fleet.registry import Registry
 
 READ_ON_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """The broker user of a worker that is gone, and since when the worker can begin nothing more."""
+
+    user: str
+    since: float
 
 
 class Fences:
@@ -24,10 +33,10 @@ class Fences:
         self,
         registry: Registry,
         broker: Broker,
-        heard_seconds: Callable[[], float],
+        heard_seconds: Callable[[str], float],
         unsettled_seconds: Callable[[], float],
     ) -> None:
-        """``heard_seconds``: for how long all events of workers have been heard, without a gap.
+        """``heard_seconds``: for how long all events of a broker user have been heard, without a gap.
 
         ``unsettled_seconds``: how long the oldest event waits that was heard and is not written yet.
         """
@@ -36,7 +45,7 @@ class Fences:
         self._heard_seconds = heard_seconds
         self._unsettled_seconds = unsettled_seconds
         self._time = asyncio.get_running_loop().time
-        self._since: dict[str, float] = {}
+        self._raised: dict[str, _Fence] = {}
 
     async def raise_for(self, action_uid: str, worker_uid: str) -> None:
         """Make sure that a worker that is gone can begin nothing more.
@@ -44,18 +53,19 @@ class Fences:
         Raises:
             MessagingError: the broker did not do its part.
         """
-        if action_uid not in self._since and await self._broker.close_queue(
-            self._registry.sender(worker_uid), worker_uid
-        ):
-            self._since[action_uid] = self._time()
+        if action_uid in self._raised:
+            return
+        user = self._registry.sender(worker_uid)
+        if await self._broker.close_queue(user, worker_uid):
+            self._raised[action_uid] = _Fence(user, self._time())
 
     def is_closed(self, action_uid: str) -> bool:
         """Return whether the worker can begin nothing more, and everything was heard that it said before."""
-        since = self._since.get(action_uid)
-        if since is None or self._unsettled_seconds() >= (passed := self._time() - since):
+        fence = self._raised.get(action_uid)
+        if fence is None or self._unsettled_seconds() >= (passed := self._time() - fence.since):
             return False
-        return min(passed, self._heard_seconds()) >= READ_ON_SECONDS
+        return min(passed, self._heard_seconds(fence.user)) >= READ_ON_SECONDS
 
     def forget(self, action_uid: str) -> None:
         """Drop what is known of an action."""
-        self._since.pop(action_uid, None)
+        self._raised.pop(action_uid, None)

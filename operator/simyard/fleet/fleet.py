@@ -136,8 +136,8 @@ class Fleet:
         )
         self._licences = Licences(registry)
 
-        def heard() -> float:
-            return min(self._events.heard_seconds(), self._overflow.heard_seconds())
+        def heard(user: str) -> float:
+            return min(self._events.heard_seconds(user), self._overflow.heard_seconds(user))
 
         self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences, heard)
         loads = FrontendLoads(client, settings.namespace, self.occi_broker)

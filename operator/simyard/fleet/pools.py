@@ -39,6 +39,7 @@ from simyard.plan.service import PublishedService
 from simyard.plan.start import publish_start
 from simyard.plan.texts import count_is
 from simyard.plan.workforce import Clock
+from simyard_adapter.wire import pool_user
 from simyard_sites.kubernetes.errors import ApiError
 
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by what they do.", ["state"])
@@ -91,9 +92,9 @@ class Pools:
         broker: Broker,
         recorder: Recorder,
         licences: Licences,
-        heard_seconds: Callable[[], float] = lambda: 0.0,
+        heard_seconds: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
-        """``heard_seconds``: for how long all events of workers have been heard, without a gap."""
+        """``heard_seconds``: for how long all events of a broker user have been heard, without a gap."""
         self._registry = registry
         self._sites = sites
         self._broker = broker
@@ -233,7 +234,7 @@ class Pools:
             busy=busy,
             drained=self._drained,
             active=self._active,
-            heard_seconds=self._heard_seconds(),
+            heard_seconds=self._heard_seconds(pool_user(pool.metadata.uid)),
             use=replace(self.uses.of(pool, busy=bool(busy)), quiet_seconds=time - memory.active_at),
             clock=Clock(time, self._since),
             broker_problem=self._broker.problem,

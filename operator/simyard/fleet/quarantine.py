@@ -63,11 +63,11 @@ class Quarantine:
         self._queue = KeyQueue("quarantine", self._settle)
         QUARANTINED.set_function(lambda: len(self._until))
 
-    def permits(self, user: str) -> bool:
-        """Count an event of a broker user; return whether the user is within its allowance."""
+    def permits(self, user: str, size: int) -> bool:
+        """Count an event of ``size`` bytes of a broker user; return whether the user is within its allowance."""
         if user in self._until:
             return False
-        if self._allowances.spend(user, self._clock()):
+        if self._allowances.spend(user, self._clock(), size):
             return True
         self._begin(user)
         return False

@@ -1,9 +1,10 @@
 """How many events a broker user may send: no I/O.
 
-Each user has a bucket of tokens (token bucket, RFC 3290 appendix A). An event takes one token, and the bucket is
-filled again at a rate that grows with the number of the user's workers. An honest adapter merges changes of attributes
-and sends a few events for each action, so it stays far below the allowance. A sender that empties its bucket publishes
-faster than one tenant may, and delays the events of all others in the shared queue.
+Each user has a bucket of tokens (token bucket, RFC 3290 appendix A). An event takes one token, and another one for each
+32 KiB of its body. The bucket is filled again at a rate that grows with the number of the user's workers. An honest
+adapter merges changes of attributes and sends a few events for each action, so it stays far below the allowance. A
+sender that empties its bucket publishes faster than one tenant may, and delays the events of all others in the shared
+queue.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from simyard_adapter.limits import KIB
+
 EVENTS_PER_SECOND = 500.0
 EVENTS_PER_SECOND_AND_WORKER = 5.0
 BURST_SECONDS = 4.0
 """A full bucket holds the events of this time."""
+BYTES_PER_TOKEN = 32 * KIB
 MAX_BUCKETS = 100_000
 
 
@@ -31,8 +35,12 @@ class Allowances:
         self._workers = workers
         self._buckets: dict[str, _Bucket] = {}
 
-    def spend(self, user: str, now: float) -> bool:
-        """Take a token of the user; return whether there was one. ``now`` is monotonic, in seconds."""
+    def spend(self, user: str, now: float, size: int = 0) -> bool:
+        """Take the tokens of an event of ``size`` bytes; return whether any were left. ``now``: monotonic seconds.
+
+        The last event may take more tokens than there are: the bucket then holds less than nothing for a while, so that
+        events larger than a bucket are possible.
+        """
         bucket = self._buckets.get(user)
         if bucket is None:
             bucket = self._open(user, now)
@@ -42,7 +50,7 @@ class Allowances:
             bucket.filled_at = now
         if bucket.tokens < 1:
             return False
-        bucket.tokens -= 1
+        bucket.tokens -= 1 + size / BYTES_PER_TOKEN
         return True
 
     def forget(self, user: str) -> None:

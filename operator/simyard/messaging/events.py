@@ -51,6 +51,7 @@ from simyard_adapter.limits import MIB
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
 
 SUSPECT_DELIVERIES = 2
+MAX_NOTED_SENDERS = 10_000
 ATTRIBUTES_BACKLOG = 100_000
 ATTRIBUTES_BACKLOG_BYTES = 64 * MIB
 T = TypeVar("T")
@@ -58,11 +59,11 @@ Receive = Callable[[DeliveredMessage], Coroutine[Any, Any, None]]
 Handler = Callable[[T], Awaitable[object] | None]
 """Applies one item at once, in the order of arrival; what it returns is awaited before the item is settled."""
 
-Permits = Callable[[str], bool]
-"""Counts an event of a broker user, and returns whether the user is within its allowance."""
+Permits = Callable[[str, int], bool]
+"""Counts an event of a broker user, of so many bytes; returns whether the user is within its allowance."""
 
 
-def _permit_all(_: str) -> bool:
+def _permit_all(_sender: str, _size: int) -> bool:
     return True
 
 
@@ -112,7 +113,7 @@ class _Consumer(Generic[T]):
             settings: the bounds of what is held.
             permits: counts an event of a sender; what it does not permit is rejected unread.
             overflows: another lane handles what this one rejects, and counts and logs it if need be.
-            quiet_counts: :meth:`heard_seconds` begins anew with each item.
+            quiet_counts: :meth:`heard_seconds` of a sender begins anew with each of its items.
         """
         self._access = access
         self._name = name
@@ -126,10 +127,24 @@ class _Consumer(Generic[T]):
         self._window: Window | None = None
         self._width = 0
         self._since: float | None = None
+        self._moved: dict[str, float] = {}
 
-    def heard_seconds(self) -> float:
-        """For how long it has consumed without a gap, and without falling behind; 0 when it does not."""
-        return 0.0 if self._since is None or self._is_full() else self._clock() - self._since
+    def heard_seconds(self, sender: str) -> float:
+        """Return for how long all events of a sender have been heard without a gap; 0 when they are not.
+
+        The time begins anew when the consumer falls behind, and with each event of this sender that another lane
+        handles. The events of other senders do not count: one sender must not hold up what is decided for others.
+        """
+        if self._since is None or self._is_full():
+            return 0.0
+        return self._clock() - max(self._since, self._moved.get(sender, self._since))
+
+    def _note_moved(self, sender: str) -> None:
+        """Note that an event of a sender passed between the lanes: more of the same sender may be on its way."""
+        if len(self._moved) >= MAX_NOTED_SENDERS:
+            self._moved.clear()
+            self._since = self._clock()
+        self._moved[sender] = self._clock()
 
     def oldest_seconds(self) -> float:
         """How long the oldest event waits that was delivered and is not settled; 0 without any."""
@@ -207,10 +222,10 @@ class _Consumer(Generic[T]):
             window.settle(tag, accepted=accepted)
             session.wake.set()
 
-        permitted = self._permits(sender)
+        permitted = self._permits(sender, len(message.body))
         if not permitted or (self._overflows and not fits):
             DEFERRED.inc()
-            self._since = self._clock()  # it waits in the other lane
+            self._note_moved(sender)
             settle(accepted=False)
             return
         try:
@@ -220,7 +235,7 @@ class _Consumer(Generic[T]):
             settle(accepted=False)
             return
         if self._quiet_counts:
-            self._since = self._clock()
+            self._note_moved(sender)
         if done is None:
             settle(accepted=True)
         else:

@@ -64,7 +64,7 @@ class Bench:
         self.events.append((reason, note))
 
     def flood(self) -> None:
-        while self.quarantine.permits(USER):
+        while self.quarantine.permits(USER, 0):
             pass
 
     async def pass_over(self, seconds: float) -> None:
@@ -75,16 +75,16 @@ class Bench:
 
 async def test_a_sender_is_refused_and_cut_off_until_the_pause_is_over_then_released() -> None:
     bench = Bench(ScriptedBroker(failures=2))
-    assert bench.quarantine.permits(USER)
+    assert bench.quarantine.permits(USER, 0)
     bench.flood()
-    assert bench.quarantine.permits(pool_user("other")), "nobody else is refused"
+    assert bench.quarantine.permits(pool_user("other"), 0), "nobody else is refused"
     assert [reason for reason, _ in bench.events] == ["WorkersCutOff"]
     async with running(bench):
         await until(lambda: bench.broker.asked == [f"cut off {USER}"])
-        assert not bench.quarantine.permits(USER)
+        assert not bench.quarantine.permits(USER, 0)
         await bench.pass_over(FIRST_PAUSE_SECONDS)
     assert bench.broker.asked[-1] == f"release {USER}"
-    assert bench.quarantine.permits(USER)
+    assert bench.quarantine.permits(USER, 0)
 
 
 async def test_the_pause_doubles_up_to_a_maximum_and_is_forgotten_after_good_times() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simyard.messaging.allowance import (
     BURST_SECONDS,
+    BYTES_PER_TOKEN,
     EVENTS_PER_SECOND,
     EVENTS_PER_SECOND_AND_WORKER,
     Allowances,
@@ -39,6 +40,14 @@ def test_a_steady_sender_below_the_rate_is_never_refused() -> None:
     found = allowances()
     step = 1.01 / EVENTS_PER_SECOND
     assert all(found.spend("a", number * step) for number in range(20_000))
+
+
+def test_large_events_cost_more_and_one_above_the_bucket_is_permitted() -> None:
+    found = allowances()
+    assert found.spend("a", 1.0, size=int(EVENTS_PER_SECOND * BURST_SECONDS) * BYTES_PER_TOKEN)
+    assert not found.spend("a", 1.0)
+    assert not found.spend("a", 1.001)
+    assert found.spend("a", 1.1)
 
 
 def test_a_forgotten_sender_begins_with_a_full_bucket() -> None:

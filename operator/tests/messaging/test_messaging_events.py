@@ -79,6 +79,20 @@ async def test_events_arrive_with_who_the_broker_says_sent_them(access: BrokerAc
     assert {type(event.message) for event in events} == set(get_args(EventMessage))
 
 
+async def test_refused_events_of_one_sender_do_not_delay_what_is_known_of_others(
+    access: BrokerAccess, make_worker: MakeWorker
+) -> None:
+    honest, hostile = await make_worker("pool"), await make_worker("other")
+    events, overflow = OperatorEvents(access, lambda _: None), OverflowEvents(access, lambda _: None)
+    async with running(events), running(overflow), hostile.connect() as link, asyncio.timeout(20):
+        while min(lane.heard_seconds(honest.user) for lane in (events, overflow)) == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await hostile.say(link, Event.RESULT, b'{"invocation": ["x"]}')
+        while overflow.heard_seconds(hostile.user) == overflow.heard_seconds(honest.user):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert 0 < overflow.heard_seconds(hostile.user) < overflow.heard_seconds(honest.user)
+
+
 async def test_a_full_window_has_not_heard_everything(access: BrokerAccess, make_worker: MakeWorker) -> None:
     worker = await make_worker("pool")
     begun, done = asyncio.Semaphore(0), asyncio.Event()
@@ -88,9 +102,9 @@ async def test_a_full_window_has_not_heard_everything(access: BrokerAccess, make
         await done.wait()
 
     events = OperatorEvents(access, lambda _: wait(), WindowSettings(deliveries=4))
-    assert events.heard_seconds() == 0, "it is not connected"
+    assert events.heard_seconds("") == 0, "it is not connected"
     async with running(events), worker.connect() as link, asyncio.timeout(20):
-        while events.heard_seconds() < 0.3:  # noqa: ASYNC110 - time has no event
+        while events.heard_seconds("") < 0.3:  # noqa: ASYNC110 - time has no event
             await asyncio.sleep(0.05)
         for kind in (worker, await make_worker("other")):
             async with kind.connect() as link:
@@ -98,12 +112,12 @@ async def test_a_full_window_has_not_heard_everything(access: BrokerAccess, make
                     await kind.say(link, Event.RESULT, result(number))
         for _ in range(4):
             await begun.acquire()
-        assert events.heard_seconds() == 0
+        assert events.heard_seconds("") == 0
         assert events.oldest_seconds() > 0
         done.set()
-        while events.heard_seconds() == 0:  # noqa: ASYNC110
+        while events.heard_seconds("") == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        assert events.heard_seconds() < 0.3, "it counts anew"
+        assert events.heard_seconds("") < 0.3, "it counts anew"
 
 
 async def test_events_that_nobody_vouches_for_are_dropped(access: BrokerAccess, make_worker: MakeWorker) -> None:
