@@ -38,6 +38,7 @@ TENANTS = {"honest": 3, "hostile": 2, "other": 2}
 HOSTILE = "hostile"
 FREEZE_SECONDS = (1.0, 12.0)
 STORM_SECONDS = 10.0
+DYING_SECONDS = 30.0
 ACTION_PAUSE_SECONDS = 0.5
 FORGIVEN = {"Interrupted", "WorkerLost"}
 """Why an action may fail although its program did not: its worker died while it ran."""
@@ -70,6 +71,7 @@ class Attack:
         for identity in self._one_of(kind.alive()):
             self._tell(f"kill {kind.name}")
             hit(identity, signal.SIGKILL)
+            assert identity.wait_gone(DYING_SECONDS), "a killed process ends, and lets go of its ports"
 
     def freeze(self) -> None:
         """Stop one process of a kind for some seconds."""
