@@ -16,7 +16,8 @@ from yarl import URL
 
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, event_key
 
-MESSAGES = 400
+MESSAGES = 150
+"""So many that a pool is not cut off for the large ones among them."""
 
 
 def bodies(chance: random.Random) -> Iterator[tuple[Event, bytes]]:

@@ -3,6 +3,7 @@
 import json
 import random
 import socket
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from simyard_dev.files import write_whole
 # Below the ephemeral range (32768 and up on Linux), from which any outgoing connection may take a port.
 PORT_RANGE = range(20000, 32000)
 LOOPBACK = "127.0.0.1"
+FREE_SECONDS = 5.0
+POLL_SECONDS = 0.05
 
 
 class Ports:
@@ -23,12 +26,13 @@ class Ports:
         return self._load()[name]
 
     def reserve(self, name: str) -> int:
-        """Give the port remembered by this name if it is free, else a new one, and remember it.
+        """Give the port remembered by this name if it becomes free in time, else a new one, and remember it.
 
-        To be called when what listens there does not run.
+        To be called when what listens there does not run. After a process was killed the kernel may hold its port for
+        a moment, while clients that know the port connect again and again.
         """
         ports = self._load()
-        if name not in ports or not _is_free(ports[name]):
+        if name not in ports or not _becomes_free(ports[name]):
             others = ports.values()
             ports[name] = next(port for port in _candidates(others) if _is_free(port))
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +58,15 @@ def is_listening(port: int) -> bool:
 
 def _candidates(others: Collection[int]) -> list[int]:
     return [port for port in random.sample(PORT_RANGE, len(PORT_RANGE)) if port not in others]
+
+
+def _becomes_free(port: int) -> bool:
+    deadline = time.monotonic() + FREE_SECONDS
+    while not _is_free(port):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 def _is_free(port: int) -> bool:
