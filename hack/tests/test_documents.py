@@ -35,6 +35,7 @@ DOCUMENTS = (
     "examples/calculix-deck/README.md",
     "docs/metering.md",
     "docs/occi.md",
+    "docs/rotation.md",
 )
 
 pytestmark = [pytest.mark.xdist_group("quickstart"), pytest.mark.timeout(300)]

@@ -26,7 +26,7 @@ class Recorder(Kubectl):
 
     changes: list[tuple[str, str, Json]] = field(default_factory=list)
 
-    def get(self, resource: Resource, name: str) -> Json:
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
         spec: Json = {"serviceRef": {"name": "beam"}}
         if resource.kind == "SimulationService":
             spec = {"interface": INTERFACE, "connector": {"python": {"class": "m:C"}}}

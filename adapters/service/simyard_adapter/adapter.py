@@ -22,11 +22,12 @@ from simyard_adapter.errors import MachineError, StartError
 from simyard_adapter.invocations import Delivery, RefusedError
 from simyard_adapter.link import UNROUTABLE_RETRY_SECONDS, Link, Tasks
 from simyard_adapter.loading import make_backend, write_files
+from simyard_adapter.login import Login, read_login, write_login
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.news import News
 from simyard_adapter.running import HANG_SECONDS, wire_error
 from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, encode
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, worker_queue
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, identity_of, worker_queue
 from simyard_adapter.work import Work
 
 STOP_SECONDS = 15.0
@@ -53,6 +54,8 @@ class Adapter:
         self._bootstrap = bootstrap
         self._directory = directory
         self._connections = connections or Connections(bootstrap.broker, f"{bootstrap.namespace}/{bootstrap.worker}")
+        if (login := read_login(directory)) is not None and identity_of(login.username) == bootstrap.broker.identity:
+            self._connections.use(login)
         self._log = WorkerLog(f"{bootstrap.namespace}/{bootstrap.worker}")
         self._stop = asyncio.Event()
 
@@ -92,12 +95,13 @@ class _Running:
         hang_seconds: float,
     ) -> None:
         self._bootstrap = bootstrap
+        self._directory = directory
         self._boot_id = uuid.uuid4().hex
         self._log = log
         self._backend = backend
         self._connections = connections
         self._tasks = Tasks()
-        self._user = bootstrap.broker.username
+        self._user = bootstrap.broker.identity
         self._link = Link()
         self._news = News(self._link, backend.attributes, self._key, bootstrap.worker)
         self._work = Work(
@@ -122,6 +126,9 @@ class _Running:
             log,
         )
         self._takes = asyncio.Event()
+        self._pool_turn = asyncio.Lock()
+        self._session_tasks: set[asyncio.Task[None]] = set()
+        self._login_changed = asyncio.Event()
         self._drained: Optional[asyncio.Task[None]] = None
 
     def _key(self, kind: Event) -> str:
@@ -149,13 +156,14 @@ class _Running:
         try:
             await self._work.recover()
             self._tasks.spawn(self._news.run())
-            sessions = self._tasks.spawn(self._sessions())
+            self._spawn_sessions()
             await asyncio.wait({stopping, self._tasks.failed}, return_when=asyncio.FIRST_COMPLETED)
             if self._tasks.failed.done():
                 self._tasks.failed.result()
             await self._end()
-            sessions.cancel()
-            await asyncio.wait({sessions})
+            for sessions in self._session_tasks:
+                sessions.cancel()
+            await asyncio.gather(*self._session_tasks, return_exceptions=True)
         finally:
             await self._stop_backend()
 
@@ -177,24 +185,36 @@ class _Running:
             with contextlib.suppress(BrokerError):
                 await self._news.tell(self._link.session)
 
+    def _spawn_sessions(self) -> None:
+        task = self._tasks.spawn(self._sessions())
+        self._session_tasks.add(task)
+        task.add_done_callback(self._session_tasks.discard)
+
     async def _sessions(self) -> None:
-        """One session after the other, with growing and random pauses while none comes about."""
+        """One session after the other, with growing and random pauses while none comes about.
+
+        When the login changes, others begin beside it, and this one ends (see :meth:`_keep`).
+        """
         failures = 0
         while True:
             began = time.monotonic()
+            succeeded = False
             try:
                 async with self._connections.channel() as channel:
-                    await self._session(channel)
+                    succeeded = await self._session(channel)
                 reason = "the session ended"
             except BrokerError as error:
                 reason = str(error)
+            if succeeded:
+                return
             failures = 0 if time.monotonic() - began > BACKOFF_LAST_SECONDS else failures + 1
             pause = backoff_seconds(failures, BACKOFF_LAST_SECONDS)
             self._log.warning("no broker (%s); trying again in %.1f s", reason, pause)
             await asyncio.sleep(pause)
 
-    async def _session(self, channel: AbstractChannel) -> None:
-        session = Session(channel, self._user)
+    async def _session(self, channel: AbstractChannel) -> bool:
+        """Serve until the session ends; True if another one serves by then."""
+        session = Session(channel)
         consumer = Consumer(session, worker_queue(self._user, self._bootstrap.worker_uid), WORKER_PREFETCH, self._take)
         pool: Optional[asyncio.Task[None]] = None
         try:
@@ -204,17 +224,56 @@ class _Running:
                 pool = self._tasks.spawn(self._take_from_pool())
             await self._register(session)
             self._link.attach(session)
-            await consumer.watch()
+            return await self._keep(session, consumer)
         finally:
-            self._link.detach()
-            self._consumer = None
+            self._link.detach(session)
+            if self._consumer is consumer:
+                self._consumer = None
             if pool is not None:
                 pool.cancel()
                 await asyncio.wait({pool})
 
+    async def _keep(self, session: Session, consumer: Consumer) -> bool:
+        """Return when the session has closed, or another one has replaced it because the login has changed.
+
+        The other one consumes before this one ceases to, so that the worker is never away. What this one was given is
+        answered before it closes; its messages would come again otherwise.
+        """
+        watching = asyncio.ensure_future(consumer.watch())
+        changing = asyncio.ensure_future(self._until_outdated(session))
+        try:
+            await asyncio.wait({watching, changing}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+                return False
+            self._spawn_sessions()
+            replacing = asyncio.ensure_future(self._link.replaced(session))
+            try:
+                await asyncio.wait({watching, replacing}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                abandon(replacing)
+            if not watching.done():
+                await consumer.adjust(lambda: False)
+                await asyncio.gather(self._pool.retire(), session.until_settled())
+                self._log.info("the login at the broker has changed")
+            return True
+        except BrokerError:
+            if changing.done():
+                return True
+            raise
+        finally:
+            abandon(watching)
+            abandon(changing)
+
+    async def _until_outdated(self, session: Session) -> None:
+        while session.username == self._connections.username:
+            self._login_changed.clear()
+            await self._login_changed.wait()
+
     async def _take_from_pool(self) -> None:
         await self._takes.wait()
-        await self._pool.run()
+        async with self._pool_turn:  # of the session that this one replaces
+            await self._pool.run()
 
     async def _register(self, session: Session) -> None:
         """Say that the worker is there, until somebody takes the message."""
@@ -245,6 +304,7 @@ class _Running:
         self._tasks.spawn(self._pool.adjust())
 
     def _take(self, session: Session, message: DeliveredMessage, *, from_pool: bool = False) -> None:
+        session.unsettled += 1
         delivery = Delivery(message, session, from_pool, asyncio.get_running_loop().time())
         self._tasks.spawn(self._handle(delivery))
 
@@ -276,11 +336,26 @@ class _Running:
         if kind == Request.TAKE.value:
             self._takes.set()
             return {}
+        if kind == Request.CREDENTIALS.value:
+            await self._change_login(delivery, body)
+            return {}
         if kind == Request.GET_ATTRIBUTES.value:
             return await self._attributes(body.get("names"))
         if kind == Request.SET_ATTRIBUTES.value:
             return await self._set_attributes(body.get("values"))
         raise RefusedError(Reason.INVALID_REQUEST, f"unknown type of request: {kind!r}")
+
+    async def _change_login(self, delivery: Delivery, body: Mapping[str, Any]) -> None:
+        """Use another login from now on, also when this process ends now."""
+        try:
+            login = Login.from_json(body)
+        except ValueError as error:
+            raise RefusedError(Reason.INVALID_REQUEST, str(error)) from None
+        if identity_of(login.username) != self._user:
+            raise RefusedError(Reason.INVALID_REQUEST, "the login is of another user", "username")
+        await asyncio.get_running_loop().run_in_executor(None, write_login, self._directory, login)
+        self._connections.use(login)
+        self._login_changed.set()
 
     async def _tell_drained(self) -> None:
         await self._work.quiet.wait()

@@ -55,6 +55,7 @@ class Answers:
         if not delivery.session.closed.is_set():
             with contextlib.suppress(BrokerError):
                 await delivery.session.acknowledge(delivery.message)
+        delivery.session.settle()
 
     async def tell_begun(self, delivery: Delivery) -> bool:
         """Whether it may begin: the broker took this message, while this worker had the request.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional
 
 from simyard_adapter.declarations import Interface, Json
+from simyard_adapter.wire import identity_of
 
 WORKER_VARIABLE = "SIMYARD_WORKER"
 WORKER_UID_VARIABLE = "SIMYARD_WORKER_UID"
@@ -46,6 +47,11 @@ class BrokerAddress:
     username: str
     password: str = field(repr=False)
     ca_certificate: Optional[str] = field(default=None, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """The part of the user's name that stays when its password is replaced (see :mod:`simyard_adapter.wire`)."""
+        return identity_of(self.username)
 
     def to_json(self) -> dict[str, Any]:
         """The value of ``broker`` in the document."""

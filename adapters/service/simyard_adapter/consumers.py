@@ -102,7 +102,6 @@ class PoolConsumer:
     ) -> None:
         """``may_take`` is asked with the session, and whether it consumes now."""
         self._connections = connections
-        self._user = user
         self._queue = pool_queue(user)
         self._take = take
         self._may_take = may_take
@@ -110,14 +109,16 @@ class PoolConsumer:
         self._log = log
         self._session: Optional[Session] = None
         self._consumer: Optional[Consumer] = None
+        self._retires = False
 
     async def run(self) -> None:
         """Consume, for ever."""
         failures = 0
+        self._retires = False
         while True:
             try:
                 async with self._connections.channel() as channel:
-                    self._session = session = Session(channel, self._user)
+                    self._session = session = Session(channel)
                     self._consumer = Consumer(session, self._queue, POOL_PREFETCH, self._take)
                     try:
                         await self.adjust()
@@ -131,13 +132,20 @@ class PoolConsumer:
             failures += 1
             await asyncio.sleep(backoff_seconds(failures, POOL_BACKOFF_LAST_SECONDS))
 
+    async def retire(self) -> None:
+        """Consume no more, and return when what was taken is answered; the next :meth:`run` consumes again."""
+        self._retires = True
+        await self.adjust()
+        if self._session is not None:
+            await self._session.until_settled()
+
     async def adjust(self) -> None:
         """Start or stop consuming, as the present state asks for."""
         session, consumer = self._session, self._consumer
         if session is None or consumer is None or session.closed.is_set():
             return
         try:
-            await consumer.adjust(lambda: self._may_take(session, consumer.active))
+            await consumer.adjust(lambda: not self._retires and self._may_take(session, consumer.active))
         except BrokerError as error:
             self._log.warning("the pool's queue: %s", error)
             session.closed.set()

@@ -50,16 +50,25 @@ class Link:
     def __init__(self) -> None:
         self.session: Optional[Session] = None
         self._up = asyncio.Event()
+        self._attached = asyncio.Event()
 
     def attach(self, session: Session) -> None:
         """A session is open."""
         self.session = session
         self._up.set()
+        self._attached.set()
+        self._attached = asyncio.Event()
 
-    def detach(self) -> None:
-        """It is no more."""
-        self.session = None
-        self._up.clear()
+    def detach(self, session: Session) -> None:
+        """It is no more; another one may be attached already."""
+        if self.session is session:
+            self.session = None
+            self._up.clear()
+
+    async def replaced(self, session: Session) -> None:
+        """Return when another session than this is attached."""
+        while self.session is session:
+            await self._attached.wait()
 
     async def up(self) -> Session:
         """The session, once there is one."""

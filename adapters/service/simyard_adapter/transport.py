@@ -11,18 +11,25 @@ import functools
 import json
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, AsyncIterator, Coroutine, Mapping, Optional, TypeVar
 from urllib.parse import quote
 
 import aiormq
 from aiormq import spec
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
-from aiormq.exceptions import AMQPError, PublishError
+from aiormq.exceptions import (
+    AMQPError,
+    AuthenticationError,
+    ConnectionNotAllowed,
+    ProbableAuthenticationError,
+    PublishError,
+)
 
 from simyard_adapter.backoff import backoff_seconds
 from simyard_adapter.bootstrap import BrokerAddress
-from simyard_adapter.deadline import abandon
+from simyard_adapter.deadline import abandon, within
+from simyard_adapter.login import Login
 from simyard_adapter.wire import CONTENT_TYPE
 
 T = TypeVar("T")
@@ -34,17 +41,24 @@ HANGING_SECONDS = 3.0
 CONNECT_ATTEMPTS = 3
 TIMEOUT_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
+SETTLE_SECONDS = 45.0
+"""A session whose login was replaced closes after so long, whatever runs: a Sync request takes at most 30 s."""
 CONNECT_BACKOFF_LAST_SECONDS = 1.0
 """Of connections that are shared: less than those who share them wait by themselves, who would all try otherwise."""
 LARGEST_CHANNEL_NUMBER = 65535
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
 # aiormq raises RuntimeError on what is closed already, and lets StopAsyncIteration out when the broker hangs up.
+_REFUSALS = (AuthenticationError, ConnectionNotAllowed, ProbableAuthenticationError)
 _BREAKS = (AMQPError, OSError, RuntimeError, StopAsyncIteration, asyncio.TimeoutError)
 
 
 class BrokerError(Exception):
     """The broker cannot be reached, or the connection or the channel broke; try again on a new one."""
+
+
+class LoginRefusedError(BrokerError):
+    """The broker does not let this user in; another login of the same user may be the right one by now."""
 
 
 class UnroutableError(Exception):
@@ -62,6 +76,7 @@ async def guarded(operation: Coroutine[Any, Any, T], what: str, seconds: float =
 
     Raises:
         BrokerError: the connection or channel broke, or there was no answer in time.
+        LoginRefusedError: the broker refuses the user.
         UnroutableError: a mandatory message came back.
     """
     task = asyncio.ensure_future(operation)
@@ -79,7 +94,8 @@ async def guarded(operation: Coroutine[Any, Any, T], what: str, seconds: float =
     if isinstance(error, PublishError):
         raise UnroutableError("no queue takes the message")
     if isinstance(error, _BREAKS) or type(error) is Exception:  # which aiormq raises for an end without a reason
-        raise BrokerError(f"{what}: {type(error).__name__}: {error}") from error
+        kind = LoginRefusedError if isinstance(error, _REFUSALS) else BrokerError
+        raise kind(f"{what}: {type(error).__name__}: {error}") from error
     raise error
 
 
@@ -124,6 +140,7 @@ async def _dial(broker: BrokerAddress, name: str) -> AbstractConnection:
 @dataclass
 class _Line:
     connection: AbstractConnection
+    username: str
     channels: int = 0
     last_number: int = 0
 
@@ -149,13 +166,16 @@ class _Line:
 class Connections:
     """Connections of one broker user: each is opened when a channel is wanted, and closed when its last one goes.
 
+    The user may have several logins (:mod:`simyard_adapter.wire`). New channels are opened under the newest one; a
+    login that the broker refuses comes last from then on.
+
     An adapter takes two channels. It has connections of its own, unless many adapters of one user in one process
     share them (RabbitMQ allows 2,047 channels on each).
     """
 
     def __init__(self, broker: BrokerAddress, name: str, *, channels_per_connection: int = 2) -> None:
         """``name`` is what the broker's operator sees."""
-        self._broker = broker
+        self._logins = [broker]
         self._name = name
         self._channels_per_connection = channels_per_connection
         self._lines: list[_Line] = []
@@ -163,6 +183,17 @@ class Connections:
         self._failures = 0
         self._failed_at = self._again_at = 0.0
         self._failure = ""  # not the error: its traceback holds this frame and what was tried, and so the one before
+
+    @property
+    def username(self) -> str:
+        """The login under which the next connection is opened."""
+        return self._logins[0].username
+
+    def use(self, login: Login) -> None:
+        """Open new channels under this login; those that are open go on under theirs."""
+        others = [known for known in self._logins if known.username != login.username]
+        broker = replace(self._logins[0], username=login.username, password=login.password)
+        self._logins = [broker, *others]
 
     @contextlib.asynccontextmanager
     async def channel(self, *, publishes: bool = True) -> AsyncIterator[AbstractChannel]:
@@ -191,12 +222,14 @@ class Connections:
 
     async def _line(self, asked: float) -> _Line:
         for line in self._lines:
+            if line.username != self.username:
+                continue
             if line.connection.is_opened and line.channels < min(self._channels_per_connection, line.limit):
                 return line
         if self._failed_at > asked or self._again_at > time.monotonic():
             raise BrokerError(self._failure)  # of the attempt that this one waited for, or that was just now
         try:
-            line = _Line(await guarded(_dial(self._broker, self._name), "connecting"))
+            line = await self._connect()
         except BrokerError as error:
             self._failure, self._failed_at = str(error), time.monotonic()
             self._again_at = self._failed_at + backoff_seconds(self._failures, CONNECT_BACKOFF_LAST_SECONDS)
@@ -206,21 +239,39 @@ class Connections:
         self._lines.append(line)
         return line
 
+    async def _connect(self) -> _Line:
+        """Connect under the first login that the broker takes."""
+        for left in reversed(range(len(self._logins))):
+            broker = self._logins[0]
+            try:
+                return _Line(
+                    await guarded(_dial(broker, self._name), f"connecting as {broker.username}"), broker.username
+                )
+            except LoginRefusedError:
+                if self._logins[0] is broker:
+                    self._logins.append(self._logins.pop(0))
+                if not left:
+                    raise
+        raise AssertionError("there is a login")
+
 
 class Session:
     """An open channel, until it closes.
 
     Attributes:
         channel: the channel.
+        username: the login of its connection.
         closed: set when it is closed, whoever closed it, or the broker has cancelled a consumer.
         hears_cancels: whether the client tells that the broker has cancelled a consumer; aiormq 6 does not.
+        unsettled: how many messages it was given that are not acknowledged yet; see :meth:`until_settled`.
     """
 
-    def __init__(self, channel: AbstractChannel, user: str = "") -> None:
-        """``user`` is needed to publish."""
+    def __init__(self, channel: AbstractChannel) -> None:
         self.channel = channel
         self.closed = asyncio.Event()
-        self._user = user
+        self.unsettled = 0
+        self._settled = asyncio.Event()
+        self.username = channel.connection.url.user or ""
         channel.closing.add_done_callback(self._on_close)
         cancels = getattr(channel, "on_consumer_cancel_callbacks", None)
         self.hears_cancels = cancels is not None
@@ -229,6 +280,7 @@ class Session:
 
     def _on_close(self, _: object) -> None:
         self.closed.set()
+        self._settled.set()
 
     async def publish(
         self,
@@ -250,7 +302,7 @@ class Session:
         properties = spec.Basic.Properties(
             content_type=CONTENT_TYPE,
             message_type=kind,
-            user_id=self._user,
+            user_id=self.username,  # the broker takes no other
             correlation_id=correlation_id,
             delivery_mode=PERSISTENT if persistent else TRANSIENT,
         )
@@ -270,6 +322,19 @@ class Session:
             BrokerError: it does not, or the session broke; the session is closed in any case.
         """
         await guarded(self.channel.queue_declare(name, passive=True), "looking for the queue")
+
+    async def until_settled(self) -> None:
+        """Return when every message that this session was given is acknowledged, or it has closed, or time is up."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self.unsettled and not self.closed.is_set() and (left := deadline - time.monotonic()) > 0:
+            self._settled.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(left, self._settled.wait())
+
+    def settle(self) -> None:
+        """Count one message less that is not acknowledged."""
+        self.unsettled -= 1
+        self._settled.set()
 
     async def acknowledge(self, message: DeliveredMessage) -> None:
         """Acknowledge a message that this session was given; it may come again all the same.

@@ -3,6 +3,11 @@
 One *broker user* exists per WorkerPool (``pool-<uid>``) and per worker that stands alone (``worker-<uid>``). It is the
 boundary of trust: it can read its own queues, and write events and replies under its own name only.
 
+Its password can be replaced while workers are connected. The *identity* of the user stays in the names of queues and in
+routing keys. The *login* under which workers connect is the identity, or the identity, ``~`` and a suffix that is new
+for each password. A worker learns a new login by :attr:`Request.CREDENTIALS`. Whoever checks the ``user_id`` of a
+message compares identities (:func:`identity_of`).
+
 =====================  ==================  ========================================================================
 direction              exchange            routing key
 =====================  ==================  ========================================================================
@@ -37,6 +42,8 @@ BEGUN = "begun"
 """The ``type`` of what comes before the reply of an action from the pool's queue that is not idempotent, if the request
 asks for it: from here on it may have run. It is confirmed by the broker, on the channel that holds the request, before
 the action begins; so it comes before anything that another worker says of the same request."""
+LOGIN_SEPARATOR = "~"
+"""Stands between the identity of a broker user and the suffix of one of its logins."""
 ACTIVE_SECONDS = 30.0
 """While a worker runs Sync requests it says so this often, beginning with the first, and no more."""
 
@@ -52,6 +59,7 @@ class Request(str, enum.Enum):
     SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES
     LOG = "log"  # {"tailLines": n?, "invocation": id?}; reply: {"log": text}
     DRAIN = "drain"  # {}: finish what runs, take nothing new, then say DRAINED
+    CREDENTIALS = "credentials"  # {"username", "password"}: connect with this login from now on; no reply
     TAKE = "take"  # {}: from now on, for as long as this process lives, take from the pool's queue while free; no reply
 
 
@@ -131,6 +139,11 @@ def pool_user(pool_uid: str) -> str:
 def standalone_user(worker_uid: str) -> str:
     """The broker user of a worker without a pool."""
     return f"worker-{worker_uid}"
+
+
+def identity_of(login: str) -> str:
+    """Return the identity of a login: the part before :data:`LOGIN_SEPARATOR`."""
+    return login.partition(LOGIN_SEPARATOR)[0]
 
 
 def worker_queue(user: str, worker_uid: str) -> str:

@@ -92,7 +92,7 @@ class Work:
         self._replies = Replies()
         self._live: dict[str, Invocation] = {}
         self._unsent: set[str] = set()
-        self.answers = Answers(link, bootstrap.broker.username, log, self._changed)
+        self.answers = Answers(link, bootstrap.broker.identity, log, self._changed)
         self._draining = False
         self._stopping = False
 
@@ -270,10 +270,10 @@ class Work:
         if invocation.request.action.idempotent:
             invocation.context.progress()
         else:
-            key = event_key(Event.BEGUN, self._bootstrap.broker.username, self._bootstrap.worker_uid)
+            key = event_key(Event.BEGUN, self._bootstrap.broker.identity, self._bootstrap.worker_uid)
             body = encode({"worker": self._bootstrap.worker, "invocation": invocation.id})
             await self._link.publish_surely(EVENTS_EXCHANGE, key, Event.BEGUN.value, body)
-            await self._link.see_queue(worker_queue(self._bootstrap.broker.username, self._bootstrap.worker_uid))
+            await self._link.see_queue(worker_queue(self._bootstrap.broker.identity, self._bootstrap.worker_uid))
         await self._journal.move(invocation.id, State.STARTED)
 
     def _give_up(self, invocation: Invocation) -> None:
@@ -341,7 +341,7 @@ class Work:
         )
 
     def _result_event(self, result: bytes) -> tuple[str, str, str, bytes]:
-        key = event_key(Event.RESULT, self._bootstrap.broker.username, self._bootstrap.worker_uid)
+        key = event_key(Event.RESULT, self._bootstrap.broker.identity, self._bootstrap.worker_uid)
         return EVENTS_EXCHANGE, key, Event.RESULT.value, result
 
     async def _send(self, invocation_id: str, result: bytes) -> None:

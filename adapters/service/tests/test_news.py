@@ -45,7 +45,7 @@ async def test_that_it_is_active_is_told_on_the_next_session_when_the_first_brea
     link.attach(broken)
     news.serving(1)
     await asyncio.wait_for(broken.told.wait(), 10)
-    link.detach()
+    link.detach(broken)
     link.attach(whole)
     await asyncio.wait_for(whole.told.wait(), 10)
     assert whole.kinds == [Event.ACTIVE.value]

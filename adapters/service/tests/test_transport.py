@@ -138,7 +138,7 @@ async def test_a_mandatory_message_that_no_queue_takes_raises_and_the_session_li
 ) -> None:
     nowhere = f"reply.nobody.{service.user}"
     async with Connections(service.bootstrap().broker, "tests").channel() as channel:
-        session = Session(channel, service.user)
+        session = Session(channel)
         with pytest.raises(UnroutableError):
             await session.publish("simyard.replies", nowhere, "reply", b"{}")
         await session.publish("simyard.replies", nowhere, "reply", b"{}", mandatory=False)
@@ -152,7 +152,7 @@ async def test_a_cut_connection_ends_the_session_and_everything_that_waits_on_it
 ) -> None:
     connections = Connections(line.address, "tests")
     async with connections.channel() as channel:
-        session = Session(channel, service.user)
+        session = Session(channel)
         line.stall()
         publishing = [
             asyncio.ensure_future(session.publish(EVENTS_EXCHANGE, key, Event.ACTIVE.value, b"{}")) for _ in range(20)
@@ -198,7 +198,7 @@ async def test_sessions_that_break_leave_nothing_behind(service: Service, line: 
 
     async def connect_and_break() -> None:
         async with connections.channel() as channel:
-            session = Session(channel, service.user)
+            session = Session(channel)
             consumer = Consumer(session, worker_queue(service.user, "w1"), 1, lambda session, message: None)
             await consumer.adjust(lambda: True)
             line.cut()
@@ -265,7 +265,7 @@ async def test_a_consumer_that_the_broker_cancels_ends_its_watch(
     await service.add_worker("w1")
     queue = worker_queue(service.user, "w1")
     async with Connections(service.bootstrap().broker, "tests").channel() as channel:
-        session = Session(channel, service.user)
+        session = Session(channel)
         assert session.hears_cancels, "this aiormq tells"
         if not hears:
             channel.on_consumer_cancel_callbacks.clear()
@@ -285,7 +285,7 @@ async def test_a_consumer_that_was_stopped_takes_nothing_until_it_starts_again(s
         taken.put_nowait(message.header.properties.message_id)
 
     async with Connections(service.bootstrap().broker, "tests").channel() as channel:
-        consumer = Consumer(Session(channel, service.user), worker_queue(service.user, "w1"), 5, take)
+        consumer = Consumer(Session(channel), worker_queue(service.user, "w1"), 5, take)
         for invocation in ("1", "2", "3"):
             await consumer.adjust(lambda: False)
             await service.send("anything", {}, invocation=invocation, reply=False)

@@ -24,6 +24,8 @@ FRONTEND = "simyard-frontend"
 SITE_PODS = "simyard-site-pod"
 SITE_KUBEVIRT = "simyard-site-kubevirt"
 """The ClusterRole that a CloudSite of the provider ``pod`` needs."""
+MASTER_KEY_SECRET = "simyard-broker-master-key"  # noqa: S105 - the name of a Secret
+"""From it the passwords of the users at the broker are derived; `kubectl simyard rotate` replaces it."""
 APISERVER_BROKER_SECRET = "simyard-apiserver-broker"  # noqa: S105 - the name of a Secret
 """Secret in the platform's namespace with the apiserver's own broker credentials; the operator writes it."""
 FRONTEND_BROKER_SECRET = "simyard-frontend-broker"  # noqa: S105 - the name of a Secret

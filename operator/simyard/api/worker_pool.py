@@ -205,6 +205,16 @@ class PoolActivity(ApiModel):
     message: Message = ""
 
 
+class BrokerCredentials(ApiModel):
+    """The password of the pool's user at the message broker, which changes while its workers run."""
+
+    generation: Annotated[Count, Field(description="How often the password was changed for this pool alone.")] = 0
+    rotated_time: Annotated[Time | None, Field(description="When that was last done.")] = None
+    worker_left_time: Annotated[
+        Time | None, Field(description="When the first worker left the pool that knew the present password.")
+    ] = None
+
+
 class WorkerPoolStatus(ApiModel):
     """The observed state of the pool: counters, never a list of its workers."""
 
@@ -223,6 +233,7 @@ class WorkerPoolStatus(ApiModel):
     ] = None
     selector: Annotated[str, Field(max_length=512, description="Label selector of its workers.")] = ""
     start: PoolStart | None = None
+    broker_credentials: BrokerCredentials | None = None
     last_active_time: Annotated[
         Time | None,
         Field(description="From when `idleTimeoutSeconds` counts, rounded up so that it seldom changes."),

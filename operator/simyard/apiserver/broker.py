@@ -1,14 +1,19 @@
-"""The apiserver's connections to the broker: made anew whenever its credentials change."""
+"""The apiserver's connections to the broker.
+
+A new password is used from the next connection on; the broker leaves open what is connected, so no request fails. Other
+changes of the access make all connections anew.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from simyard.apiserver.directory import Destination
 from simyard.guest.messages import Reply
-from simyard.messaging.access import BrokerAccess
+from simyard.messaging.access import AccessSource, BrokerAccess
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard.messaging.events import AttributeEvents, EventHandler
 from simyard.messaging.requests import Requester
@@ -22,7 +27,7 @@ class BrokerLink:
     """Sends requests to workers and receives the changes of their attributes."""
 
     def __init__(
-        self, on_events: EventHandler, beside: Sequence[Callable[[BrokerAccess], Coroutine[None, None, NoReturn]]] = ()
+        self, on_events: EventHandler, beside: Sequence[Callable[[AccessSource], Coroutine[None, None, NoReturn]]] = ()
     ) -> None:
         """``beside``: what else runs with the same credentials."""
         self._on_events = on_events
@@ -42,22 +47,25 @@ class BrokerLink:
         return self._requester.blocked if self._requester is not None else ""
 
     def use(self, access: BrokerAccess) -> None:
-        """Use these credentials from now on; what is under way on other ones fails."""
-        if access != self._access:
-            self._access = access
+        """Use this access from now on; what is under way fails, unless the password alone has changed."""
+        before, self._access = self._access, access
+        if before is None or replace(before, password=access.password) != access:
             self._changed.set()
+
+    def _present(self) -> BrokerAccess:
+        assert self._access is not None, "connections are made once there is an access"
+        return self._access
 
     async def run(self) -> NoReturn:
         """Keep the connections."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            assert self._access is not None
-            requester = self._requester = Requester(self._access, NAME_PREFIX)
-            events = AttributeEvents(self._access, self._on_events)
+            requester = self._requester = Requester(self._present, NAME_PREFIX)
+            events = AttributeEvents(self._present, self._on_events)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(requester.run()), group.create_task(events.run())]
-                tasks += [group.create_task(run(self._access)) for run in self._beside]
+                tasks += [group.create_task(run(self._present)) for run in self._beside]
                 await self._changed.wait()
                 for task in tasks:
                     task.cancel()

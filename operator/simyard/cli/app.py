@@ -11,6 +11,7 @@ from simyard.cli import action, listing, timeline_command
 from simyard.cli.global_options import add_global_options
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import say
+from simyard.cli.rotate import rotate
 from simyard.cli.set_command import set_attributes
 from simyard.cli.usage import usage
 
@@ -39,6 +40,7 @@ cli.add_command(action.logs)
 cli.add_command(set_attributes)
 cli.add_command(timeline_command.show_timeline)
 cli.add_command(usage)
+cli.add_command(rotate)
 for place in (cli, *cli.commands.values()):
     add_global_options(place)
 

@@ -44,9 +44,14 @@ class Kubectl:
     options: Sequence[str] = ()
     namespace: str | None = None
 
-    def get(self, resource: Resource, name: str) -> Json:
-        """One object."""
-        return self._json("get", _full(resource), name, "-o", "json", *self._scope(resource))
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
+        """One object; in the user's namespace unless another one is given."""
+        scope = ["-n", namespace] if namespace else self._scope(resource)
+        return self._json("get", _full(resource), name, "-o", "json", *scope)
+
+    def replace(self, item: Json) -> None:
+        """Write a whole object that was read before; it fails if somebody else has changed it since."""
+        self._run("replace", "-f", "-", text=json.dumps(item))
 
     def list_all(self, resource: Resource, *, labels: str = "", everywhere: bool = False) -> list[Json]:
         """The objects of a resource."""
@@ -158,4 +163,4 @@ class Kubectl:
 
 
 def _full(resource: Resource) -> str:
-    return f"{resource.plural}.{resource.group}"
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural

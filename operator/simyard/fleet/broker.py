@@ -3,63 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
-from simyard.api.base import Json
 from simyard.api.names import APISERVER_BROKER_SECRET, FRONTEND_BROKER_SECRET
 from simyard.api.worker import Worker
 from simyard.fleet.broker_health import BrokerHealth
+from simyard.fleet.logins import ALONE, OF_POOL, Logins
+from simyard.fleet.master_key import SECRETS, MasterKey, MasterKeyError, secret_body
 from simyard.fleet.occi_broker import OcciBroker
 from simyard.fleet.registry import Registry, broker_user_of, gone, pool_uid_of, queue_of
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.credentials import derive_password, new_master_key
+from simyard.messaging.credentials import derive_password
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError, MessagingError
 from simyard.messaging.metrics import MESSAGES_BOUNDED
 from simyard.messaging.topology import (
     APISERVER_USER,
-    NO_USE,
     WORKER_QUEUES_PREFIX,
     QueueSpec,
     UserLimits,
     apiserver_user_spec,
     pool_queue_spec,
-    pool_user_spec,
-    standalone_user_spec,
     worker_queue_spec,
 )
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.limits import MAX_BROKER_MESSAGE_BYTES
-from simyard_adapter.wire import pool_queue, pool_user, standalone_user, worker_queue
-from simyard_sites.kubernetes.client import KubeClient
-from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, NotFoundError
-from simyard_sites.kubernetes.resource import Resource
+from simyard_adapter.wire import identity_of, pool_queue, pool_user, worker_queue
+from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 
 log = logging.getLogger(__name__)
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
-MASTER_KEY_SECRET = "simyard-broker-master-key"  # noqa: S105 (a name)
 SWEEP_SECONDS = 3600.0
 SWEEP_SETTLE_SECONDS = 5.0
 RETRY_SECONDS = 2.0
-
-
-async def master_key(client: KubeClient, namespace: str) -> bytes:
-    """The key from which passwords are derived; made by whoever needs it first."""
-    try:
-        secret = await client.get(SECRETS, MASTER_KEY_SECRET, namespace)
-    except NotFoundError:
-        try:
-            secret = await client.create(
-                SECRETS, _secret(MASTER_KEY_SECRET, namespace, {"key": new_master_key()}), namespace
-            )
-        except AlreadyExistsError:
-            secret = await client.get(SECRETS, MASTER_KEY_SECRET, namespace)
-    return base64.b64decode(secret["data"]["key"])
 
 
 class Broker:
@@ -70,6 +50,9 @@ class Broker:
 
     Attributes:
         prepared: set once the platform's own exchanges, queues and users are there.
+        logins: under which workers connect; see :mod:`simyard.fleet.rotation`.
+        settled: whether the broker was swept since it was last found to lack something.
+        swept: called after each sweep.
         reachable: whether the broker answered last time; ``changed`` is called when that changes.
     """
 
@@ -93,9 +76,10 @@ class Broker:
         self._registry = registry
         self._namespace = namespace
         self._changed = changed
-        self._key = b""
-        self._users: dict[str, UserLimits] = {}
-        self._cut_off: set[str] = set()
+        self._master_key = MasterKey(registry.client, namespace, self.sweep_soon)
+        self.logins = Logins(registry, admin)
+        self.settled = False
+        self.swept: Callable[[], None] = lambda: None
         self._lock = asyncio.Lock()
         self._released: set[str] = set()
         self._left_pools: set[str] = set()
@@ -122,9 +106,7 @@ class Broker:
         """
         if not self.prepared.is_set():
             raise BrokerUnavailableError("the broker has not been reached yet")
-        of_user: dict[str, list[Worker]] = {}
-        for worker in workers:
-            of_user.setdefault(broker_user_of(worker), []).append(worker)
+        of_user = _by_user(workers)
         specs = [worker_queue_spec(user, item.metadata.uid) for user, items in of_user.items() for item in items]
         try:
             await self._ensure_queues(specs)
@@ -159,18 +141,53 @@ class Broker:
     def address_for(self, worker: Worker) -> BrokerAddress:
         """Where and as whom the worker's adapter connects."""
         user = broker_user_of(worker)
-        return self._worker_access.as_user(user, derive_password(self._key, user)).address()
+        return self.address_of(self.logins.newest(user))
+
+    def address_of(self, login: str) -> BrokerAddress:
+        """Where and with which password a worker connects under a login."""
+        return self._worker_access.as_user(login, self.logins.keys.password(login)).address()
+
+    async def ensure_login(self, user: str, workers: Sequence[Worker]) -> None:
+        """The newest login of the user of these workers exists when this returns, unless all of them are gone.
+
+        Raises:
+            MessagingError: the broker did not do it.
+        """
+        await self._ensure_user(user, workers)
+
+    async def delete_former(self, logins: Iterable[str]) -> None:
+        """Delete logins that are not the newest of their users; their connections end.
+
+        Raises:
+            MessagingError: the broker did not do it.
+        """
+        async with self._lock:
+            for names in self.logins.former(logins).values():
+                for name in names:
+                    await self.logins.delete(name)
+
+    async def forget_previous_key(self) -> None:
+        """Remove the former master key: nobody uses a password of it any more.
+
+        Raises:
+            ApiError: the API server did not do it.
+        """
+        await self._master_key.forget_previous(self.logins.keys)
+        self.logins.keys = replace(self.logins.keys, previous=b"")
+
+    async def watch_key(self) -> NoReturn:
+        """Sweep when the master key changes, until cancelled."""
+        await self._master_key.run()
 
     async def remove_pool(self, pool_uid: str) -> None:
-        """Delete the user (which ends its connections) and every queue of a pool.
+        """Delete the user with its logins (which ends their connections) and every queue of a pool.
 
         Raises:
             MessagingError: the broker did not do it.
         """
         user = pool_user(pool_uid)
         async with self._lock:  # not while the user is being made: it would be left, without queues to find it by
-            await self._admin.delete_user(user)
-            self._users.pop(user, None)
+            await self.logins.delete_user(user)
             queues = await self._admin.queues(f"{WORKER_QUEUES_PREFIX}{user}.")
             await self._admin.delete_queues([*queues, pool_queue(user)])
 
@@ -181,10 +198,7 @@ class Broker:
             MessagingError: the broker did not do it.
         """
         async with self._lock:
-            self._cut_off.add(user)
-            await self._admin.limit_user(user, NO_USE)
-            self._users[user] = NO_USE
-        await self._admin.close_connections(user)
+            await self.logins.cut_off(user)
 
     async def release(self, user: str) -> None:
         """Permit a broker user that was cut off its connections again; one that is gone stays so.
@@ -193,10 +207,7 @@ class Broker:
             MessagingError: the broker did not do it.
         """
         async with self._lock:
-            self._cut_off.discard(user)
-            self._users.pop(user, None)
-            if user in await self._admin.permitted_users():
-                await self._admin.limit_user(user, self._limits(user))
+            await self.logins.release(user, self._limits(user))
 
     async def cut_off_users(self) -> Collection[str]:
         """Return the workers' broker users that are cut off, by this process or an earlier one.
@@ -204,8 +215,8 @@ class Broker:
         Raises:
             MessagingError: the broker did not say it.
         """
-        found = await self._admin.users_without_connections()
-        return [user for user in found if user.startswith((_ALONE, _OF_POOL))]
+        found = map(identity_of, await self._admin.users_without_connections())
+        return {user for user in found if user.startswith((ALONE, OF_POOL))}
 
     async def close_queue(self, user: str, worker_uid: str) -> bool:
         """Delete the queue of a Worker that is gone; False if that cannot be said yet.
@@ -223,7 +234,8 @@ class Broker:
     def sweep_soon(self) -> None:
         """What is at the broker may differ from what we made: it was away, or something ended halfway."""
         self._sweep_at = 0.0
-        self._users.clear()
+        self.settled = False
+        self.logins.forget()
         self._wake.set()
 
     async def run(self) -> NoReturn:
@@ -241,10 +253,13 @@ class Broker:
                 if sweeps:
                     await self._sweep()
                     self._swept = True
+                    self.settled = self._sweep_at > 0
+                    self.swept()
                 waits = SWEEP_SECONDS
-            except (MessagingError, ApiError) as error:
+            except (MessagingError, ApiError, MasterKeyError) as error:
                 log.warning("broker: %s", error)
                 self._set_reachable(False)
+                self.settled = False
                 self._sweep_at = 0.0
                 waits = RETRY_SECONDS
             with contextlib.suppress(TimeoutError):
@@ -253,14 +268,14 @@ class Broker:
 
     async def _prepare(self) -> None:
         """Exchanges, the operator's queues, and the users of the apiserver and of the frontends, with their Secrets."""
-        self._key = await master_key(self._registry.client, self._namespace)
+        keys = self.logins.keys = await self._master_key.read()
         await self._admin.ensure_platform()
-        password = derive_password(self._key, APISERVER_USER)
+        password = derive_password(keys.key, APISERVER_USER)
         await self._admin.ensure_user(apiserver_user_spec(), password)
         await self._write_secret(APISERVER_BROKER_SECRET, self._access.as_user(APISERVER_USER, password).to_secret())
         self.prepared.set()
         await self._check_message_size()
-        await self._write_secret(FRONTEND_BROKER_SECRET, await self._occi.prepare(self._key))
+        await self._write_secret(FRONTEND_BROKER_SECRET, await self._occi.prepare(keys.key))
 
     async def _check_message_size(self) -> None:
         """Warn of a broker that takes messages of any size: one worker could fill the memory of all who read them."""
@@ -272,7 +287,7 @@ class Broker:
 
     async def _write_secret(self, name: str, texts: Mapping[str, str]) -> None:
         client = self._registry.client
-        body = _secret(name, self._namespace, {key: text.encode() for key, text in texts.items()})
+        body = secret_body(name, self._namespace, {key: text.encode() for key, text in texts.items()})
         try:
             found = await client.get(SECRETS, name, self._namespace)
         except NotFoundError:
@@ -287,8 +302,11 @@ class Broker:
             self.reachable = value
             self._changed()
 
-    async def _ensure_user(self, user: str, workers: Sequence[Worker]) -> None:
-        """The user of these workers, unless all of them are gone meanwhile: then it is, or will be, removed."""
+    async def _ensure_user(self, user: str, workers: Sequence[Worker], *, restoring: bool = False) -> None:
+        """The user of these workers, unless all of them are gone meanwhile: then it is, or will be, removed.
+
+        ``restoring``: with the logins that workers may still use.
+        """
         async with self._lock:
             alive = [item for item in workers if self._registry.worker_gone(item.metadata.uid) is None]
             if not alive:
@@ -296,24 +314,15 @@ class Broker:
             worker = alive[0]
             pool_uid = pool_uid_of(worker)
             limits = self._limits(user)
-            if self._users.get(user) == limits:
-                return
-            if user in self._users:
-                await self._admin.limit_user(user, limits)
-                self._users[user] = limits
-                return
-            if pool_uid:
+            if pool_uid and not self.logins.has_newest(user):
                 await self._admin.ensure_queues([pool_queue_spec(user)])
-            spec = pool_user_spec(pool_uid) if pool_uid else standalone_user_spec(worker.metadata.uid)
-            await self._admin.ensure_user(spec, derive_password(self._key, user))
-            await self._admin.limit_user(user, limits)
-            self._users[user] = limits
+            await self.logins.ensure(user, limits)
+            if restoring:
+                await self.logins.ensure_former(user, limits)
 
     def _limits(self, user: str) -> UserLimits:
-        if user in self._cut_off:
-            return NO_USE
-        of_pool = user.startswith(_OF_POOL)
-        return UserLimits.of_pool(self._registry.workers.count("pool", user.removeprefix(_OF_POOL)) if of_pool else 1)
+        of_pool = user.startswith(OF_POOL)
+        return UserLimits.of_pool(self._registry.workers.count("pool", user.removeprefix(OF_POOL)) if of_pool else 1)
 
     def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         if (left := gone(old, new)) is not None:
@@ -329,7 +338,7 @@ class Broker:
     async def _delete_released(self) -> None:
         while self._released:
             queues = frozenset(self._released)
-            await self._delete(queues, {user for queue in queues if (user := _user_of(queue)).startswith(_ALONE)})
+            await self._delete(queues, {user for queue in queues if (user := _user_of(queue)).startswith(ALONE)})
             self._released -= queues
         for uid in list(self._left_pools):
             if not self._registry.workers.count("pool", uid) and not self._registry.pools.count("uid", uid):
@@ -344,8 +353,7 @@ class Broker:
 
     async def _delete(self, queues: Iterable[str], users: Iterable[str]) -> None:
         for user in users:
-            await self._admin.delete_user(user)
-            self._users.pop(user, None)
+            await self.logins.delete_user(user)
         await self._admin.delete_queues(queues)
 
     async def _sweep(self) -> None:
@@ -355,7 +363,9 @@ class Broker:
         }
         if missing := [worker for worker in self._registry.workers if queue_of(worker) not in found]:
             await self.ensure_workers(missing)
-        known = [name for name in await self._admin.permitted_users() if name.startswith((_ALONE, _OF_POOL))]
+            for user, items in _by_user(missing).items():
+                await self._ensure_user(user, items, restoring=True)
+        known = {identity_of(login) for login in await self.logins.found()}
         await asyncio.sleep(SWEEP_SETTLE_SECONDS)
         async with self._lock:  # not while a user is being made
             workers = {queue_of(worker): worker for worker in self._registry.workers}
@@ -366,22 +376,16 @@ class Broker:
             await self._delete(stale, {*known, *map(_user_of, stale)} - users)
 
 
-_ALONE = standalone_user("")
-_OF_POOL = pool_user("")
 _POOL_QUEUES_PREFIX = pool_queue("")
+
+
+def _by_user(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
+    found: dict[str, list[Worker]] = {}
+    for worker in workers:
+        found.setdefault(broker_user_of(worker), []).append(worker)
+    return found
 
 
 def _user_of(queue: str) -> str:
     """The broker user in the name of a worker's or pool's queue."""
     return queue.split(".")[2]
-
-
-def _secret(name: str, namespace: str, data: dict[str, bytes]) -> Json:
-    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace},
-        "type": "Opaque",
-        "data": encoded,
-    }

@@ -29,6 +29,7 @@ from simyard.fleet.queue import OVERDUE, most_overdue
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.retention import ActionLimits
+from simyard.fleet.rotation import Rotation
 from simyard.fleet.services import Services
 from simyard.fleet.sites import Sites
 from simyard.fleet.takers import Takers
@@ -69,6 +70,7 @@ class FleetSettings:
         occi_endpoints: URLs of OCCI frontends that somebody else runs, which serve a queue there.
         frontends: what the services' own frontends are made from; None: this operator makes none, and keeps none.
         watch_namespaces: whose pools, workers, services and actions it works for.
+        rotate_after_seconds: a pool's password at the broker changes so long after a worker left it; 0: never.
     """
 
     broker: BrokerAccess
@@ -82,6 +84,7 @@ class FleetSettings:
     frontends: FrontendTemplate | None = None
     actions: ActionLimits = field(default_factory=ActionLimits)
     watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
+    rotate_after_seconds: int = 3600
 
 
 class Fleet:
@@ -139,7 +142,9 @@ class Fleet:
         def heard(user: str) -> float:
             return min(self._events.heard_seconds(user), self._overflow.heard_seconds(user))
 
-        self.pools = Pools(registry, self.sites, self.broker, self.recorder, self._licences, heard)
+        self.pools = Pools(
+            registry, self.sites, self.broker, self.recorder, self._licences, heard, settings.rotate_after_seconds
+        )
         loads = FrontendLoads(client, settings.namespace, self.occi_broker)
         self.frontends = Frontends(
             registry, self.recorder, self.occi_broker, loads, settings.namespace, settings.frontends
@@ -148,6 +153,7 @@ class Fleet:
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)
         self._takers = Takers(registry, orders)
+        self._rotation = Rotation(registry, self.broker, self._admin, orders)
         fences = Fences(registry, self.broker, heard, self._unsettled_seconds)
         self._actions = Actions(registry, self.requester, fences, settings.actions)
 
@@ -168,6 +174,8 @@ class Fleet:
                 for name, task in (
                     ("broker", self.broker.run()),
                     ("broker health", self.broker_health.run()),
+                    ("master key", self.broker.watch_key()),
+                    ("rotation", self._when_connected(self._rotation.run)),
                     ("requests", self._when_prepared(self.requester.run)),
                     ("liveness", self.liveness.run()),
                     ("events from workers", self._when_prepared(self._events.run)),

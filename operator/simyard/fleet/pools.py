@@ -35,6 +35,7 @@ from simyard.plan.idleness import coarseness
 from simyard.plan.pool import PoolPlan, plan_pool, was_asleep
 from simyard.plan.pool_input import PoolInput
 from simyard.plan.relevance import is_available, phase, same_for_pool, usable
+from simyard.plan.rotation import generation_of
 from simyard.plan.service import PublishedService
 from simyard.plan.start import publish_start
 from simyard.plan.texts import count_is
@@ -65,6 +66,7 @@ class _Memory:
 
     ``active_at``: when it was last seen to be used, or first seen. ``taken``: names that belong to somebody else.
     ``unsure``: names of Workers whose making was not answered. ``sent``: statuses whose writing was not answered.
+    ``worker_left``: a worker is gone that knew the password. ``planned``: this process has planned for it.
     """
 
     status: WorkerPoolStatus
@@ -79,6 +81,8 @@ class _Memory:
     refused: str = ""
     refused_until: float = 0.0
     sent: deque[WorkerPoolStatus] = field(default_factory=partial(deque, maxlen=MOST_SENT))
+    worker_left: bool = False
+    planned: bool = False
     torn_down: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -93,14 +97,20 @@ class Pools:
         recorder: Recorder,
         licences: Licences,
         heard_seconds: Callable[[str], float] = lambda _: 0.0,
+        rotate_after_seconds: float = 0.0,
     ) -> None:
-        """``heard_seconds``: for how long all events of a broker user have been heard, without a gap."""
+        """Set up.
+
+        ``heard_seconds``: for how long all events of a broker user have been heard, without a gap.
+        ``rotate_after_seconds``: a pool's password at the broker changes so long after a worker left; 0: never.
+        """
         self._registry = registry
         self._sites = sites
         self._broker = broker
         self._recorder = recorder
         self._licences = licences
         self._heard_seconds = heard_seconds
+        self._rotate_after_seconds = rotate_after_seconds
         self._memory: dict[str, _Memory] = {}
         self._since: dict[str, float] = {}
         self._drained: set[str] = set()
@@ -170,6 +180,8 @@ class Pools:
             self._since.pop(left.metadata.uid, None)
             self._drained.discard(left.metadata.uid)
             self._active.pop(left.metadata.uid, None)
+            if (memory := self._memory.get(pool_uid_of(left))) is not None:
+                memory.worker_left = True
         if new is not None and (old is None or left is not None or phase(old) != phase(new)):
             self._since[new.metadata.uid] = self._time()
         if old is not None and new is not None and same_for_pool(old, new):
@@ -240,6 +252,8 @@ class Pools:
             broker_problem=self._broker.problem,
             refused=memory.refused if memory.refused_until > time else "",
             licence=self._licences.allotment(pool, now()),
+            worker_left=memory.worker_left or (not memory.planned and len(workers) < memory.status.replicas),
+            rotate_after_seconds=self._rotate_after_seconds,
         )
         plan = plan_pool(given)
         memory.asleep = was_asleep(plan.status)
@@ -275,6 +289,9 @@ class Pools:
         if memory.status is plan.status:
             return
         memory.backoff = plan.backoff
+        if generation_of(plan.status) != generation_of(memory.status):
+            memory.worker_left = False  # whoever left until now does not know the new password
+        memory.planned = True
         self._tell(pool, memory.status, plan)
         memory.status = plan.status
         self._count(pool.metadata.uid)

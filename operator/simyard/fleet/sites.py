@@ -17,10 +17,11 @@ from prometheus_client import Gauge
 from simyard.api.cloud_site import CloudSite, SiteWorkers
 from simyard.api.names import CLOUD_SITES, WORKER_POOLS, Reason
 from simyard.api.worker import Worker
-from simyard.fleet.broker import SECRETS, Broker
+from simyard.fleet.broker import Broker
 from simyard.fleet.bulk import forget_limits
 from simyard.fleet.evacuations import Evacuations
 from simyard.fleet.guarded import Guarded, defect
+from simyard.fleet.master_key import SECRETS
 from simyard.fleet.metering import Metering
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder

@@ -30,7 +30,7 @@ from aiormq.abc import DeliveredMessage
 from prometheus_client import Counter, Histogram
 
 from simyard.frontend.written import Record, Told, Written
-from simyard.messaging.access import BrokerAccess
+from simyard.messaging.access import AccessSource
 from simyard.messaging.connection import Link, stay_connected, translated
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.metrics import CONNECTED
@@ -82,7 +82,7 @@ class Replicas:
         """The number of other replicas that are awaited."""
         return sum(not other.late for other in self._others.values())
 
-    async def run(self, access: BrokerAccess) -> NoReturn:
+    async def run(self, access: AccessSource) -> NoReturn:
         """Stay connected until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(stay_connected(access, _NAME, self._serve, confirms=True))

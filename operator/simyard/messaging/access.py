@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -153,6 +153,15 @@ class BrokerAccess:
     def ssl_context(self) -> ssl.SSLContext | None:
         """Verifies the broker against its CA; None without TLS."""
         return ssl.create_default_context(cadata=self.ca_certificate) if self.tls else None
+
+
+AccessSource = BrokerAccess | Callable[[], BrokerAccess]
+"""An access, or what returns the present one: its password may change while a connection is open."""
+
+
+def present(source: AccessSource) -> BrokerAccess:
+    """Return the access to connect with now."""
+    return source if isinstance(source, BrokerAccess) else source()
 
 
 def _amqp_port(tls: bool) -> int:

@@ -97,8 +97,7 @@ class _Line:
 class BrokerAdmin:
     """Needs a user with the tag ``administrator`` and all permissions on the virtual host.
 
-    Every call may be repeated, has a deadline, and raises
-    :class:`~simyard.messaging.errors.BrokerUnavailableError` or
+    Every call may be repeated, has a deadline, and raises :class:`~simyard.messaging.errors.BrokerUnavailableError` or
     :class:`~simyard.messaging.errors.BrokerRefusedError`.
     """
 
@@ -226,13 +225,12 @@ class BrokerAdmin:
 
     async def vhosts_of(self, user: str) -> frozenset[str]:
         """Return the virtual hosts on which a user has permissions."""
-        found = await self._call("GET", f"users/{quote(user, safe='')}/permissions")
-        return frozenset(str(item["vhost"]) for item in found)
+        path = f"users/{quote(user, safe='')}/permissions"
+        return frozenset(str(item["vhost"]) for item in await self._call("GET", path))
 
     async def exchanges(self) -> frozenset[str]:
         """Return the names of all exchanges."""
-        found = await self._call("GET", f"exchanges/{self._vhost}?columns=name")
-        return frozenset(str(item["name"]) for item in found)
+        return frozenset(str(item["name"]) for item in await self._call("GET", f"exchanges/{self._vhost}?columns=name"))
 
     async def delete_exchange(self, name: str) -> None:
         """Delete an exchange, if it exists."""
@@ -280,6 +278,14 @@ class BrokerAdmin:
                 connection = (item.get("channel_details") or {}).get("connection_name")
                 found[Consumer(queue, str(item["consumer_tag"]))] = str(connection)
         return found
+
+    async def consumer_logins(self, prefix: str) -> Mapping[str, frozenset[str]]:
+        """Return under which logins the queues whose name starts with ``prefix`` are consumed; late as above."""
+        found: dict[str, frozenset[str]] = {}
+        for item in await self._call("GET", f"consumers/{self._vhost}?columns=queue.name,channel_details.user"):
+            queue, channel = str(item["queue"]["name"]), item.get("channel_details") or {}
+            found[queue] = found.get(queue, frozenset()) | {str(channel.get("user"))}
+        return {queue: logins for queue, logins in found.items() if queue.startswith(prefix)}
 
     async def aclose(self) -> None:
         """Close the connections."""

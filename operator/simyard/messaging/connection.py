@@ -31,7 +31,7 @@ from aiormq.exceptions import (
     ProbableAuthenticationError,
 )
 
-from simyard.messaging.access import BrokerAccess
+from simyard.messaging.access import AccessSource, BrokerAccess, present
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError, MessagingError
 from simyard.messaging.metrics import CONNECTED
 from simyard.messaging.unreadable import tolerate_unreadable_messages
@@ -200,7 +200,7 @@ async def open_link(access: BrokerAccess, name: str, *, confirms: bool = False) 
 
 
 async def stay_connected(
-    access: BrokerAccess, name: str, serve: Callable[[Link], Awaitable[None]], *, confirms: bool = False
+    access: AccessSource, name: str, serve: Callable[[Link], Awaitable[None]], *, confirms: bool = False
 ) -> NoReturn:
     """Connect, ``serve`` until that raises a :class:`MessagingError` or returns, and again, with growing pauses.
 
@@ -211,7 +211,7 @@ async def stay_connected(
     while True:
         started = clock()
         try:
-            async with open_link(access, name, confirms=confirms) as link:
+            async with open_link(present(access), name, confirms=confirms) as link:
                 await serve(link)
         except BrokerUnavailableError as error:
             log.warning("%s: %s", name, error)

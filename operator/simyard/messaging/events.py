@@ -35,7 +35,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from simyard.guest.messages import EventMessage, read_event
 from simyard.guest.reading import Refusal, RefusedError
-from simyard.messaging.access import BrokerAccess
+from simyard.messaging.access import AccessSource
 from simyard.messaging.connection import Link, stay_connected
 from simyard.messaging.metrics import CONNECTED, DEFERRED, EVENTS, EVENTS_REFUSED
 from simyard.messaging.refusals import Refusals
@@ -48,7 +48,7 @@ from simyard.messaging.topology import (
 )
 from simyard.messaging.window import Window, WindowSettings
 from simyard_adapter.limits import MIB
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, identity_of, parse_event_key
 
 SUSPECT_DELIVERIES = 2
 MAX_NOTED_SENDERS = 10_000
@@ -95,7 +95,7 @@ class _Consumer(Generic[T]):
 
     def __init__(
         self,
-        access: BrokerAccess,
+        access: AccessSource,
         name: str,
         handler: Handler[T],
         settings: WindowSettings | None = None,
@@ -211,7 +211,7 @@ class _Consumer(Generic[T]):
         return consuming.consumer_tag
 
     def _receive(self, message: DeliveredMessage, window: Window, session: _Session) -> None:
-        tag, sender = message.delivery_tag, message.header.properties.user_id or ""
+        tag, sender = message.delivery_tag, identity_of(message.header.properties.user_id or "")
         assert tag is not None, "a delivery has a tag"
         if self._width == 1 and not _is_suspect(message):
             session.unsuspicious = True
@@ -284,7 +284,7 @@ class OperatorEvents(_EventConsumer):
 
     def __init__(
         self,
-        access: BrokerAccess,
+        access: AccessSource,
         handler: EventHandler,
         settings: WindowSettings | None = None,
         *,
@@ -299,7 +299,7 @@ class OperatorEvents(_EventConsumer):
 class OverflowEvents(_EventConsumer):
     """Events that :class:`OperatorEvents` has rejected: too many of one sender at once, or refused once."""
 
-    def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
+    def __init__(self, access: AccessSource, handler: EventHandler) -> None:
         super().__init__(access, "simyard operator overflow", handler, WindowSettings(deliveries=8), quiet_counts=True)
 
     async def _queue(self, channel: AbstractChannel) -> str:
@@ -309,7 +309,7 @@ class OverflowEvents(_EventConsumer):
 class OperatorUpdates(_EventConsumer):
     """Attributes and progress, of which a newer one follows. They may overtake a lasting event, or be overtaken."""
 
-    def __init__(self, access: BrokerAccess, handler: EventHandler, *, permits: Permits = _permit_all) -> None:
+    def __init__(self, access: AccessSource, handler: EventHandler, *, permits: Permits = _permit_all) -> None:
         super().__init__(access, "simyard operator updates", handler, permits=permits)
 
     async def _queue(self, channel: AbstractChannel) -> str:
@@ -322,7 +322,7 @@ class AttributeEvents(_EventConsumer):
     What happens while it is not connected is missed.
     """
 
-    def __init__(self, access: BrokerAccess, handler: EventHandler) -> None:
+    def __init__(self, access: AccessSource, handler: EventHandler) -> None:
         super().__init__(access, "simyard attributes", handler)
 
     async def _queue(self, channel: AbstractChannel) -> str:
@@ -337,7 +337,7 @@ class AttributeEvents(_EventConsumer):
 class DeadLetters(_Consumer[DeadLetter]):
     """Requests that were dead-lettered (:func:`~simyard.messaging.topology.pool_queue_spec`), for the operator."""
 
-    def __init__(self, access: BrokerAccess, handler: Handler[DeadLetter]) -> None:
+    def __init__(self, access: AccessSource, handler: Handler[DeadLetter]) -> None:
         super().__init__(access, "simyard dead letters", handler)
 
     async def _queue(self, channel: AbstractChannel) -> str:
@@ -361,7 +361,7 @@ def received_event(message: DeliveredMessage, received_at: float) -> ReceivedEve
         RefusedError: its sender is not the user in its routing key, or it cannot be read.
     """
     key = parse_event_key(message.routing_key or "")
-    if key is None or message.header.properties.user_id != key.user:
+    if key is None or identity_of(message.header.properties.user_id or "") != key.user:
         raise RefusedError(Refusal.NOT_VOUCHED, "the routing key names another sender than the broker vouches for")
     read = read_event(key.kind, message.body)
     EVENTS.labels(key.kind.value).inc()

@@ -18,7 +18,7 @@ from aiormq.exceptions import DeliveryError, PublishError
 
 from simyard.guest.messages import Reply, read_reply
 from simyard.guest.reading import RefusedError
-from simyard.messaging.access import BrokerAccess
+from simyard.messaging.access import AccessSource, present
 from simyard.messaging.connection import Link, stay_connected, translated
 from simyard.messaging.errors import (
     BrokerBlockedError,
@@ -34,7 +34,7 @@ from simyard.messaging.metrics import AGAIN, CONNECTED, REPLIES_REFUSED, REQUEST
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard_adapter.declarations import Json
 from simyard_adapter.limits import MIB
-from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Request, reply_key
+from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Request, identity_of, reply_key
 
 Properties = spec.Basic.Properties
 CONFIRM_SECONDS = 10.0
@@ -62,7 +62,7 @@ class Requester:
     Publishing and consuming have a connection each, so that a broker which slows down publishers holds up no reply.
     """
 
-    def __init__(self, access: BrokerAccess, name_prefix: str, on_connected: Callable[[], None] | None = None) -> None:
+    def __init__(self, access: AccessSource, name_prefix: str, on_connected: Callable[[], None] | None = None) -> None:
         """``name_prefix`` starts the name under which it is answered: no dots.
 
         ``on_connected`` is called each time when requests can be sent again.
@@ -225,7 +225,7 @@ class Requester:
             raise BrokerUnavailableError("there is no connection to the broker")
         properties.message_type = kind.value
         properties.content_type = CONTENT_TYPE
-        properties.user_id = self._access.username
+        properties.user_id = present(self._access).username
         channel = self._publisher.channel
         with translated():
             try:
@@ -298,7 +298,7 @@ class Requester:
     async def _on_reply(self, message: DeliveredMessage) -> None:
         properties = message.header.properties
         pending = self._pending.get(properties.correlation_id or "")
-        if pending is None or pending.reply.done() or properties.user_id != pending.user:
+        if pending is None or pending.reply.done() or identity_of(properties.user_id or "") != pending.user:
             REPLIES_REFUSED.inc()
             return
         if properties.message_type == BEGUN:

@@ -19,9 +19,9 @@ from simyard_adapter.wire import (
     EVENTS_EXCHANGE,
     REPLIES_EXCHANGE,
     Event,
+    identity_of,
     pool_queue,
     pool_user,
-    standalone_user,
     worker_queue,
 )
 
@@ -180,13 +180,8 @@ class PlatformSpec:
 
 
 def pool_user_spec(pool_uid: str) -> UserSpec:
-    """The user that all workers of a pool share."""
-    return _worker_user_spec(pool_user(pool_uid))
-
-
-def standalone_user_spec(worker_uid: str) -> UserSpec:
-    """The user of a worker without a pool."""
-    return _worker_user_spec(standalone_user(worker_uid))
+    """The user that all workers of a pool share, under its first login."""
+    return worker_user_spec(pool_user(pool_uid))
 
 
 def apiserver_user_spec() -> UserSpec:
@@ -330,10 +325,11 @@ def platform_specs() -> PlatformSpec:
     )
 
 
-def _worker_user_spec(user: str) -> UserSpec:
-    name = re.escape(user)
+def worker_user_spec(login: str) -> UserSpec:
+    """A login of the user of a pool, or of a worker without one: each login may do the same."""
+    name = re.escape(identity_of(login))
     return UserSpec(
-        name=user,
+        name=login,
         configure=NOTHING,
         write=r"^simyard\.(events|replies)$",
         read=rf"^simyard\.(pool\.{name}|worker\.{name}\.[^.]+)$",

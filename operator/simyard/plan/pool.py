@@ -20,6 +20,7 @@ from simyard.plan.pool_conditions import Blocked, Counts, pool_conditions
 from simyard.plan.pool_input import PoolInput
 from simyard.plan.replacement import is_starting
 from simyard.plan.rollout import compare, revisions
+from simyard.plan.rotation import plan_credentials
 from simyard.plan.service import values_problem
 from simyard.plan.slots import free_slots
 from simyard.plan.start import begin_start, finish_start
@@ -130,6 +131,12 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         asleep=idleness.asleep,
     )
     conditions = pool_conditions(pool, previous, counts, blocked, backoff, now)
+    credentials, rotation = plan_credentials(
+        previous.broker_credentials,
+        worker_left=given.worker_left,
+        now=now,
+        rotate_after_seconds=given.rotate_after_seconds,
+    )
     status = WorkerPoolStatus(
         observed_generation=pool.metadata.generation,
         replicas=held + len(create) - len(delete),
@@ -139,6 +146,7 @@ def plan_pool(given: PoolInput) -> PoolPlan:
         updated_replicas=len(kept) + len(create) - len(old),
         selector=f"{LABEL_POOL}={pool.metadata.name}",
         start=finish_start(start, kept, desired),
+        broker_credentials=credentials,
         last_active_time=idleness.last_active,
         failures=failures,
         activities=_activities(given, counts, exits, len(create), len(home.drain) + len(home.ended), spec_changed),
@@ -147,7 +155,7 @@ def plan_pool(given: PoolInput) -> PoolPlan:
     )
     adopt = tuple(outdated.unknown[:MOST_EXITS])
     waits_for_room = not backoff.waits(now) and len(create) < missing and _may_find_room(blocked, means.choice)
-    wakes = [force.look_again, exits.look_again, home.look_again, idleness.look_again, *patience.values()]
+    wakes = [force.look_again, exits.look_again, home.look_again, idleness.look_again, rotation, *patience.values()]
     if waits_for_room:
         wakes.append(ROOM_SECONDS)
     if exits.more or len(adopt) < len(outdated.unknown):

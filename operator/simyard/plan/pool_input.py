@@ -33,6 +33,8 @@ class PoolInput:
         broker_problem: why the broker cannot serve workers; empty when it can.
         refused: what the API server said when it refused to store a Worker; empty when it is to be tried (again).
         licence: the seats that it gets of its service's licence; None when there is no licence.
+        worker_left: a worker has left the pool that knew its password at the broker.
+        rotate_after_seconds: its password at the broker changes so long after a worker left; 0: never.
     """
 
     pool: WorkerPool
@@ -52,3 +54,5 @@ class PoolInput:
     broker_problem: str = ""
     refused: str = ""
     licence: Allotment | None = None
+    worker_left: bool = False
+    rotate_after_seconds: float = 0.0

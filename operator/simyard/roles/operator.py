@@ -118,6 +118,9 @@ def _route(context: click.Context, parameter: click.Parameter, value: str) -> Fr
               help="Unfinished ServiceActions of one namespace; more fail.")  # fmt: skip
 @click.option("--max-finished-actions", type=click.IntRange(0), default=ActionLimits.finished, show_default=True,
               envvar="SIMYARD_MAX_FINISHED_ACTIONS", help="Finished ones; of more the oldest are deleted.")  # fmt: skip
+@click.option("--rotate-after-seconds", type=click.IntRange(0), default=3600, show_default=True,
+              envvar="SIMYARD_ROTATE_AFTER_SECONDS",
+              help="A pool's password at the broker changes so long after a worker left it; 0: never.")  # fmt: skip
 @click.option("--frontend-route", envvar="SIMYARD_FRONTEND_ROUTE", default="{}", metavar="JSON", callback=_route,
               help="How clients outside of the cluster reach them: ingress, gateway.")  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address of metrics and probes.")
@@ -151,6 +154,7 @@ def operator(
     frontend_pod: FrontendPod,
     max_unfinished_actions: int,
     max_finished_actions: int,
+    rotate_after_seconds: int,
     frontend_route: FrontendRoute,
     bind: str,
     metrics_port: int,
@@ -185,6 +189,7 @@ def operator(
         frontends,
         ActionLimits(max_unfinished_actions, max_finished_actions),
         watch_namespace or ALL_NAMESPACES,
+        rotate_after_seconds,
     )
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
     lost: ExceptionGroup[LeaseLostError] | None = None

@@ -30,8 +30,8 @@ from simyard.messaging.topology import (
     apiserver_user_spec,
     pool_queue_spec,
     pool_user_spec,
-    standalone_user_spec,
     worker_queue_spec,
+    worker_user_spec,
 )
 from simyard_adapter import wire
 from simyard_adapter.bootstrap import Bootstrap
@@ -222,7 +222,7 @@ class Stack:
         uid = self._create(names.WORKERS, namespace, name, spec, owner)
         user = wire.pool_user(owner[0]["uid"]) if pool else wire.standalone_user(uid)
         if not pool:
-            self._at_broker(standalone_user_spec(uid))
+            self._at_broker(worker_user_spec(user))
         self.run(self._declare(worker_queue_spec(user, uid)))
         worker = Worker(namespace, name, uid, Process(self.directory / "workers" / uid, "adapter"))
         if adapter:

@@ -163,12 +163,14 @@ class WorldClient(KubeClient):
         self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = "", **more: Any
     ) -> tuple[list[Json], str]:
         return await super().list_all(
-            resource, self._namespace_of(resource), labels=labels, fields=self._fields_of(resource), **more
+            resource, self._namespace_of(resource), labels=labels, fields=fields or self._fields_of(resource), **more
         )
 
     def watch(self, resource: Resource, namespace: str = "", **arguments: Any) -> AsyncIterator[WatchEvent]:
         return super().watch(
-            resource, self._namespace_of(resource), **{**arguments, "fields": self._fields_of(resource)}
+            resource,
+            self._namespace_of(resource),
+            **{**arguments, "fields": arguments.get("fields") or self._fields_of(resource)},
         )
 
     def _namespace_of(self, resource: Resource) -> str:

@@ -28,7 +28,7 @@ from simyard.api.names import ConditionType
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet import broker as broker_module
-from simyard.fleet import fences, pools, quarantine, site, site_health, sites, workers
+from simyard.fleet import fences, pools, quarantine, rotation, site, site_health, sites, workers
 from simyard.fleet.fleet import Fleet, FleetSettings
 from simyard.fleet.registry import Registry, pool_uid_of, queue_of
 from simyard.messaging.access import BrokerAccess
@@ -36,6 +36,7 @@ from simyard.messaging.connection import open_connection
 from simyard.messaging.liveness import Liveness
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard.plan import actions as action_plan
+from simyard.plan import rotation as rotation_plan
 from simyard.plan import scale_in
 from simyard.plan.worker import is_ready
 from simyard_adapter import wire
@@ -67,6 +68,9 @@ _QUICK: tuple[tuple[Any, str, float], ...] = (
     (action_plan, "FENCE_LOOK_SECONDS", 0.1),
     (fences, "READ_ON_SECONDS", 0.5),
     (quarantine, "FIRST_PAUSE_SECONDS", 3.0),
+    (rotation, "FIRST_PAUSE_SECONDS", 0.5),
+    (rotation, "LAST_PAUSE_SECONDS", 0.5),
+    (rotation_plan, "LINGER_SECONDS", 2.0),
     (scale_in, "DEFAULT_DRAIN_SECONDS", 0.5),
 )
 """Pauses of the operator that are shorter in these tests."""
@@ -161,14 +165,14 @@ class World:
 
     # Operators
 
-    async def operator(self) -> Operator:
-        """Start an operator; it is ended by its life, or by :meth:`Operator.end`."""
+    async def operator(self, **changes: Any) -> Operator:
+        """Start an operator; it is ended by its life, or by :meth:`Operator.end`. ``changes``: of its settings."""
         life = Life()
         client = await self._connect(life)
         installation = f"{self.name}-{next(self._identities)}"
         self._provider.sites[installation] = lambda: MemorySite(self.cloud, life)
         settings = FleetSettings(self.access, self.access, self.name, installation, installation)
-        fleet = Fleet(client, settings)
+        fleet = Fleet(client, replace(settings, **changes))
         life.attach(fleet)
         hear_broker(fleet.liveness, self._home_vhost, self.name)
         operator = Operator(life, fleet, asyncio.create_task(_run(fleet, client), name=installation))
@@ -273,7 +277,7 @@ class World:
         key = wire.event_key(kind, told.broker.username, told.worker_uid)
         message = encode({"worker": told.worker, "observedAt": time.time(), **body})
         async with Connections(told.broker, "another guest").channel() as channel:
-            session = Session(channel, told.broker.username)
+            session = Session(channel)
             await session.publish(wire.EVENTS_EXCHANGE, key, kind.value, message, persistent=True)
 
     async def right(self, pool: WorkerPool, replicas: int, *, unless: asyncio.Event | None = None) -> bool:
@@ -381,9 +385,9 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def living(world: World) -> AsyncIterator[Operator]:
-    """An operator that is ended at the end."""
-    operator = await world.operator()
+async def living(world: World, **changes: Any) -> AsyncIterator[Operator]:
+    """An operator that is ended at the end; ``changes``: of its settings."""
+    operator = await world.operator(**changes)
     try:
         yield operator
     finally:

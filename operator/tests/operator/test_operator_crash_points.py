@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from fleet_life import Fate
 from fleet_world import Operator, World, is_complete
+from world_logins import logins, rotate, until_rotated
 
 from simyard.api.worker_pool import WorkerPool
 
@@ -173,11 +174,31 @@ class AsyncAction(Scenario):
         assert len(self.ledger.read_text().splitlines()) == 1, "it ran once"
 
 
+class Rotation(Scenario):
+    """The master key is replaced: no worker is, and nothing of the former password is left."""
+
+    async def prepare(self) -> None:
+        self.pool = self.pool or await self.world.make_pool(2)
+        await self.world.right(self.pool, 2)
+
+    async def begin(self) -> None:
+        self.uids = {worker.metadata.uid for worker in self.world.workers(self.pool)}
+        await rotate(self.world)
+
+    async def ends(self, unless: asyncio.Event) -> bool:
+        return await until_rotated(self.world, unless=unless)
+
+    async def clear(self) -> None:
+        assert {worker.metadata.uid for worker in self.world.workers(self.pool)} == self.uids
+        assert len(await logins(self.world, self.pool.metadata.uid)) == 1
+
+
 SCENARIOS = (Start, ScaleIn, Deletion, Replacement, Rollout, AsyncAction)
 CASES = [(scenario, fate) for scenario in SCENARIOS for fate in (Fate.DIES, Fate.ANSWER_LOST)]
-CASES.append((ChangeOfMind, Fate.MEANWHILE))
+CASES += [(ChangeOfMind, Fate.MEANWHILE), (Rotation, Fate.DIES)]
 
 
+@pytest.mark.timeout(600)  # a rotation waits for the broker's statistics at each of its points
 @pytest.mark.parametrize(("scenario", "fate"), CASES, ids=[f"{case.__name__}-{fate.name}" for case, fate in CASES])
 async def test_no_point_is_a_bad_one(
     make_world: Callable[[], Awaitable[World]], tmp_path: Path, scenario: type[Scenario], fate: Fate
