@@ -133,7 +133,10 @@ def set_condition(conditions: list[Condition], new: Condition) -> list[Condition
 
 def find_condition(conditions: list[Condition], kind: str) -> Condition | None:
     """The condition of that type."""
-    return next((item for item in conditions if item.type == kind), None)
+    for item in conditions:  # a pass over a pool asks this of every worker: a generator takes twice as long
+        if item.type == kind:
+            return item
+    return None
 
 
 def from_seconds(seconds: float) -> datetime:

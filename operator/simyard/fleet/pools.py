@@ -46,7 +46,7 @@ from simyard_sites.kubernetes.errors import ApiError
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by what they do.", ["state"])
 
 PASS_SPACING_SECONDS = 0.1
-SECONDS_PER_WORKER = 1 / 20_000
+SECONDS_PER_WORKER = 1 / 10_000
 """A pass looks at every worker of the pool, so events of workers are gathered the longer the more there are."""
 STATUS_SPACING_SECONDS = 1.0
 """Between two writes of the same status."""

@@ -20,12 +20,14 @@ from typing import NoReturn
 from prometheus_client import Counter, Gauge
 
 from simyard.api.names import WORKER_POOLS, Reason
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.broker import Broker
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
-from simyard.fleet.registry import Registry
+from simyard.fleet.registry import Registry, gone
 from simyard.messaging.allowance import Allowances
-from simyard_adapter.wire import pool_user
+from simyard_adapter.wire import pool_user, standalone_user
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ MAX_REMEMBERED = 10_000
 EARLIER = ""
 """The key under which users are found that an earlier operator cut off."""
 _OF_POOL = pool_user("")
+_ALONE = standalone_user("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,15 @@ class Quarantine:
         self._earlier: dict[str, _Pause] = {}
         self._queue = KeyQueue("quarantine", self._settle)
         QUARANTINED.set_function(lambda: len(self._until))
+        registry.pools.subscribe(self._pool_changed)
+        registry.workers.subscribe(self._worker_changed)
 
     def permits(self, user: str, size: int) -> bool:
         """Count an event of ``size`` bytes of a broker user; return whether the user is within its allowance."""
         if user in self._until:
             return False
-        if self._allowances.spend(user, self._clock(), size):
-            return True
+        if not self._exists(user) or self._allowances.spend(user, self._clock(), size):
+            return True  # the broker deletes the user of a pool that is gone
         self._begin(user)
         return False
 
@@ -81,6 +86,23 @@ class Quarantine:
     async def settle(self, user: str) -> None:
         """Have the broker do now what is due for a user."""
         await self._queue.settle([user])
+
+    def _exists(self, user: str) -> bool:
+        if user.startswith(_OF_POOL):
+            return self._registry.pools.count("uid", user.removeprefix(_OF_POOL)) > 0
+        return self._registry.worker(user.removeprefix(_ALONE)) is not None
+
+    def _pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._forget(pool_user(left.metadata.uid))
+
+    def _worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        if (left := gone(old, new)) is not None:
+            self._forget(standalone_user(left.metadata.uid))
+
+    def _forget(self, user: str) -> None:
+        self._allowances.forget(user)
+        self._earlier.pop(user, None)
 
     def _begin(self, user: str) -> None:
         pause = FIRST_PAUSE_SECONDS

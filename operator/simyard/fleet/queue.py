@@ -59,6 +59,8 @@ class KeyQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._waiters: dict[K, list[asyncio.Future[None]]] = {}
         self._wake = asyncio.Event()
+        self._depth = DEPTH.labels(name)
+        self._seconds = SECONDS.labels(name)
         _queues.add(self)
 
     def add(self, key: K, delay: float = 0.0) -> None:
@@ -69,7 +71,7 @@ class KeyQueue(Generic[K]):
         if self._due.get(key, float("inf")) <= due:
             return
         self._due[key] = due
-        DEPTH.labels(self._name).set(len(self._due))
+        self._depth.set(len(self._due))
         if key not in self._running:
             self._push(key)
 
@@ -121,7 +123,7 @@ class KeyQueue(Generic[K]):
                         del self._due[key]
                         self._running[key] = due
                         group.create_task(self._pass(key), name=f"{self._name} {key}")
-                DEPTH.labels(self._name).set(len(self._due))
+                self._depth.set(len(self._due))
                 waits = self._heap[0][0] - now if self._heap and len(self._running) < self._concurrency else None
                 try:
                     async with asyncio.timeout(waits):
@@ -133,7 +135,7 @@ class KeyQueue(Generic[K]):
         waiters = self._waiters.pop(key, [])
         self._begun[key] = asyncio.get_running_loop().time()
         try:
-            with SECONDS.labels(self._name).time():
+            with self._seconds.time():
                 again = await self._process(key)
             self._failures.pop(key, None)
             _release(waiters)
