@@ -54,10 +54,10 @@ test-attack: venv tools ## Kill, freeze, flood and cut everything at random whil
 	@$(PY) -m pytest -q -s -n 0 e2e/attack $(PYTEST_ARGS)
 
 fuzz-occi: venv ## Feed the OCCI parsers inputs that nobody would write for FUZZ_SECONDS; keep what reaches new code.
-	@nice -n 19 $(PY) operator/tests/occi/occi_fuzzing.py --seconds $(FUZZ_SECONDS)
+	@PYTHONPATH=hack nice -n 19 $(PY) operator/tests/occi/occi_fuzzing.py --seconds $(FUZZ_SECONDS)
 
 fuzz-guest: venv ## Feed what reads workers' messages inputs that no adapter would send for FUZZ_SECONDS.
-	@nice -n 19 $(PY) operator/tests/guest/guest_fuzzing.py --seconds $(FUZZ_SECONDS)
+	@PYTHONPATH=hack nice -n 19 $(PY) operator/tests/guest/guest_fuzzing.py --seconds $(FUZZ_SECONDS)
 
 lint: venv ## Check style, types and the direction of imports.
 	@.venv/bin/ruff check

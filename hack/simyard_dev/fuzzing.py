@@ -108,7 +108,7 @@ class Fuzzer:
                 reached |= arcs
                 reached_by[data] = arcs
                 everything.append(data)
-        kept = _smallest(reached_by)
+        kept = smallest(reached_by)
         self._write(kept)
         return tried, len(kept), len(reached)
 
@@ -130,7 +130,8 @@ class Fuzzer:
             (self.corpus / name).write_bytes(data)
 
 
-def _smallest(reached_by: dict[bytes, set[Arc]]) -> list[bytes]:
+def smallest(reached_by: dict[bytes, set[Arc]]) -> list[bytes]:
+    """Return few inputs that reach all that these reach, shorter ones first."""
     kept: list[bytes] = []
     reached: set[Arc] = set()
     for data in sorted(reached_by, key=lambda one: (-len(reached_by[one] - reached) // 20, len(one))):

@@ -191,7 +191,7 @@ class _Running:
         task.add_done_callback(self._session_tasks.discard)
 
     async def _sessions(self) -> None:
-        """One session after the other, with growing and random pauses while none comes about.
+        """Open one session after the other; pause longer, by a random time, after each attempt that fails.
 
         When the login changes, others begin beside it, and this one ends (see :meth:`_keep`).
         """

@@ -60,7 +60,7 @@ class Link:
         self._attached = asyncio.Event()
 
     def detach(self, session: Session) -> None:
-        """It is no more; another one may be attached already."""
+        """Forget a session that has ended, unless another one is attached already."""
         if self.session is session:
             self.session = None
             self._up.clear()

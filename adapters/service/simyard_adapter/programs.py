@@ -32,7 +32,7 @@ PROGRAM_VARIABLE = "SIMYARD_PROGRAM"
 """Says in the environment of a process to which run of a program it belongs: its directory, and a random number."""
 
 MAX_SCANS = 20
-"""How often processes of an ended program are looked for: each time the last ones may have started others."""
+"""Limit of the scans for processes of an ended program: a process that one scan finds may have started others."""
 
 LINE_LIMIT = 64 * 2**10
 TERMINATION_GRACE_SECONDS = 5.0

@@ -19,7 +19,7 @@ STOP_GRACE_SECONDS = TERMINATION_GRACE_SECONDS + 3.0
 """How long an invocation that was told to stop is waited for before its end is reported all the same."""
 
 HANG_SECONDS = 30.0
-"""How long an invocation may go on after its end was reported, while others wait for its turn."""
+"""Limit of the time that an invocation goes on after its end was reported, while others wait for their turn."""
 
 MESSAGE_LIMIT = 8000
 """Characters of an error's message."""

@@ -316,7 +316,7 @@ class Session:
         await guarded(publishing, f"publishing to {exchange}")
 
     async def check_queue(self, name: str) -> None:
-        """See that a queue exists.
+        """Check that a queue exists.
 
         Raises:
             BrokerError: it does not, or the session broke; the session is closed in any case.

@@ -23,6 +23,7 @@ from simyard.api.names import WORKER_POOLS, Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.broker import Broker
+from simyard.fleet.logins import ALONE, OF_POOL
 from simyard.fleet.queue import KeyQueue
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, gone
@@ -40,8 +41,6 @@ GOOD_SECONDS = 3600.0
 MAX_REMEMBERED = 10_000
 EARLIER = ""
 """The key under which users are found that an earlier operator cut off."""
-_OF_POOL = pool_user("")
-_ALONE = standalone_user("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,9 @@ class Quarantine:
         await self._queue.settle([user])
 
     def _exists(self, user: str) -> bool:
-        if user.startswith(_OF_POOL):
-            return self._registry.pools.count("uid", user.removeprefix(_OF_POOL)) > 0
-        return self._registry.worker(user.removeprefix(_ALONE)) is not None
+        if user.startswith(OF_POOL):
+            return self._registry.pools.count("uid", user.removeprefix(OF_POOL)) > 0
+        return self._registry.worker(user.removeprefix(ALONE)) is not None
 
     def _pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
         if (left := gone(old, new)) is not None:
@@ -110,7 +109,7 @@ class Quarantine:
             pause = min(2 * earlier.seconds, MAX_PAUSE_SECONDS)
         log.warning("broker user %s sends too many events: it is cut off for %g s", user, pause)
         QUARANTINES.inc()
-        for pool in self._registry.pools.by("uid", user.removeprefix(_OF_POOL)):
+        for pool in self._registry.pools.by("uid", user.removeprefix(OF_POOL)):
             note = f"The workers of the pool send too many events: they are disconnected for {pause:g} s."
             self._recorder.emit(WORKER_POOLS, pool.metadata, Reason.WORKERS_CUT_OFF, note, warning=True)
         self._hold(user, pause)
@@ -138,4 +137,4 @@ class Quarantine:
         return None
 
     def _count_workers(self, user: str) -> int:
-        return self._registry.workers.count("pool", user.removeprefix(_OF_POOL)) if user.startswith(_OF_POOL) else 1
+        return self._registry.workers.count("pool", user.removeprefix(OF_POOL)) if user.startswith(OF_POOL) else 1

@@ -18,7 +18,7 @@ from prometheus_client import Gauge
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.broker import Broker
-from simyard.fleet.logins import OF_POOL
+from simyard.fleet.logins import ALONE, OF_POOL
 from simyard.fleet.master_key import MasterKeyError
 from simyard.fleet.orders import Orders
 from simyard.fleet.registry import Registry, broker_user_of, queue_of
@@ -26,7 +26,7 @@ from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.topology import WORKER_QUEUES_PREFIX
 from simyard.plan.rotation import Progress, generation_of, progress
-from simyard_adapter.wire import Request, standalone_user
+from simyard_adapter.wire import Request
 from simyard_sites.kubernetes.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Rotation:
     def _workers(self, user: str) -> Sequence[Worker]:
         if user.startswith(OF_POOL):
             return self._registry.workers.by("pool", user.removeprefix(OF_POOL))
-        return self._registry.workers.by("uid", user.removeprefix(standalone_user("")))
+        return self._registry.workers.by("uid", user.removeprefix(ALONE))
 
     def _may_delete(self, newest: str, state: Progress) -> bool:
         """Whether the former logins may go; times begin anew with this process, so that nobody is cut off early."""
@@ -145,7 +145,11 @@ class Rotation:
         )
 
     async def _tell(self, login: str, uids: Sequence[str]) -> bool:
-        """Tell workers their newest login, some at a time; False when all of them were told just now."""
+        """Tell workers their newest login, some at a time; return False when all of them were told just now.
+
+        A worker that cannot be told, because its queue is full for instance, holds up no other worker and no other
+        pool. It is told again in the next pass, and cut off at the deadline.
+        """
         due = [uid for uid in uids if self._told.get((login, uid), float("-inf")) + TELL_AGAIN_SECONDS <= self._time()]
         address = self._broker.address_of(login)
         body = {"username": login, "password": address.password}
@@ -155,9 +159,11 @@ class Rotation:
             batch = due[start : start + TOLD_PER_BATCH]
             async with asyncio.TaskGroup() as group:
                 telling = [group.create_task(self._try_to_tell(uid, login, body)) for uid in batch]
-            for task in telling:
-                if (error := task.result()) is not None:
-                    raise error
+            failed = [error for task in telling if (error := task.result()) is not None]
+            if failed:
+                log.warning("%d workers could not be told the login %s: %s", len(failed), login, failed[0])
+            if len(failed) == len(batch):
+                break  # it is the broker: the next pass tells the rest
         return bool(due)
 
     async def _try_to_tell(self, uid: str, login: str, body: Mapping[str, str]) -> MessagingError | None:

@@ -6,7 +6,6 @@ and holds no text that a terminal obeys.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,6 @@ from simyard.guest.values import ClaimedAttributes, ClaimedResult, InvalidResult
 from simyard_adapter.declarations import Interface, ValueType
 from simyard_adapter.limits import MAX_ATTRIBUTES_BYTES, MAX_DEPTH, MAX_RESULT_BYTES
 from simyard_adapter.wire import Event, WireError
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
-
 from simyard_dev.fuzzing import Fuzzer
 
 VALUES = [{"name": f"{kind.value}_value", "type": kind.value} for kind in ValueType]

@@ -7,15 +7,9 @@ be created is read as it was rendered. The corpus is kept in ``corpus/`` as the 
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import random
-import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from occi_objects import (
@@ -50,10 +44,10 @@ from simyard.occi.validation import (
     check_removals,
     check_update,
 )
+from simyard_dev.fuzzing import Fuzzer
 
 CORPUS = Path(__file__).parent / "corpus"
 SOURCE = str(Path(simyard.occi.__file__).parent)
-MOST_BYTES = 600
 FULL = (Rendering.TEXT_PLAIN, Rendering.TEXT_OCCI, Rendering.JSON)
 ENTITIES = (
     make_compute(mixins=(BEAM.id, SMALL.id, MINE.id), actions=(START, STOP), links=(make_amqplink(),)),
@@ -150,34 +144,6 @@ def _check_definitions(defined: tuple[Any, ...]) -> None:
         check_removals(read, model)
 
 
-# What an input reaches, and how inputs are changed.
-
-Arc = tuple[str, int, int]
-
-
-def reach(data: bytes) -> set[Arc]:
-    """Exercise an input; the pairs of lines of ours that were run one after the other."""
-    arcs: set[Arc] = set()
-    before = 0
-
-    def local(frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal before
-        if event == "line":
-            arcs.add((frame.f_code.co_filename, before, frame.f_lineno))
-            before = frame.f_lineno
-        return local
-
-    def calls(frame: FrameType, _event: str, _argument: object) -> Any:
-        return local if frame.f_code.co_filename.startswith(SOURCE) else None
-
-    sys.settrace(calls)
-    try:
-        exercise(data)
-    finally:
-        sys.settrace(None)
-    return arcs
-
-
 WORDS = [
     *(word.encode() for category in MODEL.ordered for word in (category.scheme, category.term, category.id)),
     *(spec.name.encode() for category in (*MODEL.ordered,) for spec in category.attributes),
@@ -190,81 +156,7 @@ WORDS = [
     *(b"\n", b"\r\n", b",", b";", b'"', b"\\", b'\\"', b"\\u000a", b"\\ud83d\\ude00", b"\xff", b"\x00", b"\xc3\xa9"),
     *(b"9223372036854775808", b"-1", b"1.5", b"1e400", b"0", b"=", b"<", b">", b"[", b"]", b"{", b"}", b" "),
 ]
-
-
-def changed(data: bytes, others: list[bytes], chance: random.Random) -> bytes:
-    """The input with some changes."""
-    found = bytearray(data)
-    for _ in range(chance.choice((1, 1, 2, 3, 5, 8))):
-        at = chance.randrange(len(found) + 1)
-        end = min(len(found), at + chance.choice((1, 1, 2, 4, 16, 64)))
-        match chance.randrange(7):
-            case 0:
-                found[at:end] = b""
-            case 1 if at < len(found):
-                found[at] ^= 1 << chance.randrange(8)
-            case 2:
-                found[at:at] = found[at:end]
-            case 3:
-                other = chance.choice(others)
-                start = chance.randrange(len(other) + 1)
-                found[at:end] = other[start : start + chance.choice((4, 16, 64, 256))]
-            case 4 if at < len(found):
-                found[at] = chance.randrange(256)
-            case _:
-                found[at:end] = chance.choice(WORDS)
-    return bytes(found[:MOST_BYTES])
-
-
-def smallest(inputs: dict[bytes, set[Arc]]) -> list[bytes]:
-    """Few inputs that reach all that these reach, shorter ones first."""
-    kept: list[bytes] = []
-    reached: set[Arc] = set()
-    for data in sorted(inputs, key=lambda one: (-len(inputs[one] - reached) // 20, len(one))):
-        if not inputs[data] <= reached:
-            kept.append(data)
-            reached |= inputs[data]
-    return kept
-
-
-def corpus() -> list[bytes]:
-    """The kept inputs."""
-    return [path.read_bytes() for path in sorted(CORPUS.iterdir())]
-
-
-def fuzz(seconds: float, seed: int) -> tuple[int, int, int]:
-    """Change inputs for so long: how many were tried, how many are kept, how many pairs of lines they reach."""
-    chance = random.Random(seed)
-    inputs = {data: reach(data) for data in corpus() or [bytes([n]) for n in range(5)]}
-    reached = set().union(*inputs.values())
-    tried, end = 0, time.monotonic() + seconds
-    everything = list(inputs)
-    while time.monotonic() < end:
-        data = changed(chance.choice(everything), everything, chance)
-        tried += 1
-        try:
-            arcs = reach(data)
-        except BaseException:
-            print(f"broken by {data!r}", file=sys.stderr)
-            raise
-        if not arcs <= reached:
-            reached |= arcs
-            inputs[data] = arcs
-            everything.append(data)
-    kept = smallest(inputs)
-    names = {hashlib.sha256(data).hexdigest()[:16]: data for data in kept}
-    for path in CORPUS.iterdir():
-        if path.name not in names:
-            path.unlink()
-    for name, data in names.items():
-        (CORPUS / name).write_bytes(data)
-    return tried, len(kept), len(reached)
-
+FUZZER = Fuzzer(exercise, CORPUS, SOURCE, WORDS, seeds=[bytes([choice]) for choice in range(5)])
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seconds", type=float, default=600)
-    options.add_argument("--seed", type=int, default=time.time_ns())
-    chosen = options.parse_args()
-    tried, kept, reached = fuzz(chosen.seconds, chosen.seed)
-    print(f"{tried} inputs tried (seed {chosen.seed}), {kept} kept, {reached} pairs of lines reached")
+    FUZZER.main(__doc__)

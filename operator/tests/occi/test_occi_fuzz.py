@@ -6,11 +6,13 @@ import random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from occi_fuzzing import MOST_BYTES, WORDS, changed, corpus, exercise, smallest
+from occi_fuzzing import FUZZER, WORDS, exercise
+
+from simyard_dev.fuzzing import smallest
 
 
 def test_the_corpus_breaks_no_promise() -> None:
-    kept = corpus()
+    kept = FUZZER.inputs()
     assert len(kept) > 50
     for data in kept:
         exercise(data)
@@ -26,9 +28,9 @@ def test_words_of_the_grammar_in_any_order_break_no_promise(choice: int, words: 
 @settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_changes_of_the_corpus_break_no_promise(chance: random.Random) -> None:
-    kept = corpus()
-    data = changed(chance.choice(kept), kept, chance)
-    assert len(data) <= MOST_BYTES
+    kept = FUZZER.inputs()
+    data = FUZZER.changed(chance.choice(kept), kept, chance)
+    assert len(data) <= FUZZER.max_bytes
     exercise(data)
 
 

@@ -65,7 +65,7 @@ class UnavailableError(ApiError):
 
 
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
-"""What kube-apiserver passes on from etcd and its client (gRPC, ``ResourceExhausted``) as an internal error."""
+"""Texts of etcd and of its client (gRPC, ``ResourceExhausted``) that kube-apiserver passes on as internal errors."""
 
 
 def error_from(status: int, body: Any, retry_after: str | None) -> ApiError:

@@ -57,7 +57,7 @@ _CAUSES = (
         "spec.provider.kubevirt.network.multus: name a NetworkAttachmentDefinition that is there",
     ),
 )
-"""Of refusals of a pod, which come after the machine was accepted."""
+"""Hints for refusals of a pod, which come after KubeVirt accepted the machine."""
 
 _FATAL = frozenset({"ImagePullBackOff", "FailedGuaranteeResources"})
 """Reasons that stay until somebody acts."""
@@ -70,7 +70,7 @@ _MAX_TEXT = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """What keeps a machine from running: one CamelCase word, and what KubeVirt says."""
+    """A cause that keeps a machine from running: one CamelCase word, and the message of KubeVirt."""
 
     reason: str = ""
     said: str = ""
@@ -159,7 +159,7 @@ def _end(phase: str, reason: str, conditions: Mapping[str, Json], trouble: _Trou
 
 
 def _troubles(phase: str, conditions: Mapping[str, Json]) -> Iterator[_Trouble]:
-    """What keeps it from running, the cause before what follows from it."""
+    """Return the causes that keep the machine from running, each before its consequences."""
     found = {
         kind: _trouble(conditions.get(kind) or {}) for kind in ("Synchronized", "DataVolumesReady", "PodScheduled")
     }
