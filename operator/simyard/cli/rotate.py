@@ -17,6 +17,7 @@ from simyard.messaging.credentials import FIRST_NUMBER, MASTER_KEY_BYTES, new_ma
 from simyard_sites.kubernetes.resource import Resource
 
 LOOK_SECONDS = 2.0
+TELL_SECONDS = 15.0
 _SECRETS = Resource("", "v1", "secrets", "Secret")
 
 
@@ -41,11 +42,14 @@ def rotate(kubectl: Kubectl, wait: bool, timeout: int) -> None:
     say(f"secret/{MASTER_KEY_SECRET} rotated: workers get their new passwords")
     if not wait:
         return
-    deadline = time.monotonic() + timeout
+    begun = told = time.monotonic()
     while kubectl.get(_SECRETS, MASTER_KEY_SECRET, namespace)["data"].get("previous"):
-        if time.monotonic() > deadline:
+        if time.monotonic() > begun + timeout:
             say(f"some workers still use a former password after {timeout} s", err=True)
             sys.exit(1)
+        if time.monotonic() > told + TELL_SECONDS:
+            told = time.monotonic()
+            say(f"{told - begun:.0f} s so far: former passwords are still accepted", err=True)
         time.sleep(LOOK_SECONDS)
     say("done: the former passwords are refused")
 

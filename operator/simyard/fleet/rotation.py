@@ -32,7 +32,7 @@ from simyard_sites.kubernetes.errors import ApiError
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 5.0
-LAST_PAUSE_SECONDS = 60.0
+LAST_PAUSE_SECONDS = 20.0
 """Each look costs the broker a list of all consumers: the pauses between looks grow while nothing moves."""
 TOLD_PER_BATCH = 50
 BATCH_SECONDS = 0.5
