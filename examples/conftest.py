@@ -1,4 +1,5 @@
-"""A worker of an example: its connector, loaded from the manifest as the service adapter does, without a broker."""
+# SPDX-License-Identifier: Apache-2.0
+"""Test support: a worker of an example without a broker, whose connector is loaded as the service adapter loads it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from simyard_adapter.backend import Host
+from simyard_adapter.backend import BackendEnvironment
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface, Json, check_values
@@ -23,12 +24,12 @@ _NO_BROKER = BrokerAddress(host="", port=0, vhost="", username="", password="")
 
 
 class ExampleWorker:
-    """Runs the actions of a manifest's connector.
+    """A worker that runs the actions of a manifest's connector.
 
     Attributes:
-        interface: the manifest's.
-        running: the invocations that run now.
-        progress: the percentages that actions have told.
+        interface: The interface in the manifest.
+        running: The running invocations.
+        progress: The percentages that actions have reported.
     """
 
     def __init__(self, manifest: Path, directory: Path) -> None:
@@ -53,9 +54,9 @@ class ExampleWorker:
         def notice() -> None:
             loop.call_soon_threadsafe(self._changed.set)
 
-        self._backend.attributes.listen(notice)
+        self._backend.attributes.add_listener(notice)
         log = logging.LoggerAdapter(logging.getLogger("example"))
-        await self._backend.start(Host(self._directory, log, lambda: list(self.running), {}))
+        await self._backend.start(BackendEnvironment(self._directory, log, lambda: list(self.running), {}))
 
     async def stop(self) -> None:
         """Stop the connector."""
@@ -64,18 +65,18 @@ class ExampleWorker:
     @property
     def attributes(self) -> dict[str, Json]:
         """The values of the attributes."""
-        return self._backend.attributes.values()
+        return self._backend.attributes.get_values()
 
     async def until(self, condition: Callable[[dict[str, Json]], bool]) -> None:
-        """Wait until the attributes fulfil a condition, for 60 s at most."""
+        """Wait until the attributes fulfil a condition, for at most 60 s."""
         async with asyncio.timeout(60):
             while not condition(self.attributes):
                 self._changed.clear()
                 await self._changed.wait()
 
     async def call(self, name: str, **parameters: Json) -> dict[str, Any]:
-        """Call an action: parameters and result are checked against the interface, as the platform does."""
-        action = self.interface.action(name)
+        """Call an action; check parameters and result against the interface, as the platform does."""
+        action = self.interface.find_action(name)
         assert action is not None
         checked = check_values(parameters, action.parameters, "parameters")
         scratch = self._directory / f"invocation-{next(self._numbers)}"
@@ -88,20 +89,20 @@ class ExampleWorker:
         return check_values(result, action.result, "result")
 
     def _keep_progress(self, context: Context) -> None:
-        progress = context.take_progress()
+        progress = context.collect_progress()
         if progress is not None and progress.percent is not None:
             self.progress.append(progress.percent)
 
 
 @pytest.fixture(scope="session")
 def solver() -> None:
-    """The program of the examples, installed if it is missing."""
+    """Install the examples' program if it is missing."""
     ensure_packages(["calculix-ccx"])
 
 
 @pytest.fixture
 async def start_worker(solver: None, tmp_path: Path) -> AsyncIterator[Callable[[Path], Awaitable[ExampleWorker]]]:
-    """Starts a worker of the service in a manifest; it is stopped after the test."""
+    """Yield a function that starts a worker of the service in a manifest; stop the workers after the test."""
     started: list[ExampleWorker] = []
 
     async def start(manifest: Path) -> ExampleWorker:

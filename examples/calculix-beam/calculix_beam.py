@@ -1,10 +1,11 @@
-"""CalculiX as a service: solves any input deck, or a cantilever beam given by its measures.
+# SPDX-License-Identifier: Apache-2.0
+"""CalculiX as a service: it solves any input deck, or a cantilever beam given by its dimensions.
 
-The program is Debian's ``calculix-ccx`` (2.20): it reads ``job.inp`` in the working directory, tells on its standard
-output what it does, and writes displacements and stresses to ``job.frd`` (what ``*NODE FILE`` and ``*EL FILE`` ask
-for) and ``job.dat`` (``*NODE PRINT``).
+The program is Debian's ``calculix-ccx`` (2.20). It reads ``job.inp`` in the working directory, reports its progress on
+the standard output, and writes the requested displacements and stresses to ``job.frd`` (``*NODE FILE``, ``*EL FILE``)
+and ``job.dat`` (``*NODE PRINT``).
 
-Units are mm, N and MPa; a deck's results are in its own.
+The units are mm, N and MPa; the results of a deck are in its own units.
 """
 
 from __future__ import annotations
@@ -32,18 +33,17 @@ MATERIALS: Mapping[str, tuple[float, float]] = {
 """Young's modulus in MPa and Poisson's ratio: usual values at room temperature."""
 
 MAX_SLENDERNESS = 1000
-"""Length over the smaller side of the section. Beyond it the stiffness matrix of a solid model is too badly
-conditioned for double precision: at 1000 ccx is 0.2 % off the theory, at 2000 it is 2 %, at 10,000 it is 90 %."""
+"""Limit of length / smaller side of the section: the error of ccx (double precision) is 0.2 % here, 2 % at 2000."""
 
 MAX_LINE_BYTES = 1318
-"""ccx reads lines into a buffer of 1,320 bytes; what is longer goes on as a line of its own."""
+"""Limit of a line: ccx has a buffer of 1,320 bytes, and reads the rest of a longer line as another line."""
 
 
 @dataclass(frozen=True)
 class Cantilever:
     """A beam along x, clamped at x = 0, with a force in -z spread over its free end, in mm, N and MPa.
 
-    The width is along y, the height along z; ``elements`` are those along the length.
+    The width is along y, the height along z; ``elements`` is the number of elements along x.
     """
 
     length: float
@@ -55,20 +55,20 @@ class Cantilever:
     poisson_ratio: float
 
     def deflection(self) -> float:
-        """The deflection of the free end after Euler and Bernoulli, F L^3 / (3 E I), in mm.
+        """Return the deflection of the free end after Euler and Bernoulli, F L^3 / (3 E I), in mm.
 
-        It leaves out shear: the true deflection of a rectangular beam is larger by about 0.8 (height / length)^2.
+        The theory omits shear: the true deflection of a rectangular beam is larger by about 0.8 (height / length)^2.
         """
         inertia = self.width * self.height**3 / 12
         return self.load * self.length**3 / (3 * self.young_modulus * inertia)
 
     def deck(self) -> str:
-        """The input deck: 20-node bricks with reduced integration (C3D20R), 2 by 2 in the section.
+        """Return the input deck: 20-node bricks with reduced integration (C3D20R), 2 by 2 in the section.
 
-        The clamp is the one of beam theory: the section at the wall stays plane and in place but may contract
-        sideways (Poisson), so only its x displacements are held; the shear force of the wall is spread over it as the
-        load is over the free end, and its middle node holds what then is left of y, z and the rotation about x.
-        Results are asked for on the beam's axis (displacements) and at all nodes (stresses).
+        The clamp is that of beam theory: the section at the wall stays plane and in place, but may contract sideways
+        (Poisson). Only its x displacements are therefore fixed. The shear force of the wall is spread over it, like the
+        load over the free end. Its middle node fixes y and z, and another node the rotation about x. The deck requests
+        displacements on the beam's axis and stresses at all nodes.
         """
         return "\n".join(self._lines()) + "\n"
 
@@ -79,7 +79,7 @@ class Cantilever:
         yield "*NODE, NSET=ALL"
         for i, j, k in itertools.product(range(end + 1), range(2 * _SECTION + 1), range(2 * _SECTION + 1)):
             if i % 2 + j % 2 + k % 2 > 1:
-                continue  # a 20-node brick has nodes at its corners and the middles of its edges only
+                continue  # A 20-node brick has nodes only at its corners and the middles of its edges.
             number = numbers[i, j, k] = len(numbers) + 1
             x, y, z = self.length * i / end, self.width * (j / middle - 1) / 2, self.height * (k / middle - 1) / 2
             yield f"{number}, {_text(x)}, {_text(y)}, {_text(z)}"
@@ -102,7 +102,7 @@ class Cantilever:
 
 
 _SECTION = 2
-"""Bricks along the width and along the height."""
+"""The number of bricks along the width and along the height."""
 
 _CORNERS = ((0, 0), (2, 0), (2, 2), (0, 2))
 _EDGES = ((1, 0), (2, 1), (1, 2), (0, 1))
@@ -112,8 +112,7 @@ _BRICK = tuple((x, y, z) for layer, z in _LAYERS for x, y in layer)
 
 
 def _shares() -> dict[tuple[int, int], float]:
-    """What each node (j, k) of an end takes of a force spread evenly over it, by the shape functions of an
-    8-node face: 1/3 for the middle of an edge, -1/12 for a corner."""
+    """Return the share of each node (j, k) of an end in an even force: 1/3 for mid-edges, -1/12 for corners."""
     shares: dict[tuple[int, int], float] = defaultdict(float)
     face = [*((node, -1 / 12) for node in _CORNERS), *((node, 1 / 3) for node in _EDGES)]
     for j, k, ((y, z), share) in itertools.product(range(_SECTION), range(_SECTION), face):
@@ -122,7 +121,7 @@ def _shares() -> dict[tuple[int, int], float]:
 
 
 def _text(value: float) -> str:
-    """A number for a deck, where ccx takes 20 characters at most."""
+    """Return a number as text for a deck; ccx reads at most 20 characters of it."""
     return f"{value:.12g}"
 
 
@@ -130,7 +129,7 @@ _OTHER_FILE = re.compile(rb"(?!\*\*)(?:\*INCLUDE|.*(?:INPUT|FILE|FILENAME)=|.*OU
 
 
 def check_deck(deck: bytes) -> None:
-    """Refuse a deck that has no step, or that would read or write files other than its job's (ParameterError)."""
+    """Raise a ParameterError if a deck has no step, or reads or writes files other than its job's."""
     steps = False
     for number, line in enumerate(deck.split(b"\n"), 1):
         card = line.translate(None, b" \t\r").upper()
@@ -153,7 +152,7 @@ def _von_mises(stress: Sequence[float]) -> float:
 
 def _keep_largest(found: dict[str, float], name: str, value: float) -> None:
     if not math.isfinite(value):
-        raise ActionError("the results are not finite: the model is unstable, or a number in the deck is not one")
+        raise ActionError("the results are not finite: check that the model is held and its numbers are valid")
     found[name] = max(found.get(name, 0.0), value)
 
 
@@ -161,18 +160,17 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Sequence[float]], float]]] = {
     "DISP": ("max_displacement", lambda values: math.hypot(*values)),
     "STRESS": ("max_stress", _von_mises),
 }
-"""For each block of a ``.frd`` file: the result that it gives, and how from a node's values."""
+"""The results of each block of a ``.frd`` file: the name, and the function of a node's values."""
 
 _FRD_NUMBER = re.compile(r"[-+]?\d\.\d+E[-+]\d{2,3}|[-+]?(?:nan|inf)", re.IGNORECASE)
-"""Numbers stand in 12 columns each, with nothing between them."""
+"""A number in a ``.frd`` file: 12 columns, with nothing between two numbers."""
 
 
 def read_frd(lines: Iterable[str]) -> dict[str, float]:
-    """Read a ``.frd`` file (CalculiX GraphiX manual, "Result Format"): ``nodes`` and ``elements`` of the mesh, and as
-    far as it has them ``max_displacement`` and ``max_stress`` (von Mises) of the last increment.
+    """Read a ``.frd`` file (CalculiX GraphiX manual, "Result Format"); raise an ActionError if it is binary.
 
-    Raises:
-        ActionError: it is a binary one.
+    Return ``nodes`` and ``elements`` of the mesh and, if the file has them, ``max_displacement`` and ``max_stress``
+    (von Mises) of the last increment.
     """
     found: dict[str, float] = {}
     block = ""
@@ -184,7 +182,7 @@ def read_frd(lines: Iterable[str]) -> dict[str, float]:
         elif key == " -4":
             block = line.split()[1]
             if block in _FIELDS:
-                found.pop(_FIELDS[block][0], None)  # of an earlier increment
+                found.pop(_FIELDS[block][0], None)  # the value of an earlier increment
         elif key == " -3":
             block = ""
         elif line[:6] == "    2C":
@@ -198,11 +196,11 @@ def read_frd(lines: Iterable[str]) -> dict[str, float]:
 
 _DAT_TITLE = re.compile(r"\s*displacements .* and time\s+(\S+)")
 _SHORT_EXPONENT = re.compile(r"(?<=\d)(?=[-+])")
-"""Fortran writes 1E-100 as 1.000000-100."""
+"""A number with a three-digit exponent, which Fortran writes without E: 1E-100 is 1.000000-100."""
 
 
 def read_dat(lines: Iterable[str]) -> dict[str, float]:
-    """Read the displacements in a ``.dat`` file: ``max_displacement`` for the last time that it has any."""
+    """Read a ``.dat`` file: return ``max_displacement`` for the last time with displacements."""
     found: dict[str, float] = {}
     time_read = ""
     inside = False
@@ -226,7 +224,7 @@ _EMPTY_LINE = re.compile(r"\n\s*\n")
 
 
 def messages(output: str, kind: str) -> str:
-    """The messages of one kind (``ERROR`` or ``WARNING``) in ccx's output, each on one line, without repetitions."""
+    """Return the messages of one kind (``ERROR`` or ``WARNING``) in ccx's output, each once and on one line."""
     texts = (" ".join(_EMPTY_LINE.split(part, maxsplit=1)[0].split())[:400] for part in _MESSAGE.split(output))
     found = list(dict.fromkeys(text for text in texts if text.startswith(f"*{kind}")))
     return "\n".join(found[:5] + ([f"and {len(found) - 5} more"] if len(found) > 5 else []))
@@ -237,15 +235,17 @@ _PROCEDURE = re.compile(
     r"^\*(?:STATIC|VISCO|DYNAMIC|HEAT|COUPLED|UNCOUPLED).*\n[^*,\n]+,\s*(\d+\.?\d*(?:E[-+]?\d+)?|\.\d+)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A step's procedure and its second number: the period, where it is not 1."""
+"""The procedure of a step and its second number: the period, if it is not 1."""
 _PREVIOUS = re.compile(r"\s*sum of previous increments=(\S+)")
 _BEGUN = re.compile(r"\s*STEP\s+(\d+)\s*$")
 _MILESTONES = {"Determining the structure": 0.05, "stiffness/mass contributions": 0.15, "Factoring": 0.35}
 
 
 class Meter:
-    """Turns ccx's output into the percentage done: each step of the deck counts the same, and within a step either
-    the time that its increments have reached or, as a linear one has none, how far its solution is."""
+    """The progress of ccx in percent, computed from its output; all steps of the deck have the same weight.
+
+    Within a step it is the time that the increments have reached, or in a linear step the phase of the solution.
+    """
 
     def __init__(self, deck: str) -> None:
         procedures = map(_PROCEDURE.search, _STEP.split(deck)[1:])
@@ -254,7 +254,7 @@ class Meter:
         self._share = 0.0
 
     def read(self, line: str) -> int:
-        """Take in one line of output; return the percentage."""
+        """Read one line of output; return the percentage."""
         begun, previous = _BEGUN.match(line), _PREVIOUS.match(line)
         if begun:
             self._step, self._share = min(int(begun[1]), len(self._periods)) - 1, 0.0
@@ -266,14 +266,14 @@ class Meter:
 
 
 def failure(returncode: int, output: str) -> str:
-    """Why ccx ended with that code (negative: by that signal), in its own words where it has any."""
+    """Return the reason why ccx ended with this code (negative: this signal), in ccx's own words if possible."""
     crash = f"ccx crashed with {signal.Signals(-returncode).name}" if returncode < 0 else ""
     own = messages(output, "ERROR") or messages(output, "WARNING")
-    return "\n".join(filter(None, (crash, own))) or f"ccx ended with code {returncode} and no message"
+    return "\n".join(filter(None, (crash, own))) or f"ccx ended with exit code {returncode} without a message"
 
 
 def read_results(directory: Path, output: str) -> dict[str, float]:
-    """Read what the job wrote to its directory; see :func:`read_frd`. Without displacements it has failed."""
+    """Read the results in the job's directory (see :func:`read_frd`); raise an ActionError without displacements."""
     found: dict[str, float] = {}
     for name, read in (("job.frd", read_frd), ("job.dat", read_dat)):
         path = directory / name
@@ -281,27 +281,27 @@ def read_results(directory: Path, output: str) -> dict[str, float]:
             with path.open(encoding="latin-1") as lines:
                 found.update(read(lines))
     if "max_displacement" not in found:
-        hint = "ccx wrote no displacements: ask for them in the step, by *NODE FILE or *NODE PRINT and a line with U"
+        hint = "ccx wrote no displacements: request them in the step, by *NODE FILE or *NODE PRINT and a line with U"
         raise ActionError(f"{hint}\n{messages(output, 'WARNING')}".strip())
     return found
 
 
-_INSTEAD = "In place of the material's."
-_DECK = "In place of a beam: a deck that asks for U by *NODE FILE or *NODE PRINT; all else is then ignored."
-_DISPLACEMENT = "Largest one at the end: of the beam's axis, or of the nodes and in the unit of the deck."
+_INSTEAD = "Instead of the material's."
+_DECK = "An input deck to solve instead of a beam. It must request U by *NODE FILE or *NODE PRINT."
+_DISPLACEMENT = "Largest displacement at the end: of the beam's axis, or of a deck's nodes in its unit."
 
 
 class CalculixBeam(Connector):
-    """The service: ``solve`` and ``cancel``."""
+    """The service with the actions ``solve`` and ``cancel``."""
 
-    state = attribute("string", default="idle", enum=("idle", "running"), description="What the worker does.")
+    state = attribute("string", default="idle", enum=("idle", "running"), description="The worker's activity.")
     progress = attribute("integer", unit="%", minimum=0, maximum=100, default=0, description="Of the newest solution.")
     max_displacement = attribute("number", unit="mm", description="Largest displacement of the newest solution.")
-    solve_seconds = attribute("number", unit="s", description="What the newest solution took.")
+    solve_seconds = attribute("number", unit="s", description="Duration of the solution.")
     solved = attribute("integer", minimum=0, default=0, description="Models solved since the worker started.")
 
     def start(self) -> None:
-        """See the base class."""
+        """Check that ccx is installed."""
         if shutil.which("ccx") is None:
             raise FileNotFoundError("the program ccx is not installed (Debian's package calculix-ccx)")
 
@@ -322,12 +322,12 @@ class CalculixBeam(Connector):
         ],
         result=[
             parameter("max_displacement", "number", unit="mm", required=True, description=_DISPLACEMENT),
-            parameter("theory", "number", unit="mm", description="Beams: Euler and Bernoulli's F L^3 / (3 E I)."),
-            parameter("error_percent", "number", unit="%", description="Beams: max_displacement against theory."),
-            parameter("max_stress", "number", unit="MPa", description="Largest von Mises stress, if S was asked for."),
-            parameter("nodes", "integer", description="Of the mesh that was solved."),
-            parameter("elements", "integer", description="Of the mesh that was solved."),
-            parameter("solve_seconds", "number", unit="s", required=True, description="What ccx took."),
+            parameter("theory", "number", unit="mm", description="Of beams: Euler and Bernoulli's F L^3 / (3 E I)."),
+            parameter("error_percent", "number", unit="%", description="Of beams: error of max_displacement."),
+            parameter("max_stress", "number", unit="MPa", description="Largest von Mises stress, if S was requested."),
+            parameter("nodes", "integer", description="Number of nodes of the mesh."),
+            parameter("elements", "integer", description="Number of elements of the mesh."),
+            parameter("solve_seconds", "number", unit="s", required=True, description="Duration of the run of ccx."),
         ],
     )
     def solve(
@@ -344,13 +344,13 @@ class CalculixBeam(Connector):
         poisson_ratio: float | None = None,
         deck: str | None = None,
     ) -> dict[str, float]:
-        """See the description of the action."""
+        """Solve a beam or a deck (see the description of the action)."""
         if deck is not None:
             return self._run(context, deck)
         side = min(width, height)
         if length > MAX_SLENDERNESS * side:
             problem = f"is more than {MAX_SLENDERNESS} times the section's smaller side of {side:g} mm"
-            raise ParameterError("parameters.length", f"{problem}: solid elements do not resolve that")
+            raise ParameterError("parameters.length", f"{problem}: solid elements are not accurate for it")
         modulus, ratio = MATERIALS[material]
         modulus = modulus if young_modulus is None else young_modulus
         ratio = ratio if poisson_ratio is None else poisson_ratio
@@ -360,19 +360,19 @@ class CalculixBeam(Connector):
         return {**result, "theory": theory, "error_percent": round(100 * (result["max_displacement"] / theory - 1), 4)}
 
     @action(
-        description="Cancel what is being solved.",
+        description="Cancel the solution that is running.",
         concurrent=True,
-        result=[parameter("cancelled", "integer", required=True, description="How many solutions: 0 or 1.")],
+        result=[parameter("cancelled", "integer", required=True, description="Number of cancelled solutions: 0 or 1.")],
     )
     def cancel(self, context: Context) -> dict[str, int]:
-        """See the description of the action."""
+        """Cancel the running solution."""
         running = [other for other in self.invocations if other.action == "solve"]
         for other in running:
             other.cancel()
         return {"cancelled": len(running)}
 
     def _run(self, context: Context, deck: str) -> dict[str, float]:
-        """Solve the deck in the invocation's directory, and keep the attributes true."""
+        """Solve the deck in the invocation's directory, and update the attributes."""
         data = deck.encode("utf-8", "replace")
         check_deck(data)
         (context.directory / "job.inp").write_bytes(data)

@@ -1,4 +1,5 @@
-"""A cloud in memory: it stands for the interface that a vendor has."""
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud in memory, in the place of a vendor's cloud interface."""
 
 import asyncio
 import time
@@ -7,7 +8,7 @@ from typing import Any
 
 
 class RefusedError(Exception):
-    """The cloud says no, with a status as HTTP has it."""
+    """A refusal of the cloud, with an HTTP status."""
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -16,18 +17,18 @@ class RefusedError(Exception):
 
 
 class Cloud:
-    """Machines start and end within milliseconds; those that have ended are kept."""
+    """A cloud whose machines start and end within milliseconds; it remembers ended machines."""
 
     def __init__(self) -> None:
         self.machines: dict[str, dict[str, Any]] = {}
         self.ended: list[dict[str, Any]] = []
         self.log: list[dict[str, Any]] = []
-        self.forgotten = 0  # so many entries of the log are not there any more
+        self.forgotten = 0  # The number of log entries that are dropped.
         self.news = asyncio.Event()
         self.tokens = {"good"}
         self.looked_at = 0
-        self.files: set[str] = set()  # that customers have put there
-        # What goes wrong, if anything does.
+        self.files: set[str] = set()  # The files that customers have stored.
+        # Faults
         self.answers_to_lose = 0
         self.refusals: deque[RefusedError] = deque()
         self.creates_refused: RefusedError | None = None
@@ -37,12 +38,12 @@ class Cloud:
         self.is_held = False
 
     async def request(self, token: str, verb: str, *arguments: Any) -> Any:
-        """One request over the network: it may be refused, and its answer may be lost."""
+        """Make one request over the network; it may be refused, and its answer may be lost."""
         await asyncio.sleep(0)
         if self.is_down:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no server is listening")
         if token not in self.tokens:
-            raise RefusedError(401, "this token is not valid")
+            raise RefusedError(401, "the token is not valid")
         if self.answers_nobody:
             await asyncio.Event().wait()
         answer = await getattr(self, verb)(*arguments)
@@ -57,11 +58,11 @@ class Cloud:
 
     async def create(self, name: str, labels: dict[str, str], document: bytes, memory_mib: int) -> dict[str, Any]:
         if any(machine["name"] == name for machine in self.machines.values()):
-            raise RefusedError(409, f"there is a machine {name}")
+            raise RefusedError(409, f"a machine with the name {name} exists")
         if refusal := self.refusals.popleft() if self.refusals else self.creates_refused:
             raise refusal
         if memory_mib <= 0:
-            raise RefusedError(422, "a machine needs memory")
+            raise RefusedError(422, "a machine must have memory")
         machine_id = str(len(self.machines) + len(self.ended))
         machine = {"id": machine_id, "name": name, "labels": labels, "times": {}}
         self.machines[machine_id] = machine
@@ -75,7 +76,7 @@ class Cloud:
 
     async def get(self, machine_id: str) -> dict[str, Any]:
         if machine_id not in self.machines:
-            raise RefusedError(404, f"there is no machine {machine_id}")
+            raise RefusedError(404, f"the machine {machine_id} does not exist")
         self.looked_at += 1
         return dict(self.machines[machine_id])
 
@@ -87,13 +88,13 @@ class Cloud:
         return await self.get(machine_id)
 
     async def machines_of(self, owner: str) -> tuple[int, list[dict[str, Any]]]:
-        """The length of the log, and the machines that have not ended."""
+        """Return the length of the log, and the machines that have not ended."""
         found = [dict(machine) for machine in self.machines.values() if machine["labels"]["site"] == owner]
         self.looked_at += len(found)
         return self.forgotten + len(self.log), found
 
     async def changes(self, owner: str, since: int, seconds: float) -> tuple[int, list[dict[str, Any]]]:
-        """The length of the log, and what is in it from there on; waits for something, but not longer than that."""
+        """Wait for changes, at most ``seconds``; return the length of the log, and its entries from ``since``."""
         try:
             async with asyncio.timeout(seconds):
                 while self.is_silent or self.forgotten + len(self.log) <= since:
@@ -101,12 +102,12 @@ class Cloud:
         except TimeoutError:
             return since, []
         if since < self.forgotten:
-            raise RefusedError(410, "that is too long ago")
+            raise RefusedError(410, "the log's entries from that time are dropped")
         news = self.log[since - self.forgotten :]
         return self.forgotten + len(self.log), [item for item in news if item["labels"]["site"] == owner]
 
     def enter(self, machine: dict[str, Any], state: str, then: str = "") -> None:
-        """Bring a machine into a state, and a moment later into the next."""
+        """Bring a machine into a state, and shortly after into the next."""
         machine["state"] = state
         machine["times"] = {state: time.time()} | machine["times"]
         if state == "gone":

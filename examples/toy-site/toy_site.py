@@ -1,4 +1,5 @@
-"""The provider ``toy``."""
+# SPDX-License-Identifier: Apache-2.0
+"""The provider ``toy``: an example of a provider in a package of its own."""
 
 import asyncio
 import contextlib
@@ -59,16 +60,16 @@ STAGES = {"pending": Stage.PENDING, "running": Stage.RUNNING}
 
 
 class ToySite:
-    """Machines of a toy cloud."""
+    """A site of machines in a toy cloud."""
 
     def __init__(self, config: SiteConfig) -> None:
         name = config.provider["settings"].get("cloud", "")
         if name not in CLOUDS:
-            message = f"{FIELD}.settings.cloud: there is no cloud {name!r}; there are: {', '.join(CLOUDS)}"
+            message = f"{FIELD}.settings.cloud: the cloud {name!r} does not exist; the clouds are: {', '.join(CLOUDS)}"
             raise InvalidSpecError(message, scope=ErrorScope.SITE)
         self._cloud = CLOUDS[name]
         self._token = config.credentials.get("token", "")
-        self._owner = f"{config.installation}/{config.name}"  # several CloudSites may share a cloud
+        self._owner = f"{config.installation}/{config.name}"  # Several CloudSites may share a cloud.
 
     async def probe(self) -> SiteInfo:
         return SiteInfo(f"toy {await self._ask('version')}")
@@ -105,10 +106,10 @@ class ToySite:
                 yield Gone(machine["id"], machine["name"]) if is_gone else Changed(to_machine(machine))
 
     async def clear(self) -> None:
-        """Nothing is kept there but machines."""
+        """Do nothing: the site stores only machines."""
 
     async def aclose(self) -> None:
-        """There is no connection to close."""
+        """Do nothing: there is no connection."""
 
     async def _create(self, request: MachineRequest) -> Machine | None:
         owner = request.owner
@@ -121,11 +122,13 @@ class ToySite:
         }
         try:
             made = await self._ask("create", request.name, labels, request.bootstrap, request.memory_mib)
-        except ConflictError as error:  # it is there already, or somebody else has one of that name
+        except ConflictError as error:  # The machine exists already, or belongs to another owner.
             for machine in await self.list_owned():
                 if machine.name == request.name and machine.owner == owner:
                     return machine
-            raise InvalidSpecError(f"{error}, and it is not of this worker", scope=ErrorScope.ITEM) from error
+            raise InvalidSpecError(
+                f"{error}, but it belongs to another owner: delete it", scope=ErrorScope.ITEM
+            ) from error
         return to_machine(made)
 
     async def _delete(self, machine_id: str) -> None:
@@ -136,12 +139,14 @@ class ToySite:
     async def _get(self, machine_id: str) -> Machine:
         found = await self._ask("get", machine_id)
         if found["labels"]["site"] != self._owner:
-            raise MachineNotFoundError(f"the machine {machine_id} is none of ours")
+            raise MachineNotFoundError(f"the machine {machine_id} does not belong to this CloudSite")
         return to_machine(found)
 
     async def _act(self, machine_id: str, action: PowerAction) -> Machine:
         if action is PowerAction.SUSPEND:
-            raise InvalidSpecError("a toy cloud cannot suspend machines: stop them", scope=ErrorScope.ITEM)
+            raise InvalidSpecError(
+                "a toy cloud cannot suspend machines: stop the worker instead", scope=ErrorScope.ITEM
+            )
         await self._get(machine_id)
         state = "stopped" if action is PowerAction.STOP else "running"
         return to_machine(await self._ask("power", machine_id, state))
@@ -149,18 +154,18 @@ class ToySite:
     async def _each(
         self, keys: Sequence[str], do: Callable[[str], Awaitable[Machine | None]]
     ) -> AsyncGenerator[Outcome, None]:
-        """One after the other: calls come beside each other, as many as the site bears."""
+        """Make the calls one after the other: the platform makes as many calls in parallel as the site accepts."""
         for key in keys:
             try:
                 outcome = Outcome(key, await do(key))
             except SiteError as error:
                 if error.scope is ErrorScope.SITE:
-                    raise  # for all that are left
+                    raise  # The error counts for all remaining items.
                 outcome = Outcome(key, error=error)
             yield outcome
 
     async def _ask(self, verb: str, *arguments: Any) -> Any:
-        """One request, with a deadline; what goes wrong becomes the error that says what to do."""
+        """Make one request with a deadline; turn failures into errors of the site interface."""
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await self._cloud.request(self._token, verb, *arguments)
@@ -178,11 +183,11 @@ class ToySite:
 
 
 class ForgottenError(Exception):
-    """The cloud does not know any more what has changed since."""
+    """The error of a cloud that has dropped the log entries since the last request."""
 
 
 def to_machine(found: dict[str, Any]) -> Machine:
-    """A machine as the cloud describes it."""
+    """Return the machine of the cloud's description."""
     labels = found["labels"]
     return Machine(
         id=found["id"],

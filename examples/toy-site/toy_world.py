@@ -1,4 +1,5 @@
-"""The toy cloud for the conformance suite, with everything that can go wrong."""
+# SPDX-License-Identifier: Apache-2.0
+"""The world of the conformance suite for the toy cloud, with all faults."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from simyard_sites.conformance.world import World
 
 
 class ToyWorld(World):
-    """A cloud for each test."""
+    """One toy cloud per test."""
 
     make_site = toy_site.ToySite
     deadline_seconds = 10.0

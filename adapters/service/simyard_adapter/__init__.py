@@ -1,4 +1,5 @@
-"""The service adapter: offers a simulation program's attributes and actions over RabbitMQ, from inside a worker."""
+# SPDX-License-Identifier: Apache-2.0
+"""The service adapter: it offers a simulation program's attributes and actions over RabbitMQ, from inside a worker."""
 
 from simyard_adapter.connector import Connector, action, attribute, parameter
 from simyard_adapter.context import Context

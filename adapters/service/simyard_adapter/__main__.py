@@ -1,7 +1,8 @@
-"""``simyard-adapter``: run a worker's adapter, or print the interface of a connector class.
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``simyard-adapter``: runs a worker's adapter, or prints the interface of a connector class.
 
-Exit codes: 0 ended as asked, 2 wrong usage, 3 the bootstrap document or the connector is wrong, 4 the machine's
-directory cannot be used, 5 an action does not end and keeps the worker from its work, 1 anything else.
+Exit codes: 0 the adapter ended as asked, 1 any other failure, 2 wrong usage, 3 the bootstrap document or the connector
+is wrong, 4 the machine's directory cannot be used, 5 an action does not end and keeps the worker from its work.
 """
 
 from __future__ import annotations
@@ -28,25 +29,35 @@ EXIT_HUNG = 5
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="simyard-adapter", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run the adapter of this worker")
-    run.add_argument("--bootstrap", required=True, metavar="FILE", help="the bootstrap document; - reads stdin")
+    run = commands.add_parser("run", help="run the adapter of this worker until it is stopped")
+    run.add_argument(
+        "--bootstrap",
+        required=True,
+        metavar="FILE",
+        help="the file with the bootstrap document; - reads standard input",
+    )
     for option, variable in (("--worker", WORKER_VARIABLE), ("--worker-uid", WORKER_UID_VARIABLE)):
         run.add_argument(
             option,
             default=os.environ.get(variable, ""),
-            help=f"which worker this is, where the document is shared by several (default: ${variable})",
+            help=f"the identity of this worker, for a document that several workers share (default: ${variable})",
         )
     run.add_argument(
-        "--directory", type=Path, default=Path(".simyard"), help="this worker's own directory (default: %(default)s)"
+        "--directory",
+        type=Path,
+        default=Path(".simyard"),
+        help="a directory that only this worker uses (default: %(default)s)",
     )
     run.add_argument("--log-format", choices=("text", "json"), default="text")
-    interface = commands.add_parser("interface", help="print the interface of a connector class, for the manifest")
+    interface = commands.add_parser(
+        "interface", help="print the interface of a connector class as JSON, for the manifest"
+    )
     interface.add_argument("reference", metavar="module:Class")
-    interface.add_argument("--path", type=Path, help="the directory of the module")
+    interface.add_argument("--path", type=Path, help="the directory of the module (default: the working directory)")
     given = parser.parse_args(arguments)
     configure(getattr(given, "log_format", "text"))
     try:
@@ -72,10 +83,10 @@ def _read(source: str, worker: str, worker_uid: str) -> Bootstrap:
         document = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
         bootstrap = Bootstrap.from_bytes(document)
         if worker or worker_uid or not (bootstrap.worker and bootstrap.worker_uid):
-            return bootstrap.identified(worker, worker_uid)
+            return bootstrap.name_worker(worker, worker_uid)
         return bootstrap
     except (OSError, ValueError) as error:
-        raise StartError(f"the bootstrap document: {error}") from None
+        raise StartError(f"cannot read the bootstrap document {source}: {error}") from None
 
 
 async def _run(bootstrap: Bootstrap, directory: Path) -> None:

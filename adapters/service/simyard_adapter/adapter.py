@@ -1,4 +1,9 @@
-"""One adapter: a connector, a session with the broker that is renewed when it breaks, and the work between them."""
+# SPDX-License-Identifier: Apache-2.0
+"""One adapter: a connector, a session with the broker, and the requests that arrive through it.
+
+A session ends when its connection breaks, its queue is deleted, or the worker's login changes; the next one follows.
+Accepted invocations and unsent results belong to the adapter and not to a session, so they survive this change.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +17,38 @@ from typing import Any, Mapping, Optional
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from simyard_adapter import __version__
-from simyard_adapter.backend import Backend, Host
-from simyard_adapter.backoff import backoff_seconds
+from simyard_adapter.attribute_requests import AttributeRequests
+from simyard_adapter.backend import Backend, BackendEnvironment
+from simyard_adapter.backoff import draw_delay
 from simyard_adapter.bootstrap import Bootstrap
-from simyard_adapter.consumers import BACKOFF_LAST_SECONDS, WORKER_PREFETCH, Consumer, PoolConsumer
+from simyard_adapter.consumers import MAX_BACKOFF_SECONDS, WORKER_PREFETCH, Consumer, PoolConsumer
+from simyard_adapter.current_session import UNROUTABLE_RETRY_SECONDS, CurrentSession, Tasks
 from simyard_adapter.deadline import abandon, within
-from simyard_adapter.declarations import InvalidValuesError, Json, check_values
 from simyard_adapter.errors import MachineError, StartError
 from simyard_adapter.invocations import Delivery, RefusedError
-from simyard_adapter.link import UNROUTABLE_RETRY_SECONDS, Link, Tasks
 from simyard_adapter.loading import make_backend, write_files
 from simyard_adapter.login import Login, read_login, write_login
 from simyard_adapter.logs import WorkerLog
-from simyard_adapter.news import News
-from simyard_adapter.running import HANG_SECONDS, wire_error
+from simyard_adapter.running import MAX_HANG_SECONDS
 from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, encode
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, Reason, Request, event_key, identity_of, worker_queue
+from simyard_adapter.updates import Updates
+from simyard_adapter.wire import (
+    EVENTS_EXCHANGE,
+    ErrorReason,
+    Event,
+    Request,
+    make_event_key,
+    name_worker_queue,
+    parse_identity,
+)
 from simyard_adapter.work import Work
 
 STOP_SECONDS = 15.0
 HOOK_SECONDS = 5.0
-REFRESH_SECONDS = 12.0
 
 
 class Adapter:
-    """Offers one worker's connector over RabbitMQ. Make it inside the event loop; many may run in one."""
+    """The adapter of one worker. Create it inside the event loop; one loop may run many adapters."""
 
     def __init__(
         self,
@@ -44,46 +56,46 @@ class Adapter:
         directory: Path,
         *,
         connections: Optional[Connections] = None,
-        hang_seconds: float = HANG_SECONDS,
+        hang_seconds: float = MAX_HANG_SECONDS,
     ) -> None:
-        """``directory`` is this worker's own; ``connections`` may be shared by adapters of one broker user.
+        """Prepare an adapter; ``directory`` is its own, ``connections`` may belong to all adapters of a broker user.
 
-        ``hang_seconds``: see :class:`~simyard_adapter.work.Work`.
+        ``hang_seconds`` is the limit in :class:`~simyard_adapter.work.Work`.
         """
         self._hang_seconds = hang_seconds
         self._bootstrap = bootstrap
         self._directory = directory
         self._connections = connections or Connections(bootstrap.broker, f"{bootstrap.namespace}/{bootstrap.worker}")
-        if (login := read_login(directory)) is not None and identity_of(login.username) == bootstrap.broker.identity:
+        if (login := read_login(directory)) is not None and parse_identity(login.username) == bootstrap.broker.identity:
             self._connections.use(login)
         self._log = WorkerLog(f"{bootstrap.namespace}/{bootstrap.worker}")
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
-        """End gracefully: what runs is stopped, what is owed is sent; :meth:`run` returns when that is done."""
+        """Ask the adapter to stop its actions, send the results that it owes, and return from :meth:`run`."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Run until :meth:`stop`.
+        """Run the adapter until :meth:`stop` is called.
 
         Raises:
-            StartError: the connector is wrong.
-            MachineError: the directory cannot be used.
-            HungError: an action does not end, and keeps others from their turn.
+            StartError: The connector is wrong or does not start.
+            MachineError: The directory cannot be used.
+            HungError: An action does not end and keeps other actions from running.
         """
         files = self._directory / "connector"
         try:
             files.mkdir(parents=True, exist_ok=True)
             write_files(self._bootstrap.files, files)
         except OSError as error:
-            raise MachineError(f"the directory {self._directory} cannot be used: {error}") from error
+            raise MachineError(f"cannot use the directory {self._directory}: {error}") from error
         backend = make_backend(self._bootstrap, files)
         running = _Running(self._bootstrap, self._directory, self._log, backend, self._connections, self._hang_seconds)
         await running.run(self._stop)
 
 
 class _Running:
-    """An adapter whose connector was loaded."""
+    """An adapter whose connector is loaded."""
 
     def __init__(
         self,
@@ -99,45 +111,43 @@ class _Running:
         self._boot_id = uuid.uuid4().hex
         self._log = log
         self._backend = backend
+        self._attributes = AttributeRequests(bootstrap.interface, backend)
         self._connections = connections
         self._tasks = Tasks()
         self._user = bootstrap.broker.identity
-        self._link = Link()
-        self._news = News(self._link, backend.attributes, self._key, bootstrap.worker)
+        self._current = CurrentSession()
+        self._updates = Updates(self._current, backend.attributes, self._key, bootstrap.worker)
+        # fmt: off
         self._work = Work(
-            bootstrap,
-            backend,
-            directory,
-            self._link,
-            self._tasks,
-            self._news,
-            log,
-            on_change=self._adjust_soon,
-            hang_seconds=hang_seconds,
+            bootstrap, backend, directory, self._current, self._tasks, self._updates, log,
+            on_change=self._adjust_soon, hang_seconds=hang_seconds,
         )
-        self._host = Host(directory / "connector", log, self._work.running, bootstrap.attributes)
+        # fmt: on
+        self._environment = BackendEnvironment(
+            directory / "connector", log, self._work.list_running, bootstrap.attributes
+        )
         self._consumer: Optional[Consumer] = None
         self._pool = PoolConsumer(
             connections,
             self._user,
-            lambda session, message: self._take(session, message, from_pool=True),
+            lambda session, message: self._receive(session, message, from_pool=True),
             lambda session, consuming: self._work.may_take_from_pool(session, consuming=consuming),
-            self._work.session_lost,
+            self._work.drop_session,
             log,
         )
-        self._takes = asyncio.Event()
+        self._uses_pool = asyncio.Event()
         self._pool_turn = asyncio.Lock()
         self._session_tasks: set[asyncio.Task[None]] = set()
         self._login_changed = asyncio.Event()
         self._drained: Optional[asyncio.Task[None]] = None
 
     def _key(self, kind: Event) -> str:
-        return event_key(kind, self._user, self._bootstrap.worker_uid)
+        return make_event_key(kind, self._user, self._bootstrap.worker_uid)
 
     async def run(self, stop: asyncio.Event) -> None:
         stopping = self._tasks.spawn(stop.wait())
         try:
-            starting = asyncio.ensure_future(self._backend.start(self._host))
+            starting = asyncio.ensure_future(self._backend.start(self._environment))
             try:
                 await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -152,10 +162,10 @@ class _Running:
         try:
             started.result()
         except Exception as error:
-            raise StartError(f"the connector does not start: {type(error).__name__}: {error}") from error
+            raise StartError(f"the connector failed to start: {type(error).__name__}: {error}") from error
         try:
             await self._work.recover()
-            self._tasks.spawn(self._news.run())
+            self._tasks.spawn(self._updates.run())
             self._spawn_sessions()
             await asyncio.wait({stopping, self._tasks.failed}, return_when=asyncio.FIRST_COMPLETED)
             if self._tasks.failed.done():
@@ -171,19 +181,19 @@ class _Running:
         try:
             await within(HOOK_SECONDS, self._backend.stop())
         except Exception:  # noqa: BLE001 - the connector's own hook, and nothing comes after it
-            self._log.exception("the connector does not stop as it should")
+            self._log.exception("the connector failed to stop")
 
     async def _end(self) -> None:
-        self._log.info("ending")
+        self._log.info("the adapter is ending")
         self._work.drain()
         await self._pool.adjust()
         if self._consumer is not None:
             with contextlib.suppress(BrokerError):
                 await self._consumer.adjust(lambda: False)
         await self._work.stop(STOP_SECONDS)
-        if self._link.session is not None:
+        if self._current.session is not None:
             with contextlib.suppress(BrokerError):
-                await self._news.tell(self._link.session)
+                await self._updates.send(self._current.session)
 
     def _spawn_sessions(self) -> None:
         task = self._tasks.spawn(self._sessions())
@@ -191,42 +201,43 @@ class _Running:
         task.add_done_callback(self._session_tasks.discard)
 
     async def _sessions(self) -> None:
-        """Open one session after the other; pause longer, by a random time, after each attempt that fails.
+        """Keep one session open: open the next one after each end, with a growing random pause after each failure.
 
-        When the login changes, others begin beside it, and this one ends (see :meth:`_keep`).
+        When the login changes, a second task like this one starts, and this one returns (see :meth:`_keep`).
         """
         failures = 0
         while True:
             began = time.monotonic()
             succeeded = False
             try:
-                async with self._connections.channel() as channel:
+                async with self._connections.open_channel() as channel:
                     succeeded = await self._session(channel)
                 reason = "the session ended"
             except BrokerError as error:
                 reason = str(error)
             if succeeded:
                 return
-            failures = 0 if time.monotonic() - began > BACKOFF_LAST_SECONDS else failures + 1
-            pause = backoff_seconds(failures, BACKOFF_LAST_SECONDS)
-            self._log.warning("no broker (%s); trying again in %.1f s", reason, pause)
+            failures = 0 if time.monotonic() - began > MAX_BACKOFF_SECONDS else failures + 1
+            pause = draw_delay(failures, MAX_BACKOFF_SECONDS)
+            self._log.warning("no session with the broker (%s); trying again in %.1f s", reason, pause)
             await asyncio.sleep(pause)
 
     async def _session(self, channel: AbstractChannel) -> bool:
-        """Serve until the session ends; True if another one serves by then."""
+        """Serve one session until it ends; return True if another session serves by then."""
         session = Session(channel)
-        consumer = Consumer(session, worker_queue(self._user, self._bootstrap.worker_uid), WORKER_PREFETCH, self._take)
+        queue = name_worker_queue(self._user, self._bootstrap.worker_uid)
+        consumer = Consumer(session, queue, WORKER_PREFETCH, self._receive)
         pool: Optional[asyncio.Task[None]] = None
         try:
             await consumer.adjust(lambda: True)
             self._consumer = consumer
             if self._bootstrap.pool:
-                pool = self._tasks.spawn(self._take_from_pool())
+                pool = self._tasks.spawn(self._consume_pool())
             await self._register(session)
-            self._link.attach(session)
+            self._current.attach(session)
             return await self._keep(session, consumer)
         finally:
-            self._link.detach(session)
+            self._current.detach(session)
             if self._consumer is consumer:
                 self._consumer = None
             if pool is not None:
@@ -234,10 +245,10 @@ class _Running:
                 await asyncio.wait({pool})
 
     async def _keep(self, session: Session, consumer: Consumer) -> bool:
-        """Return when the session has closed, or another one has replaced it because the login has changed.
+        """Return when the session has closed, or when another session has replaced it because the login has changed.
 
-        The other one consumes before this one ceases to, so that the worker is never away. What this one was given is
-        answered before it closes; its messages would come again otherwise.
+        The new session consumes before the old one stops, so the worker is never without a consumer. The old session
+        answers the requests it has received before it closes; otherwise the broker would deliver them again.
         """
         watching = asyncio.ensure_future(consumer.watch())
         changing = asyncio.ensure_future(self._until_outdated(session))
@@ -247,15 +258,15 @@ class _Running:
                 watching.result()
                 return False
             self._spawn_sessions()
-            replacing = asyncio.ensure_future(self._link.replaced(session))
+            replacing = asyncio.ensure_future(self._current.wait_until_replaced(session))
             try:
                 await asyncio.wait({watching, replacing}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 abandon(replacing)
             if not watching.done():
                 await consumer.adjust(lambda: False)
-                await asyncio.gather(self._pool.retire(), session.until_settled())
-                self._log.info("the login at the broker has changed")
+                await asyncio.gather(self._pool.retire(), session.wait_until_acknowledged())
+                self._log.info("using the new login at the broker")
             return True
         except BrokerError:
             if changing.done():
@@ -270,24 +281,24 @@ class _Running:
             self._login_changed.clear()
             await self._login_changed.wait()
 
-    async def _take_from_pool(self) -> None:
-        await self._takes.wait()
-        async with self._pool_turn:  # of the session that this one replaces
+    async def _consume_pool(self) -> None:
+        await self._uses_pool.wait()
+        async with self._pool_turn:  # Wait until the session that this one replaces has left the pool's queue.
             await self._pool.run()
 
     async def _register(self, session: Session) -> None:
-        """Say that the worker is there, until somebody takes the message."""
+        """Publish the registration, again until a queue accepts it."""
         while True:
-            self._backend.attributes.take_changes()
+            self._backend.attributes.collect_changes()
             body = {
                 "worker": self._bootstrap.worker,
                 "bootId": self._boot_id,
                 "adapterVersion": __version__,
-                "interfaceDigest": self._bootstrap.interface.digest(),
-                "attributes": self._backend.attributes.values(),
+                "interfaceDigest": self._bootstrap.interface.compute_digest(),
+                "attributes": self._backend.attributes.get_values(),
                 "observedAt": time.time(),
-                "accepted": self._work.accepted(),
-                "takes": self._takes.is_set(),
+                "accepted": self._work.list_accepted(),
+                "takes": self._uses_pool.is_set(),
             }
             kind = Event.REGISTER
             try:
@@ -295,7 +306,7 @@ class _Running:
                 self._log.info("registered")
                 return
             except UnroutableError:
-                self._log.warning("nobody takes the registration; trying again in %.0f s", UNROUTABLE_RETRY_SECONDS)
+                self._log.warning("no queue accepts the registration; trying again in %.0f s", UNROUTABLE_RETRY_SECONDS)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(UNROUTABLE_RETRY_SECONDS, session.closed.wait())
                     raise BrokerError("the session ended") from None
@@ -303,14 +314,14 @@ class _Running:
     def _adjust_soon(self) -> None:
         self._tasks.spawn(self._pool.adjust())
 
-    def _take(self, session: Session, message: DeliveredMessage, *, from_pool: bool = False) -> None:
-        session.unsettled += 1
+    def _receive(self, session: Session, message: DeliveredMessage, *, from_pool: bool = False) -> None:
+        session.unacknowledged += 1
         delivery = Delivery(message, session, from_pool, asyncio.get_running_loop().time())
         self._tasks.spawn(self._handle(delivery))
 
     async def _handle(self, delivery: Delivery) -> None:
         if delivery.properties.message_type == Request.ACTION.value:
-            await self._work.request(delivery, self._pool.adjust)
+            await self._work.handle_request(delivery, self._pool.adjust)
             return
         try:
             reply: Mapping[str, Any] = await self._reply(delivery)
@@ -319,81 +330,45 @@ class _Running:
         await self._work.answers.answer(delivery, encode(reply))
 
     async def _reply(self, delivery: Delivery) -> Mapping[str, Any]:
-        """Answer what is not an action."""
-        body, kind = delivery.body(), delivery.properties.message_type
+        """Handle a request that is not an action, and return its reply."""
+        body, kind = delivery.parse_body(), delivery.properties.message_type
         if kind == Request.CANCEL.value:
             return {"cancelled": self._work.cancel(str(body.get("invocation")))}
         if kind == Request.LOG.value:
             lines = body.get("tailLines")
             if lines is not None and not isinstance(lines, int):
-                raise RefusedError(Reason.INVALID_REQUEST, "must be an integer", "tailLines")
-            return {"log": self._log.tail(lines, str(body.get("invocation") or ""))}
+                raise RefusedError(ErrorReason.INVALID_REQUEST, "must be an integer", "tailLines")
+            return {"log": self._log.read_tail(lines, str(body.get("invocation") or ""))}
         if kind == Request.DRAIN.value:
             self._work.drain()
             if self._drained is None or self._drained.done():
-                self._drained = self._tasks.spawn(self._tell_drained())
+                self._drained = self._tasks.spawn(self._send_drained())
             return {}
         if kind == Request.TAKE.value:
-            self._takes.set()
+            self._uses_pool.set()
             return {}
         if kind == Request.CREDENTIALS.value:
             await self._change_login(delivery, body)
             return {}
         if kind == Request.GET_ATTRIBUTES.value:
-            return await self._attributes(body.get("names"))
+            return await self._attributes.read(body.get("names"))
         if kind == Request.SET_ATTRIBUTES.value:
-            return await self._set_attributes(body.get("values"))
-        raise RefusedError(Reason.INVALID_REQUEST, f"unknown type of request: {kind!r}")
+            return await self._attributes.write(body.get("values"))
+        raise RefusedError(ErrorReason.INVALID_REQUEST, f"unknown type of request: {kind!r}")
 
     async def _change_login(self, delivery: Delivery, body: Mapping[str, Any]) -> None:
-        """Use another login from now on, also when this process ends now."""
+        """Store the login in the request, so that it survives this process, and use it from now on."""
         try:
             login = Login.from_json(body)
         except ValueError as error:
-            raise RefusedError(Reason.INVALID_REQUEST, str(error)) from None
-        if identity_of(login.username) != self._user:
-            raise RefusedError(Reason.INVALID_REQUEST, "the login is of another user", "username")
+            raise RefusedError(ErrorReason.INVALID_REQUEST, str(error)) from None
+        if parse_identity(login.username) != self._user:
+            raise RefusedError(ErrorReason.INVALID_REQUEST, "must be a login of the same broker user", "username")
         await asyncio.get_running_loop().run_in_executor(None, write_login, self._directory, login)
         self._connections.use(login)
         self._login_changed.set()
 
-    async def _tell_drained(self) -> None:
+    async def _send_drained(self) -> None:
         await self._work.quiet.wait()
         body = encode({"worker": self._bootstrap.worker})
-        await self._link.publish_surely(EVENTS_EXCHANGE, self._key(Event.DRAINED), Event.DRAINED.value, body)
-
-    async def _attributes(self, names: Any) -> Mapping[str, Any]:
-        if names is not None:
-            if not isinstance(names, list):
-                raise RefusedError(Reason.INVALID_REQUEST, "must be a list", "names")
-            for name in names:
-                self._known(name, f"names.{name}")
-        with contextlib.suppress(asyncio.TimeoutError):
-            await within(REFRESH_SECONDS, self._backend.refresh())
-        return {"values": self._backend.attributes.values(names), "observedAt": time.time()}
-
-    def _known(self, name: Any, path: str) -> bool:
-        declared = self._bootstrap.interface.attribute(str(name))
-        if declared is None:
-            raise RefusedError(Reason.UNKNOWN_ATTRIBUTE, f"there is no attribute {name!r}", path)
-        return declared.mutable
-
-    async def _set_attributes(self, values: Any) -> Mapping[str, Any]:
-        if not isinstance(values, dict):
-            raise RefusedError(Reason.INVALID_REQUEST, "must be an object", "values")
-        for name in values:
-            if not self._known(name, f"values.{name}"):
-                raise RefusedError(Reason.INVALID_PARAMETERS, f"the attribute {name} is not mutable", f"values.{name}")
-        try:
-            checked: dict[str, Json] = check_values(
-                values, self._bootstrap.interface.attributes, "values", partial=True
-            )
-        except InvalidValuesError as error:
-            raise RefusedError.of_values(error) from None
-        for name, value in checked.items():
-            try:
-                await self._backend.set_attribute(name, value)
-            except Exception as error:  # the connector's own hook: its failure is the answer
-                failure = wire_error(error)
-                raise RefusedError(failure.reason, failure.message, f"values.{name}") from error
-        return {"values": self._backend.attributes.values(checked), "observedAt": time.time()}
+        await self._current.publish_until_routed(EVENTS_EXCHANGE, self._key(Event.DRAINED), Event.DRAINED.value, body)

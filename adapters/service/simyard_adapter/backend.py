@@ -1,4 +1,5 @@
-"""The one interface behind which both kinds of connector sit."""
+# SPDX-License-Identifier: Apache-2.0
+"""The interface between the adapter and the two kinds of connector."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Host:
-    """What the adapter gives to a backend.
+class BackendEnvironment:
+    """The access that a backend has to its adapter.
 
     Attributes:
-        directory: where the manifest's files are.
-        log: the worker's log.
-        running: the invocations that run now.
-        attributes: the values that the user gave.
+        directory: The directory with the manifest's files.
+        log: The worker's log.
+        running: A function that returns the running invocations.
+        attributes: The attribute values that the user set in the pool.
     """
 
     directory: Path
@@ -35,24 +36,24 @@ class Host:
 
 
 class Backend(Protocol):
-    """A connector of either kind. What its methods raise is the connector's own failure."""
+    """A connector of either kind. Exceptions of its methods are failures of the connector."""
 
     attributes: AttributeStore
 
-    async def start(self, host: Host) -> None:
-        """Set the user's values, then begin."""
+    async def start(self, environment: BackendEnvironment) -> None:
+        """Set the attribute values of the user, then start the connector."""
         ...
 
     async def stop(self) -> None:
-        """End."""
+        """Stop the connector."""
         ...
 
     async def invoke(self, context: Context, parameters: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Run the context's action with checked parameters; returns when nothing of it runs any more."""
+        """Run the context's action with checked parameters; return its result when no part of it runs any more."""
         ...
 
     async def refresh(self) -> None:
-        """Read anew the attributes that are read from somewhere."""
+        """Read the attributes again that come from files or programs."""
         ...
 
     async def set_attribute(self, name: str, value: Json) -> None:
@@ -60,15 +61,16 @@ class Backend(Protocol):
         ...
 
 
-async def in_thread(function: Callable[[], T]) -> T:
-    """Run a function in a daemon thread of its own: no pool can fill up, and a stuck one does not keep the process.
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Run a function in a new daemon thread and return its result.
 
-    A cancellation abandons the thread.
+    A thread pool could fill up with functions that never end; a daemon thread blocks neither other calls nor the end of
+    the process. A cancelled caller leaves the thread alone.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+    def set_once(set_outcome: Callable[[Any], None], outcome: Any) -> None:
         if not future.done():
             set_outcome(outcome)
 
@@ -77,12 +79,12 @@ async def in_thread(function: Callable[[], T]) -> T:
             outcome: Any = function()
             setter: Callable[[Any], None] = future.set_result
         except BaseException as error:  # noqa: BLE001 - raised again where the thread is awaited
-            # A future cannot hold StopIteration; a connector that exits its thread has crashed.
+            # A future cannot hold StopIteration. A SystemExit in the thread counts as a crash of the connector.
             plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
             outcome = error if plain else RuntimeError(f"{type(error).__name__}: {error}")
             setter = future.set_exception
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, setter, outcome)
+        with contextlib.suppress(RuntimeError):  # The loop is closed: there is no waiting caller.
+            loop.call_soon_threadsafe(set_once, setter, outcome)
 
     threading.Thread(target=run, daemon=True).start()
     return await future

@@ -1,10 +1,14 @@
-"""The one document that makes a machine a worker: who it is, where the broker is, what it runs.
+# SPDX-License-Identifier: Apache-2.0
+"""The bootstrap document: the one document that makes a machine a worker.
 
-The control plane writes it, the site carries it into the machine (a file, a Secret volume, cloud-init), and
-``simyard-adapter run --bootstrap FILE`` reads it. It holds a password: mode 0600, never an argument, never logged.
+It holds the worker's identity, the address of the broker, the interface and the connector. The control plane writes it,
+the site carries it into the machine (as a file, a Secret volume or cloud-init data), and ``simyard-adapter run
+--bootstrap FILE`` reads it. It contains a password: its file has mode 0600, and it is never an argument and never
+logged.
 
-The documents of a pool's workers differ in ``worker`` and ``workerUid`` alone. A site may so keep one document for all
-of them (:func:`shared`) and tell each machine who it is in another way; see :meth:`Bootstrap.identified`.
+The documents of a pool's workers differ only in ``worker`` and ``workerUid``. A site may therefore store one document
+for all of them (:func:`remove_worker`) and give each machine its identity in another way
+(:meth:`Bootstrap.name_worker`).
 """
 
 from __future__ import annotations
@@ -16,20 +20,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional
 
 from simyard_adapter.declarations import Interface, Json
-from simyard_adapter.wire import identity_of
+from simyard_adapter.wire import parse_identity
 
 WORKER_VARIABLE = "SIMYARD_WORKER"
 WORKER_UID_VARIABLE = "SIMYARD_WORKER_UID"
-"""The environment variables that say which worker a machine is, beside a shared document."""
+"""The environment variables with a worker's name and uid, for machines that share a bootstrap document."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
-def shared(document: bytes) -> bytes:
-    """What the documents of a pool's workers have in common: a document that says of no worker who it is.
+def remove_worker(document: bytes) -> bytes:
+    """Return the part of a bootstrap document that all workers of a pool share.
 
     Raises:
-        ValueError: it is not a JSON object.
+        ValueError: The document is not a JSON object.
     """
     data = json.loads(document)
     if not isinstance(data, dict):
@@ -39,7 +43,10 @@ def shared(document: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where and as whom to connect. ``ca_certificate`` (PEM) is set when TLS is; without it, TLS is off."""
+    """The address of the broker and the login of a worker.
+
+    ``ca_certificate`` (PEM) turns TLS on; without it, the connection is not encrypted.
+    """
 
     host: str
     port: int
@@ -50,11 +57,11 @@ class BrokerAddress:
 
     @property
     def identity(self) -> str:
-        """The part of the user's name that stays when its password is replaced (see :mod:`simyard_adapter.wire`)."""
-        return identity_of(self.username)
+        """The part of the user name that stays when the password is rotated (see :mod:`simyard_adapter.wire`)."""
+        return parse_identity(self.username)
 
     def to_json(self) -> dict[str, Any]:
-        """The value of ``broker`` in the document."""
+        """Return the value of ``broker`` in the document."""
         return {
             "host": self.host,
             "port": self.port,
@@ -66,7 +73,7 @@ class BrokerAddress:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "BrokerAddress":
-        """Read the value of ``broker``."""
+        """Read the value of ``broker`` in the document."""
         return cls(
             host=str(data["host"]),
             port=int(data["port"]),
@@ -79,11 +86,20 @@ class BrokerAddress:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """See the module. ``pool`` is empty for a worker that stands alone, ``worker`` in a shared document.
+    """The contents of a bootstrap document.
 
-    ``connector`` is ``spec.connector`` of the SimulationService: ``{"python": {"class": "module:Class"}}`` or
-    ``{"commands": {..}}``, and ``files`` (path to text) that are written beside it.
-    ``attributes`` are the values that the user gave for the service's attributes.
+    Attributes:
+        namespace: The namespace of the Worker.
+        worker: The name of the Worker; empty in a shared document.
+        worker_uid: The uid of the Worker; empty in a shared document.
+        service: The name of the SimulationService.
+        pool: The name of the WorkerPool; empty for a worker without a pool.
+        broker: The address of the broker and the login.
+        interface: The interface that the service declares.
+        connector: ``spec.connector`` of the SimulationService: ``{"python": {"class": "module:Class"}}`` or
+            ``{"commands": {..}}``.
+        files: The texts of the files that are written beside the connector, by relative path.
+        attributes: The values that the user gave for the service's attributes.
     """
 
     namespace: str
@@ -98,7 +114,7 @@ class Bootstrap:
     attributes: Mapping[str, Json] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """The document as UTF-8 JSON."""
+        """Return the document as UTF-8 JSON."""
         return json.dumps(
             {
                 "namespace": self.namespace,
@@ -115,18 +131,18 @@ class Bootstrap:
             separators=(",", ":"),
         ).encode()
 
-    def identified(self, worker: str, worker_uid: str) -> "Bootstrap":
-        """The same for this worker, whatever the document says.
+    def name_worker(self, worker: str, worker_uid: str) -> "Bootstrap":
+        """Return the same document for this worker; it replaces any identity in the document.
 
         Raises:
             ValueError: ``worker`` is not the name of a Kubernetes object, or ``worker_uid`` is not a UUID.
         """
         if not _NAME.fullmatch(worker):
-            raise ValueError(f"{worker!r} is not the name of a worker (--worker or {WORKER_VARIABLE})")
+            raise ValueError(f"{worker!r} is not the name of a worker: set --worker or {WORKER_VARIABLE}")
         try:
             uid = uuid.UUID(worker_uid)
         except ValueError:
-            raise ValueError(f"{worker_uid!r} is not a UUID (--worker-uid or {WORKER_UID_VARIABLE})") from None
+            raise ValueError(f"{worker_uid!r} is not a UUID: set --worker-uid or {WORKER_UID_VARIABLE}") from None
         return replace(self, worker=worker, worker_uid=str(uid))
 
     @classmethod
@@ -134,7 +150,7 @@ class Bootstrap:
         """Read the document.
 
         Raises:
-            ValueError: it is not such a document; the message names what is missing, and no secret.
+            ValueError: The bytes are not a bootstrap document; the message names the missing field, and no secret.
         """
         try:
             data = json.loads(document)
@@ -151,6 +167,6 @@ class Bootstrap:
                 attributes=dict(data.get("attributes") or {}),
             )
         except KeyError as error:
-            raise ValueError(f"the bootstrap document has no {error}") from None
+            raise ValueError(f"the bootstrap document has no field {error}") from None
         except (AttributeError, TypeError, json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"the bootstrap document cannot be read: {type(error).__name__}") from None
+            raise ValueError(f"the bootstrap document is not valid: {type(error).__name__}") from None

@@ -1,4 +1,5 @@
-"""Runs the connector with no code: programs for actions, files and programs for attributes."""
+# SPDX-License-Identifier: Apache-2.0
+"""The backend of connectors without code: it runs programs for actions, and reads attributes from files or programs."""
 
 from __future__ import annotations
 
@@ -9,29 +10,29 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from simyard_adapter.attributes import AttributeStore
-from simyard_adapter.backend import Host, in_thread
+from simyard_adapter.backend import BackendEnvironment, run_in_thread
 from simyard_adapter.commands import (
     FILES,
     AttributeRule,
     CancelCommand,
     CommandSet,
     ProgramCommand,
-    as_texts,
-    converted,
+    build_failure_message,
+    convert_output,
     expand,
     expand_argument,
-    failure_message,
+    render_parameters,
 )
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface, Json
 from simyard_adapter.errors import ActionCancelledError, ActionError, ParameterError
-from simyard_adapter.programs import OUTPUT_LIMIT, Program
+from simyard_adapter.programs import MAX_OUTPUT_CHARACTERS, Program
 
 ATTRIBUTE_TIMEOUT_SECONDS = 10.0
 
 
 class CommandBackend:
-    """See :class:`simyard_adapter.backend.Backend`."""
+    """A connector that consists of commands (implements :class:`simyard_adapter.backend.Backend`)."""
 
     def __init__(self, commands: CommandSet, interface: Interface) -> None:
         self.attributes = AttributeStore(interface)
@@ -39,53 +40,53 @@ class CommandBackend:
         self._commands = commands
         self._unreadable: set[str] = set()
         self._readers: list[asyncio.Task[None]] = []
-        self._host: Optional[Host] = None
+        self._environment: Optional[BackendEnvironment] = None
 
     @property
-    def _started(self) -> Host:
-        assert self._host is not None
-        return self._host
+    def _started(self) -> BackendEnvironment:
+        assert self._environment is not None
+        return self._environment
 
-    async def start(self, host: Host) -> None:
+    async def start(self, environment: BackendEnvironment) -> None:
         """Set the user's values and read the attributes for the first time."""
-        self._host = host
-        self.attributes.update(host.attributes)
+        self._environment = environment
+        self.attributes.update(environment.attributes)
         await self.refresh()
         self._readers = [asyncio.ensure_future(self._keep_reading(rule)) for rule in self._commands.attributes]
 
     async def stop(self) -> None:
-        """Read no attributes any more."""
+        """Stop reading attributes."""
         for reader in self._readers:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
 
     async def refresh(self) -> None:
-        """Read all attributes now; one that cannot be read keeps its value."""
+        """Read all attributes now; an attribute that cannot be read keeps its value."""
         await asyncio.gather(*(self._read(rule) for rule in self._commands.attributes))
 
     async def set_attribute(self, name: str, value: Json) -> None:
-        """Store the value: commands have no hook for it."""
+        """Store the value; a connector without code has no hook for it."""
         self.attributes.set(name, value)
 
     async def invoke(self, context: Context, parameters: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Run the action's program, or cancel what it cancels."""
+        """Run the action's program, or cancel the invocations that a cancel action names."""
         command = self._commands.actions[context.action]
         if isinstance(command, CancelCommand):
             return self._cancel(command)
-        return await in_thread(lambda: self._run(command, context, parameters))
+        return await run_in_thread(lambda: self._run(command, context, parameters))
 
     def _cancel(self, command: CancelCommand) -> Mapping[str, Json]:
         targets = [context for context in self._started.running() if context.action == command.cancels]
         for context in targets:
             context.cancel()
-        action = self._interface.action(command.action)
+        action = self._interface.find_action(command.action)
         declared = {item.name for item in action.result} if action else set()
         return {"cancelled": len(targets)} if "cancelled" in declared else {}
 
     def _run(self, command: ProgramCommand, context: Context, parameters: Mapping[str, Json]) -> Mapping[str, Json]:
-        action = self._interface.action(command.action)
+        action = self._interface.find_action(command.action)
         assert action is not None
-        values = {**as_texts(parameters, action.parameters), FILES: str(self._started.directory)}
+        values = {**render_parameters(parameters, action.parameters), FILES: str(self._started.directory)}
         for file in command.files:
             path = _inside(context.directory, expand_argument(file.path, values))
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,16 +105,17 @@ class CommandBackend:
             on_line=on_line if command.progress else None,
         )
         if done.returncode:
-            raise ActionError(failure_message(command, done.returncode, done.stdout, done.stderr))
+            raise ActionError(build_failure_message(command, done.returncode, done.stdout, done.stderr))
         result: dict[str, Json] = {}
         declared = {item.name: item for item in action.result}
         for rule in command.results:
             text = _tail(_inside(context.directory, expand_argument(rule.file, values))) if rule.file else done.stdout
             match = rule.pattern.search(text)
             if match:
-                result[rule.name] = converted(match[1], declared[rule.name])
+                result[rule.name] = convert_output(match[1], declared[rule.name])
             elif declared[rule.name].required:
-                raise ActionError(f"{rule.name}: {rule.pattern.pattern} is not in {rule.file or 'the program output'}")
+                where = rule.file or "the output"
+                raise ActionError(f"result {rule.name}: {where} has no match for the pattern {rule.pattern.pattern}")
         return result
 
     async def _keep_reading(self, rule: AttributeRule) -> None:
@@ -122,19 +124,19 @@ class CommandBackend:
             await self._read(rule)
 
     async def _read(self, rule: AttributeRule) -> None:
-        """Read one attribute; a failure is logged once, until it can be read again."""
-        declared = self._interface.attribute(rule.attribute)
+        """Read one attribute; log a failure only once until the attribute can be read again."""
+        declared = self._interface.find_attribute(rule.attribute)
         assert declared is not None
         try:
-            match = rule.pattern.search(await in_thread(lambda: self._source(rule)))
+            match = rule.pattern.search(await run_in_thread(lambda: self._source(rule)))
             if match is None:
-                raise ActionError(f"{rule.pattern.pattern} is not in it")
-            self.attributes.set(rule.attribute, converted(match[1], declared))
+                raise ActionError(f"no match for the pattern {rule.pattern.pattern}")
+            self.attributes.set(rule.attribute, convert_output(match[1], declared))
             self._unreadable.discard(rule.attribute)
         except (ActionError, ActionCancelledError, OSError, ValueError) as error:
             if rule.attribute not in self._unreadable:
                 self._unreadable.add(rule.attribute)
-                self._started.log.warning("the attribute %s cannot be read: %s", rule.attribute, error)
+                self._started.log.warning("cannot read the attribute %s: %s", rule.attribute, error)
 
     def _source(self, rule: AttributeRule) -> str:
         directory = self._started.directory
@@ -150,15 +152,15 @@ class CommandBackend:
         finally:
             timer.cancel()
         if done.returncode:
-            raise ActionError(f"{rule.command[0]}: exit code {done.returncode}")
+            raise ActionError(f"{rule.command[0]} ended with exit code {done.returncode}")
         return done.stdout
 
 
 def _inside(directory: Path, name: str) -> Path:
-    """A path below the directory, also when it passes symbolic links.
+    """Return a path below the directory, with symbolic links resolved.
 
     Raises:
-        ParameterError: it leads out.
+        ParameterError: The path leads out of the directory.
     """
     root = directory.resolve()
     path = (root / name).resolve()
@@ -168,10 +170,10 @@ def _inside(directory: Path, name: str) -> Path:
 
 
 def _tail(path: Path) -> str:
-    """The last part of a file, as text."""
+    """Return the end of a file as text."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - OUTPUT_LIMIT))
-            return file.read(OUTPUT_LIMIT).decode(errors="replace")
+            file.seek(max(0, path.stat().st_size - MAX_OUTPUT_CHARACTERS))
+            return file.read(MAX_OUTPUT_CHARACTERS).decode(errors="replace")
     except FileNotFoundError:
-        raise ActionError(f"the program wrote no file {path.name}") from None
+        raise ActionError(f"the program did not write the file {path.name}") from None

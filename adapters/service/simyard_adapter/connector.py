@@ -1,4 +1,5 @@
-"""The vendor's side: a class that declares attributes and actions, and whose methods are the actions.
+# SPDX-License-Identifier: Apache-2.0
+"""The vendor's interface: a class that declares attributes and actions, and whose methods are the actions.
 
 ::
 
@@ -14,7 +15,7 @@
                 raise ActionError(done.stderr)
             return {"max_displacement": ...}
 
-Methods that are not ``async`` run in a thread each; ``async`` ones run in the adapter's event loop.
+Each call of a plain method runs in its own thread; ``async`` methods run in the adapter's event loop.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def parameter(
     maximum: Optional[float] = None,
     max_length: Optional[int] = None,
 ) -> Value:
-    """Declare a parameter of an action, or a field of its result; the fields are those of :class:`Value`.
+    """Declare a parameter of an action, or a field of its result; the arguments are the fields of :class:`Value`.
 
     Raises:
-        ValueError: the type is unknown, or the default does not fit.
+        ValueError: The type is unknown, or the default does not fit the declaration.
     """
     return _checked(
         Value(
@@ -68,9 +69,10 @@ def parameter(
 
 
 class attribute:  # noqa: N801 - reads as a declaration in the class body
-    """Declare an attribute; its name is that of the class's member, the other fields are those of :class:`Attribute`.
+    """The declaration of an attribute, as a member of the connector class.
 
-    Assigning to it checks the value (raising :class:`InvalidValueError`) and tells the clients; any thread may.
+    The member's name is the attribute's name; the other arguments are the fields of :class:`Attribute`. An assignment
+    checks the value (:class:`InvalidValueError`) and sends it to the clients. Any thread may assign.
     """
 
     def __init__(
@@ -123,13 +125,13 @@ def action(
     concurrent: bool = False,
     description: str = "",
 ) -> Callable[[Method], Method]:
-    """Declare that a method is an action of its name; the fields are those of :class:`Action`.
+    """Declare that a method is an action with the method's name; the arguments are the fields of :class:`Action`.
 
-    The method gets the :class:`Context` and each parameter as a keyword. The description defaults to the first line of
-    its docstring. What it returns is a mapping that is checked against ``result``, or None.
+    The method receives the :class:`Context` and each parameter as a keyword. It returns None or a mapping, which is
+    checked against ``result``. The default description is the first line of the method's docstring.
 
     Raises:
-        TypeError: the method does not take what is declared.
+        TypeError: The method does not accept the declared parameters.
     """
 
     def declare(method: Method) -> Method:
@@ -151,12 +153,12 @@ def action(
 
 
 class Connector:
-    """Base class of connectors; see the module. It is made without arguments, once per worker.
+    """The base class of connectors. The adapter creates one instance per worker, without arguments.
 
     Attributes:
-        interface: what the class declares.
-        directory: where the files of the manifest are; set before :meth:`start`.
-        log: writes to the worker's log; set before :meth:`start`.
+        interface: The interface that the class declares.
+        directory: The directory with the manifest's files; set before :meth:`start`.
+        log: The worker's log; set before :meth:`start`.
     """
 
     interface: ClassVar[Interface] = Interface()
@@ -182,17 +184,23 @@ class Connector:
 
     @property
     def invocations(self) -> list[Context]:
-        """The invocations that run now, the caller's own among them."""
+        """The running invocations; inside an action, its own invocation is one of them."""
         return self.running()
 
     def start(self) -> Any:
-        """Called once before the worker registers, when the attributes that the user gave are set; may be ``async``."""
+        """Prepare the connector; may be ``async``.
+
+        The adapter calls this once, after it has set the user's attributes and before the worker registers.
+        """
 
     def stop(self) -> Any:
-        """Called once when the worker ends; may be ``async``."""
+        """Release resources; may be ``async``. The adapter calls this once when the worker ends."""
 
     def on_set(self, name: str, value: Json) -> Any:
-        """Called before a client's value of a mutable attribute is stored; may be ``async``, and refuse by raising."""
+        """Handle the new value of a mutable attribute, before it is stored. May be ``async``.
+
+        Raise an exception to refuse the value.
+        """
 
 
 def _checked(value: Value) -> Value:
@@ -202,7 +210,7 @@ def _checked(value: Value) -> Value:
 
 
 def _check_signature(method: Callable[..., Any], declaration: Action) -> None:
-    """Every declared parameter is accepted, and those that may be absent are optional."""
+    """Check that the method accepts every declared parameter, and that optional parameters have a default."""
     signature = inspect.signature(method)
     names = {item.name for item in declaration.parameters}
     present = {item.name for item in declaration.parameters if item.required or item.default is not None}
@@ -210,4 +218,6 @@ def _check_signature(method: Callable[..., Any], declaration: Action) -> None:
         signature.bind(None, None, **dict.fromkeys(names))
         signature.bind(None, None, **dict.fromkeys(present))
     except TypeError as error:
-        raise TypeError(f"action {declaration.name}: the method does not take what is declared: {error}") from None
+        raise TypeError(
+            f"action {declaration.name}: the method does not accept the declared parameters: {error}"
+        ) from None

@@ -1,7 +1,9 @@
-"""The two consumers of an adapter: the worker's own queue always, the pool's queue once told to, while free.
+# SPDX-License-Identifier: Apache-2.0
+"""The two consumers of an adapter: one for the worker's own queue, one for the pool's queue.
 
-Each has a channel of its own: RabbitMQ stops working on a channel whose quorum queue has no leader, and the worker's
-own queue must not suffer from that.
+The worker's own queue is always consumed. The pool's queue is consumed once the operator has asked for it, and only
+while the worker is free. Each consumer has a channel of its own: RabbitMQ stops working on a channel whose quorum queue
+has no leader, and this must not block the worker's own queue.
 """
 
 from __future__ import annotations
@@ -12,53 +14,53 @@ from typing import Any, Callable, Optional
 
 from aiormq.abc import DeliveredMessage
 
-from simyard_adapter.backoff import backoff_seconds
+from simyard_adapter.backoff import draw_delay
 from simyard_adapter.deadline import within
 from simyard_adapter.logs import WorkerLog
-from simyard_adapter.transport import BrokerError, Connections, Session, guarded
-from simyard_adapter.wire import pool_queue
+from simyard_adapter.transport import BrokerError, Connections, Session, await_guarded
+from simyard_adapter.wire import name_pool_queue
 
 WORKER_PREFETCH = 16
 POOL_PREFETCH = 1
-BACKOFF_LAST_SECONDS = 15.0
-POOL_BACKOFF_LAST_SECONDS = 60.0
+MAX_BACKOFF_SECONDS = 15.0
+MAX_POOL_BACKOFF_SECONDS = 60.0
 _WATCH_SECONDS = 10.0
 
-Take = Callable[[Session, DeliveredMessage], None]
+Receive = Callable[[Session, DeliveredMessage], None]
 
 
 class Consumer:
-    """Consumes one queue of a session, once or now and then."""
+    """A consumer of one queue of a session; it can stop and start again."""
 
-    def __init__(self, session: Session, queue: str, prefetch: int, take: Take) -> None:
+    def __init__(self, session: Session, queue: str, prefetch: int, receive: Receive) -> None:
         self._session = session
         self._name = queue
         self._prefetch = prefetch
-        self._take = take
+        self._receive = receive
         self._tag: Optional[str] = None
         self._limited = False
         self._changing = asyncio.Lock()
 
     @property
     def active(self) -> bool:
-        """It consumes."""
+        """True while the queue is consumed."""
         return self._tag is not None
 
     async def adjust(self, wanted: Callable[[], bool]) -> None:
-        """Start or stop, until it is as ``wanted`` says.
+        """Start or stop consuming until the state is as ``wanted`` says.
 
         Raises:
-            BrokerError: the session broke; the reason may be that the queue does not exist.
+            BrokerError: The session broke; one possible reason is that the queue does not exist.
         """
         if self.active == wanted():
             return
         async with self._changing:
             while self.active != wanted():
                 if self._tag is None:
-                    self._tag = await guarded(self._consume(), f"consuming {self._name}")
+                    self._tag = await await_guarded(self._consume(), f"starting the consumer of {self._name}")
                 else:
                     cancelling = self._session.channel.basic_cancel(self._tag)
-                    await guarded(cancelling, f"ceasing to consume {self._name}")
+                    await await_guarded(cancelling, f"stopping the consumer of {self._name}")
                     self._tag = None
 
     async def _consume(self) -> Optional[str]:
@@ -69,9 +71,9 @@ class Consumer:
         return (await channel.basic_consume(self._name, self._on_message)).consumer_tag
 
     async def watch(self) -> None:
-        """Return when the session has closed, or the broker has cancelled the consumer.
+        """Return when the session has closed, or when the broker has cancelled the consumer.
 
-        It does that when the queue is deleted or its node goes.
+        The broker cancels a consumer when the queue is deleted or its node fails.
         """
         if self._session.hears_cancels:
             await self._session.closed.wait()
@@ -84,26 +86,36 @@ class Consumer:
                 await within(_WATCH_SECONDS, self._session.closed.wait())
 
     async def _on_message(self, message: DeliveredMessage) -> None:
-        # The library's tasks end with the channel: what comes is handed over at once.
-        self._take(self._session, message)
+        # Tasks of the AMQP client end with the channel, so the message is passed on at once.
+        self._receive(self._session, message)
 
 
 class PoolConsumer:
-    """Consumes the pool's queue while the worker may take from it, and tries again if it cannot."""
+    """The consumer of the pool's queue: it consumes while the worker is free, and retries after failures."""
 
     def __init__(
         self,
         connections: Connections,
         user: str,
-        take: Take,
+        receive: Receive,
         may_take: Callable[[Session, bool], bool],
         on_lost: Callable[[Session], None],
         log: WorkerLog,
     ) -> None:
-        """``may_take`` is asked with the session, and whether it consumes now."""
+        """Create a consumer of the pool's queue; :meth:`run` starts it.
+
+        Args:
+            connections: The connections to the broker.
+            user: The identity of the broker user.
+            receive: Called with each message and its session.
+            may_take: Returns True if the worker may receive requests from the pool's queue; called with the session and
+                the present state of the consumer.
+            on_lost: Called with each session that has ended.
+            log: The worker's log.
+        """
         self._connections = connections
-        self._queue = pool_queue(user)
-        self._take = take
+        self._queue = name_pool_queue(user)
+        self._receive = receive
         self._may_take = may_take
         self._on_lost = on_lost
         self._log = log
@@ -112,14 +124,14 @@ class PoolConsumer:
         self._retires = False
 
     async def run(self) -> None:
-        """Consume, for ever."""
+        """Consume the queue until the task is cancelled."""
         failures = 0
         self._retires = False
         while True:
             try:
-                async with self._connections.channel() as channel:
+                async with self._connections.open_channel() as channel:
                     self._session = session = Session(channel)
-                    self._consumer = Consumer(session, self._queue, POOL_PREFETCH, self._take)
+                    self._consumer = Consumer(session, self._queue, POOL_PREFETCH, self._receive)
                     try:
                         await self.adjust()
                         failures = 0 if self._consumer.active else failures
@@ -128,24 +140,24 @@ class PoolConsumer:
                         self._consumer = self._session = None
                         self._on_lost(session)
             except BrokerError as error:
-                self._log.warning("the pool's queue: %s", error)
+                self._log.warning("the pool's queue cannot be consumed: %s", error)
             failures += 1
-            await asyncio.sleep(backoff_seconds(failures, POOL_BACKOFF_LAST_SECONDS))
+            await asyncio.sleep(draw_delay(failures, MAX_POOL_BACKOFF_SECONDS))
 
     async def retire(self) -> None:
-        """Consume no more, and return when what was taken is answered; the next :meth:`run` consumes again."""
+        """Stop consuming, and return when all received requests are answered; the next :meth:`run` consumes again."""
         self._retires = True
         await self.adjust()
         if self._session is not None:
-            await self._session.until_settled()
+            await self._session.wait_until_acknowledged()
 
     async def adjust(self) -> None:
-        """Start or stop consuming, as the present state asks for."""
+        """Start or stop consuming, as ``may_take`` asks for."""
         session, consumer = self._session, self._consumer
         if session is None or consumer is None or session.closed.is_set():
             return
         try:
             await consumer.adjust(lambda: not self._retires and self._may_take(session, consumer.active))
         except BrokerError as error:
-            self._log.warning("the pool's queue: %s", error)
+            self._log.warning("the pool's queue cannot be consumed: %s", error)
             session.closed.set()

@@ -1,4 +1,5 @@
-"""What a running invocation is to its connector: progress, cancellation, log, scratch directory, programs."""
+# SPDX-License-Identifier: Apache-2.0
+"""The context of one invocation: progress, cancellation, log, scratch directory and programs."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from simyard_adapter.errors import ActionCancelledError
 from simyard_adapter.programs import Program
-from simyard_adapter.wire import Reason
+from simyard_adapter.wire import ErrorReason
 
-MESSAGE_LIMIT = 500
+MAX_MESSAGE_CHARACTERS = 500
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an invocation is: ``percent`` is 0 to 100, None where it is not known."""
+    """The progress of an invocation: ``percent`` is 0 to 100, or None if it is unknown."""
 
     percent: Optional[float] = None
     message: str = ""
@@ -30,9 +31,9 @@ class Context:
     """One running invocation of an action. Every method may be called from any thread.
 
     Attributes:
-        invocation: its id.
-        action: the name of the action.
-        has_directory: the scratch directory was used.
+        invocation: The id of the invocation.
+        action: The name of the action.
+        has_directory: True if the scratch directory exists.
     """
 
     def __init__(
@@ -49,42 +50,42 @@ class Context:
         self._on_progress = on_progress
         self._on_log = on_log
         self._lock = threading.Lock()
-        self._stopped: Optional[Reason] = None
+        self._stopped: Optional[ErrorReason] = None
         self._on_stop: list[Callable[[], object]] = []
         self._progress: Optional[Progress] = None
         self.has_directory = False
 
     @property
     def directory(self) -> Path:
-        """A scratch directory of this invocation alone; it is removed when the invocation has ended."""
+        """The scratch directory of this invocation; it is deleted when the invocation has ended."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self.has_directory = True
         return self._directory
 
     def remove_directory(self) -> None:
-        """Remove the scratch directory."""
+        """Delete the scratch directory."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def progress(self, percent: Optional[float] = None, message: str = "") -> None:
-        """Say how far it is (0 to 100). Callers see about four of these a second, and always the newest."""
+        """Report the progress (0 to 100). Callers see about four reports per second, and always the newest one."""
         if percent is not None:
             percent = min(100.0, max(0.0, float(percent))) if math.isfinite(percent) else None
-        self._progress = Progress(percent, message[:MESSAGE_LIMIT])
+        self._progress = Progress(percent, message[:MAX_MESSAGE_CHARACTERS])
         self._on_progress(self)
 
     def log(self, text: str) -> None:
-        """Add a line to the worker's log, under this invocation."""
+        """Add a line to the worker's log; the line carries the id of this invocation."""
         self._on_log(text)
 
     def cancel(self) -> None:
-        """Cancel this invocation: its programs are ended, its next ``check_cancelled`` raises."""
-        self.stop(Reason.CANCELLED)
+        """Cancel this invocation: its programs are ended, and its next ``check_cancelled`` raises."""
+        self.stop(ErrorReason.CANCELLED)
 
     def check_cancelled(self) -> None:
-        """Raise if the invocation is to stop: call this now and then in long computations.
+        """Raise an error if the invocation must stop. Call this regularly in long computations.
 
         Raises:
-            ActionCancelledError: it was cancelled, timed out, or the adapter ends.
+            ActionCancelledError: The invocation was cancelled or timed out, or the adapter is ending.
         """
         if self._stopped is not None:
             raise ActionCancelledError(self._stopped.value)
@@ -97,22 +98,23 @@ class Context:
         env: Optional[Mapping[str, str]] = None,
         on_line: Optional[Callable[[str], None]] = None,
     ) -> "subprocess.CompletedProcess[str]":
-        """Run a program in the scratch directory and wait for it (an async action calls this in a thread).
+        """Run a program in the scratch directory and wait for its end; an async action calls this in a thread.
 
-        Its lines go to the log. It is ended, with all that it started, when the invocation is cancelled or times out.
+        Each output line is written to the log. When the invocation is cancelled or times out, the program and all its
+        descendants are ended.
 
         Args:
-            args: the program and its arguments; no shell is involved.
-            stdin: text for its standard input.
-            env: variables that it gets besides the adapter's own.
-            on_line: gets each line of its standard output, in another thread.
+            args: The program and its arguments; no shell is involved.
+            stdin: The text for the standard input.
+            env: Variables in addition to the adapter's own environment.
+            on_line: Called with each line of the standard output, in another thread.
 
         Returns:
-            Its exit code and the last 4 MiB of each of its output streams; a failure is for the caller to judge.
+            The exit code and the last 4 MiB of each output stream. The caller decides if an exit code is a failure.
 
         Raises:
-            ActionCancelledError: the invocation was cancelled or timed out.
-            OSError: the program cannot be started.
+            ActionCancelledError: The invocation was cancelled or timed out.
+            OSError: The program cannot be started.
         """
         self.check_cancelled()
         program = Program(args, directory=self.directory, stdin=stdin, env=env)
@@ -128,12 +130,12 @@ class Context:
         return completed
 
     @property
-    def stopped(self) -> Optional[Reason]:
-        """Why the invocation is to stop, once it is."""
+    def stopped(self) -> Optional[ErrorReason]:
+        """The reason why the invocation must stop, or None."""
         return self._stopped
 
-    def stop(self, reason: Reason) -> None:
-        """Ask it to stop; the first reason stays."""
+    def stop(self, reason: ErrorReason) -> None:
+        """Ask the invocation to stop; the first reason is kept."""
         with self._lock:
             if self._stopped is not None:
                 return
@@ -144,7 +146,7 @@ class Context:
 
     @contextlib.contextmanager
     def stopping(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Call ``callback`` (from any thread) if the invocation is to stop while the block runs."""
+        """Call ``callback``, from any thread, if the invocation must stop while the block runs."""
         with self._lock:
             self._on_stop.append(callback)
             stopped = self._stopped is not None
@@ -156,7 +158,7 @@ class Context:
             with self._lock:
                 self._on_stop.remove(callback)
 
-    def take_progress(self) -> Optional[Progress]:
-        """The newest progress, if it was not taken yet."""
+    def collect_progress(self) -> Optional[Progress]:
+        """Return the newest progress, or None if it was collected before."""
         progress, self._progress = self._progress, None
         return progress

@@ -1,4 +1,5 @@
-"""Waiting with a deadline."""
+# SPDX-License-Identifier: Apache-2.0
+"""Waits with a deadline."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ T = TypeVar("T")
 
 
 async def within(seconds: float, operation: Awaitable[T]) -> T:
-    """Await an operation, and cancel it when it takes longer.
+    """Await an operation, and cancel it if it takes longer than ``seconds``.
 
-    ``asyncio.wait_for`` would do, but before Python 3.12 it loses a cancellation of the caller that comes together with
-    the end of what it waits for.
+    ``asyncio.wait_for`` is not used because, before Python 3.12, it loses a cancellation of the caller that arrives
+    together with the end of the operation.
 
     Raises:
-        asyncio.TimeoutError: it took longer.
+        asyncio.TimeoutError: The operation took longer.
     """
     task = asyncio.ensure_future(operation)
     try:
@@ -28,7 +29,7 @@ async def within(seconds: float, operation: Awaitable[T]) -> T:
 
 
 def abandon(task: "asyncio.Future[T]") -> None:
-    """Cancel a task, if it has not ended; nobody looks at how it ends then."""
+    """Cancel a task that has not ended, and ignore its result."""
     if not task.done():
         task.cancel()
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -1,7 +1,8 @@
-"""What a service declares: typed attributes and actions, and how values are checked against them.
+# SPDX-License-Identifier: Apache-2.0
+"""The declarations of a service: typed attributes and actions, and the check of values against them.
 
-The JSON form is the one of ``spec.interface`` in a SimulationService (camelCase keys), so the control plane and the
-adapter check values with this one module.
+The JSON form is ``spec.interface`` of a SimulationService (camelCase keys). The control plane and the adapter both
+check values with this module.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Iterable, Mapping, Optional, Union
 
-try:  # The control plane has RE2: it checks patterns of strangers, and RE2 takes linear time whatever they are.
+try:  # The control plane has RE2: it matches patterns of untrusted vendors in linear time.
     import re2 as regular_expressions
 
     _QUIET = regular_expressions.Options()
     _QUIET.log_errors = False
-except ImportError:  # An adapter checks the patterns of its own service only.
+except ImportError:  # The adapter checks only the patterns of its own service.
     import re as regular_expressions
 
     _QUIET = 0
@@ -28,7 +29,7 @@ Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
 
 
 class ValueType(str, enum.Enum):
-    """The JSON types that attributes, parameters and results have (OCCI 1.2 JSON rendering, plus ``integer``)."""
+    """A JSON type of an attribute, parameter or result field (OCCI 1.2 JSON rendering, plus ``integer``)."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -39,18 +40,18 @@ class ValueType(str, enum.Enum):
 
 
 class ActionMode(str, enum.Enum):
-    """``SYNC`` answers within the caller's request; ``ASYNC`` is recorded first and survives every process."""
+    """The mode of an action: ``SYNC`` replies in the caller's request, ``ASYNC`` is stored and survives restarts."""
 
     SYNC = "Sync"
     ASYNC = "Async"
 
 
 class InvalidValueError(ValueError):
-    """A value does not fit its declaration.
+    """A value that does not fit its declaration.
 
     Attributes:
-        path: where the value stands, such as ``parameters.length``.
-        problem: what is wrong and what is accepted.
+        path: The path of the value, such as ``parameters.length``.
+        problem: The problem, and the values that are accepted.
     """
 
     def __init__(self, path: str, problem: str) -> None:
@@ -60,7 +61,7 @@ class InvalidValueError(ValueError):
 
 
 class InvalidValuesError(ValueError):
-    """One or more values do not fit; ``errors`` has one :class:`InvalidValueError` each."""
+    """One or more values that do not fit; ``errors`` has one :class:`InvalidValueError` for each."""
 
     def __init__(self, errors: list[InvalidValueError]) -> None:
         super().__init__("; ".join(str(error) for error in errors))
@@ -69,13 +70,13 @@ class InvalidValuesError(ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """One declared value: a parameter of an action, or a field of its result.
+    """The declaration of one value: a parameter of an action, or a field of its result.
 
-    ``minimum`` and ``maximum`` are inclusive bounds of numbers; ``max_length`` bounds strings (characters) and arrays
-    (items); ``pattern`` is a regular expression that must match the whole string; ``unit`` is for people (``mm``).
+    ``minimum`` and ``maximum`` are inclusive bounds of numbers. ``max_length`` limits strings (characters) and arrays
+    (items). ``pattern`` is a regular expression that must match the whole string. ``unit`` is for readers (``mm``).
 
     Raises:
-        ValueError: the pattern is not a regular expression.
+        ValueError: The pattern is not a regular expression.
     """
 
     name: str
@@ -100,12 +101,12 @@ class Value:
             raise ValueError(text) from None
 
     def check(self, value: Json, path: str) -> Json:
-        """Return the value as it is to be used (an integral ``2.0`` becomes ``2`` where an integer is declared).
+        """Return the value in its normal form (an integral ``2.0`` becomes ``2`` if an integer is declared).
 
-        Integers have 64 bits, numbers are finite, and text can be written as UTF-8.
+        Integers have 64 bits, numbers are finite, and text can be encoded as UTF-8.
 
         Raises:
-            InvalidValueError: the value does not fit.
+            InvalidValueError: The value does not fit.
         """
         checked = _of_type(value, self.type, path)
         if self.enum and not any(_same(checked, allowed) for allowed in self.enum):
@@ -125,7 +126,7 @@ class Value:
         return checked
 
     def to_json(self) -> dict[str, Any]:
-        """The declaration as it stands in a manifest; fields at their default are left out."""
+        """Return the declaration as in a manifest; fields with their default value are omitted."""
         data: dict[str, Any] = {"name": self.name, "type": self.type.value}
         for key in ("description", "unit", "pattern"):
             if getattr(self, key):
@@ -146,18 +147,18 @@ class Value:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Value":
-        """Read a declaration; unknown keys are ignored so that newer manifests work with older adapters."""
+        """Read a declaration; unknown keys are ignored, so that newer manifests work with older adapters."""
         return cls(**_value_fields(data))
 
 
 @dataclass(frozen=True)
 class Attribute(Value):
-    """One declared attribute of a running service. A ``mutable`` one may be set by clients."""
+    """The declaration of one attribute. Clients may set a ``mutable`` attribute."""
 
     mutable: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """See :meth:`Value.to_json`."""
+        """Return the declaration of the attribute as in a manifest."""
         data = super().to_json()
         if self.mutable:
             data["mutable"] = True
@@ -165,17 +166,19 @@ class Attribute(Value):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Attribute":
-        """See :meth:`Value.from_json`."""
+        """Read the declaration of an attribute."""
         return cls(**_value_fields(data), mutable=bool(data.get("mutable", False)))
 
 
 @dataclass(frozen=True)
 class Action:
-    """One declared action.
+    """The declaration of one action.
 
-    ``idempotent``: running it again after an interruption does no harm, so another worker may run it when one dies.
-    ``concurrent``: it may run while other actions run on the same worker (a ``cancel``, say); all others take turns.
-    ``timeout_seconds``: how long it may run before it is cancelled and reported as timed out.
+    Attributes:
+        idempotent: A second run after an interruption does no harm, so another worker may run the action again.
+        concurrent: The action may run beside other actions of the worker, as a ``cancel`` action must. All other
+            actions run one at a time.
+        timeout_seconds: The time after which the action is stopped and reported as timed out.
     """
 
     name: str
@@ -188,7 +191,7 @@ class Action:
     concurrent: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The declaration as it stands in a manifest; fields at their default are left out."""
+        """Return the declaration as in a manifest; fields with their default value are omitted."""
         data: dict[str, Any] = {"name": self.name}
         if self.description:
             data["description"] = self.description
@@ -221,7 +224,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Interface:
-    """Everything that one service offers: ``spec.interface`` of its SimulationService."""
+    """The interface of one service: ``spec.interface`` of its SimulationService."""
 
     attributes: tuple[Attribute, ...] = ()
     actions: tuple[Action, ...] = ()
@@ -232,16 +235,16 @@ class Interface:
         object.__setattr__(self, "_attributes", {item.name: item for item in self.attributes})
         object.__setattr__(self, "_actions", {item.name: item for item in self.actions})
 
-    def attribute(self, name: str) -> Optional[Attribute]:
-        """The attribute of that name, or None."""
+    def find_attribute(self, name: str) -> Optional[Attribute]:
+        """Return the attribute with this name, or None."""
         return self._attributes.get(name)
 
-    def action(self, name: str) -> Optional[Action]:
-        """The action of that name, or None."""
+    def find_action(self, name: str) -> Optional[Action]:
+        """Return the action with this name, or None."""
         return self._actions.get(name)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``spec.interface`` of a manifest."""
+        """Return the interface as ``spec.interface`` of a manifest."""
         return {
             "attributes": [item.to_json() for item in self.attributes],
             "actions": [item.to_json() for item in self.actions],
@@ -255,8 +258,8 @@ class Interface:
             actions=tuple(Action.from_json(item) for item in data.get("actions") or ()),
         )
 
-    def digest(self) -> str:
-        """12 hexadecimal digits that change when anything in the interface changes."""
+    def compute_digest(self) -> str:
+        """Return 12 hexadecimal digits that change whenever the interface changes."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -264,16 +267,16 @@ class Interface:
 def check_values(
     values: Mapping[str, Json], declared: Iterable[Value], path: str, *, partial: bool = False
 ) -> dict[str, Json]:
-    """Check values against their declarations and fill in the defaults.
+    """Check values against their declarations, and fill in the defaults.
 
     Args:
-        values: the values by name.
-        declared: what is declared.
-        path: where the values stand, for the errors: ``parameters``.
-        partial: values that are not given stay out: no default, and none is required (an update).
+        values: The values by name.
+        declared: The declarations.
+        path: The path of the values in error messages, such as ``parameters``.
+        partial: Leave absent values out: no default is filled in and no value is required (for updates).
 
     Raises:
-        InvalidValuesError: names every value that is unknown, missing, of the wrong type or out of bounds.
+        InvalidValuesError: One error for each value that is unknown, missing, of the wrong type or out of bounds.
     """
     known = {item.name: item for item in declared}
     errors: list[InvalidValueError] = []
@@ -281,7 +284,7 @@ def check_values(
     for name in values:
         if name not in known:
             names = ", ".join(sorted(known)) or "none"
-            errors.append(InvalidValueError(f"{path}.{name}", f"is not declared; declared are: {names}"))
+            errors.append(InvalidValueError(f"{path}.{name}", f"is not declared; the declared names are: {names}"))
     for name, declaration in known.items():
         if name in values and values[name] is not None:
             try:
@@ -319,16 +322,19 @@ def _of_type(value: Json, wanted: ValueType, path: str) -> Json:
 def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # The integer is too large for a float.
         return False
 
 
 def _encodable(value: Json, path: str) -> Json:
-    """The value, if it can be written as UTF-8 JSON: no NaN, no half of a surrogate pair, no foreign object."""
+    """Return the value if it can be encoded as JSON in UTF-8.
+
+    NaN, half of a surrogate pair, and foreign Python types cannot.
+    """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValueError(path, f"cannot be written as JSON in UTF-8: {error}") from None
+        raise InvalidValueError(path, f"cannot be encoded as JSON in UTF-8: {error}") from None
     return value
 
 
@@ -354,7 +360,7 @@ def _number(value: float) -> str:
 
 
 def _bound_to_json(bound: float) -> Union[int, str]:
-    """A Kubernetes object holds no floats: a bound is an integer, or a decimal in a string."""
+    """Return a bound as a Kubernetes object stores it, without floats: an integer, or a decimal number in a string."""
     return int(bound) if float(bound).is_integer() else repr(float(bound))
 
 

@@ -1,18 +1,19 @@
-"""The errors of the adapter: what a connector raises, and why an adapter cannot start."""
+# SPDX-License-Identifier: Apache-2.0
+"""The errors of the adapter: those that a connector raises, and those that end the adapter."""
 
 from __future__ import annotations
 
 
 class ActionError(Exception):
-    """The simulation program refused or failed; the message is the program's own and goes to the caller."""
+    """A refusal or failure of the simulation program; the caller receives the message."""
 
 
 class ParameterError(ActionError):
-    """A parameter is refused for a reason that its declaration cannot express.
+    """A refusal of a parameter, for a reason that its declaration cannot express.
 
     Attributes:
-        field: its path, such as ``parameters.deck``.
-        problem: what is wrong with it.
+        field: The path of the parameter, such as ``parameters.deck``.
+        problem: The reason of the refusal.
     """
 
     def __init__(self, field: str, problem: str) -> None:
@@ -22,16 +23,16 @@ class ParameterError(ActionError):
 
 
 class ActionCancelledError(Exception):
-    """The invocation was cancelled or timed out; raised inside the connector, which lets it pass."""
+    """The end of an invocation that was cancelled or timed out; the connector must not catch it."""
 
 
 class StartError(Exception):
-    """The adapter cannot start: its bootstrap document or its connector is wrong; the message says what."""
+    """A wrong bootstrap document or connector, with which the adapter cannot start."""
 
 
 class HungError(Exception):
-    """An action ignores that it was stopped, and holds its worker: only the end of the adapter helps."""
+    """An action that ignores the request to stop and blocks its worker; only the end of the adapter helps."""
 
 
 class MachineError(Exception):
-    """The adapter cannot start: the machine's directory cannot be used; the message says why."""
+    """A directory or file of the machine that the adapter cannot use."""

@@ -1,11 +1,12 @@
-"""What an adapter knows of the invocations it was asked for, and what it decides about them; no I/O."""
+# SPDX-License-Identifier: Apache-2.0
+"""The requests, invocations and outcomes of an adapter, and the decisions about them; no I/O."""
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 from aiormq import spec
 from aiormq.abc import DeliveredMessage
@@ -13,49 +14,67 @@ from aiormq.abc import DeliveredMessage
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Action, ActionMode, Interface, InvalidValuesError, Json, check_values
 from simyard_adapter.transport import Session
-from simyard_adapter.wire import Reason, WireError
+from simyard_adapter.wire import ErrorReason, WireError
 
-REMEMBERED_REPLIES = 300
-REMEMBERED_BYTES = 8 * 2**20
-REQUESTER_LIMIT = 100
+MAX_REPLIES = 300
+MAX_REPLIES_BYTES = 8 * 2**20
+MAX_REQUESTER_CHARACTERS = 100
 REPLY_DEADLINE_SECONDS = 60.0
-"""How long a reply without an expiration is offered to a broker that cannot be reached."""
+"""The time for which the adapter tries to send a reply whose request has no expiration."""
+
+MAX_SYNC = 9
+MAX_SYNC_IF_CONCURRENT = 14
+"""The limits of Sync invocations that run or wait, for a new exclusive and for a new concurrent action (a cancel, say).
+
+Both are below the prefetch of 16, so that requests of other kinds always arrive.
+"""
+
+MAX_ASYNC = 1000
+MAX_CONCURRENT_ASYNC = 32
 
 
 class RefusedError(Exception):
-    """A request that is answered with an error and not run."""
+    """The refusal of a request: the adapter replies with an error and does not run the action."""
 
-    def __init__(self, reason: Reason, message: str, field: str = "") -> None:
+    def __init__(self, reason: ErrorReason, message: str, field: str = "") -> None:
         super().__init__(message)
         self.error = WireError(reason, message, field)
 
     @classmethod
     def of_values(cls, invalid: InvalidValuesError) -> "RefusedError":
-        """Values that do not fit: the first one's path is the field, the others stand in the message."""
+        """Return the refusal of invalid values: ``field`` is the path of the first, the message lists the others."""
         first, *others = invalid.errors
-        return cls(Reason.INVALID_PARAMETERS, "; ".join([first.problem, *map(str, others)]), first.path)
+        return cls(ErrorReason.INVALID_PARAMETERS, "; ".join([first.problem, *map(str, others)]), first.path)
 
-    def reply(self) -> dict[str, Any]:
-        """The body of the reply."""
+    def build_reply(self) -> dict[str, Any]:
+        """Return the body of the reply."""
         return Outcome(error=self.error).to_json()
 
 
 class UncertainError(RefusedError):
-    """A request that is not run because another worker may have begun it; who knows better may send it again."""
+    """The refusal of a request that another worker may have begun."""
 
     def __init__(self, *, again: bool) -> None:
-        """``again``: whoever begins such a request tells its requester, who therefore knows."""
-        super().__init__(Reason.INTERRUPTED, "it may have been begun before, and it is not idempotent")
+        """Create the refusal.
+
+        ``again`` tells the requester that it may send the request again. It is True if each worker tells the requester
+        before it begins the action, so that the requester knows if the action began.
+        """
+        super().__init__(
+            ErrorReason.INTERRUPTED,
+            "the action may have begun on another worker, and is not declared idempotent: "
+            "check its effects before you call it again",
+        )
         self._again = again
 
-    def reply(self) -> dict[str, Any]:
-        """See :class:`RefusedError`."""
-        return {**super().reply(), "again": True} if self._again else super().reply()
+    def build_reply(self) -> dict[str, Any]:
+        """Return the body of the reply."""
+        return {**super().build_reply(), "again": True} if self._again else super().build_reply()
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A request as it came. ``deadline`` (loop time) is when nobody waits any longer, counted from its receipt."""
+    """A request as it arrived; ``received`` is the loop time of its arrival."""
 
     message: DeliveredMessage
     session: Session
@@ -64,54 +83,54 @@ class Delivery:
 
     @property
     def id(self) -> str:
-        """The invocation's id."""
+        """The id of the invocation."""
         return self.properties.message_id or ""
 
     @property
     def properties(self) -> spec.Basic.Properties:
-        """What came with the body."""
+        """The AMQP properties of the message."""
         return self.message.header.properties
 
     @property
     def redelivered(self) -> bool:
-        """It was delivered before, to this adapter or another one, which did not acknowledge it."""
+        """True if the broker delivered the request before, to this or another adapter that did not acknowledge it."""
         return bool(self.message.redelivered)
 
     @property
     def expires(self) -> Optional[float]:
-        """When it expires (loop time), if it does."""
-        milliseconds = self.properties.expiration  # the broker refuses one that is no number
+        """The loop time at which the request expires, or None."""
+        milliseconds = self.properties.expiration  # The broker refuses an expiration that is not a number.
         return self.received + int(milliseconds) / 1000 if milliseconds else None
 
     @property
     def reply_deadline(self) -> float:
-        """Until when a reply is of use (loop time)."""
+        """The loop time after which the reply is of no use."""
         return self.expires or self.received + REPLY_DEADLINE_SECONDS
 
     @property
     def requester(self) -> Optional[str]:
-        """Who waits for the reply; None if nobody does who can be answered."""
+        """The name of the client that waits for the reply, or None if no valid name is given."""
         name = self.properties.reply_to
-        return name if name and "." not in name and len(name) <= REQUESTER_LIMIT else None
+        return name if name and "." not in name and len(name) <= MAX_REQUESTER_CHARACTERS else None
 
-    def body(self) -> dict[str, Any]:
-        """The JSON object that it holds.
+    def parse_body(self) -> dict[str, Any]:
+        """Return the JSON object in the body.
 
         Raises:
-            RefusedError: it holds none.
+            RefusedError: The body is not a JSON object.
         """
         try:
             body = json.loads(self.message.body or b"{}")
         except (ValueError, RecursionError) as error:
-            raise RefusedError(Reason.INVALID_REQUEST, f"the body is not JSON: {error}") from None
+            raise RefusedError(ErrorReason.INVALID_REQUEST, f"the request's body is not JSON: {error}") from None
         if not isinstance(body, dict):
-            raise RefusedError(Reason.INVALID_REQUEST, "the body is not a JSON object")
+            raise RefusedError(ErrorReason.INVALID_REQUEST, "the request's body must be a JSON object")
         return body
 
 
 @dataclass(frozen=True)
 class ActionRequest:
-    """An action that was asked for, checked against the interface."""
+    """A request for an action, checked against the interface."""
 
     action: Action
     parameters: Mapping[str, Json]
@@ -124,15 +143,19 @@ class ActionRequest:
         """Read the body of a request.
 
         Raises:
-            RefusedError: the action is unknown, or a parameter does not fit.
+            RefusedError: The action is unknown, or a parameter does not fit.
         """
-        action = interface.action(str(body.get("action")))
+        action = interface.find_action(str(body.get("action")))
         if action is None:
             names = ", ".join(item.name for item in interface.actions) or "none"
-            raise RefusedError(Reason.UNKNOWN_ACTION, f"no action {body.get('action')!r}; there are: {names}", "action")
+            raise RefusedError(
+                ErrorReason.UNKNOWN_ACTION,
+                f"the service has no action {body.get('action')!r}; its actions are: {names}",
+                "action",
+            )
         given = {} if body.get("parameters") is None else body["parameters"]
         if not isinstance(given, dict):
-            raise RefusedError(Reason.INVALID_PARAMETERS, "must be an object", "parameters")
+            raise RefusedError(ErrorReason.INVALID_PARAMETERS, "must be an object", "parameters")
         try:
             parameters = check_values(given, action.parameters, "parameters")
             mode = ActionMode(body.get("mode") or action.mode)
@@ -142,13 +165,16 @@ class ActionRequest:
         except InvalidValuesError as error:
             raise RefusedError.of_values(error) from None
         except (TypeError, ValueError, OverflowError) as error:
-            raise RefusedError(Reason.INVALID_REQUEST, str(error)) from None
+            raise RefusedError(ErrorReason.INVALID_REQUEST, str(error)) from None
         return cls(action, parameters, mode, timeout, body.get("tellBegun") is True)
 
 
 @dataclass(eq=False)
 class Invocation:
-    """One accepted invocation. ``deliveries`` are the Sync requests to be answered: more than one after a reconnect."""
+    """One accepted invocation.
+
+    ``deliveries`` are the Sync requests that wait for the reply; there are several after a reconnect.
+    """
 
     id: str
     request: ActionRequest
@@ -158,31 +184,34 @@ class Invocation:
 
     @property
     def synchronous(self) -> bool:
-        """Somebody waits for the reply."""
+        """True if a caller waits for the reply."""
         return self.request.mode is ActionMode.SYNC
 
     @property
     def tells_begun(self) -> bool:
-        """Its requester is told before it begins, because it must not begin twice and others may be given it."""
+        """True if the requester must be told before the action begins.
+
+        This holds for actions that must not run twice, and that the broker could deliver to another worker.
+        """
         latest = self.deliveries[-1] if self.deliveries else None
         wanted = self.request.tells_begun and not self.request.action.idempotent
         return wanted and latest is not None and latest.from_pool and latest.requester is not None
 
     @property
     def runs_again(self) -> bool:
-        """It was interrupted by the adapter's end and will be run again, by the next adapter or another worker."""
-        return self.context.stopped is Reason.INTERRUPTED and self.request.action.idempotent
+        """True if the adapter's end interrupted the action, and the next adapter or another worker runs it again."""
+        return self.context.stopped is ErrorReason.INTERRUPTED and self.request.action.idempotent
 
     @property
     def expires(self) -> Optional[float]:
-        """When the last of its requests expires (loop time); None if one never does, or if it is Async."""
+        """The loop time at which the last request expires; None if it is Async or a request never expires."""
         times = [delivery.expires for delivery in self.deliveries]
         return max((time for time in times if time is not None), default=None) if None not in times else None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an invocation ended; ``started_at`` is seconds since the epoch, None if it never ran."""
+    """The end of an invocation; ``started_at`` is in seconds since the epoch, or None if the action never ran."""
 
     started_at: Optional[float] = None
     seconds: float = 0.0
@@ -190,7 +219,7 @@ class Outcome:
     error: Optional[WireError] = None
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a reply."""
+        """Return the fields of the reply."""
         body: dict[str, Any] = {"seconds": round(self.seconds, 6)}
         if self.error is not None:
             body["error"] = self.error.to_json()
@@ -200,7 +229,7 @@ class Outcome:
 
 
 class Turns:
-    """Invocations of actions that are not concurrent run one at a time, in the order of their arrival."""
+    """The queue of invocations that are not concurrent: they run one at a time, in the order of arrival."""
 
     def __init__(self) -> None:
         self.running: Optional[Invocation] = None
@@ -208,11 +237,11 @@ class Turns:
 
     @property
     def free(self) -> bool:
-        """Nothing runs, and nothing waits."""
+        """True if no invocation runs or waits."""
         return self.running is None and not self.waiting
 
-    def next(self) -> Optional[Invocation]:
-        """The one whose turn it is now, if it is anybody's."""
+    def start_next(self) -> Optional[Invocation]:
+        """Start the next turn; return its invocation, or None if an invocation runs or none waits."""
         if self.running is None and self.waiting:
             self.running = self.waiting.popleft()
             return self.running
@@ -220,30 +249,41 @@ class Turns:
 
 
 class Replies:
-    """The last replies by invocation id: a duplicate gets the first one's answer."""
+    """The most recent replies by invocation id, which duplicates of a request receive."""
 
     def __init__(self) -> None:
         self._replies: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
 
     def get(self, invocation: str) -> Optional[bytes]:
-        """The reply, if it is remembered."""
+        """Return the reply to an invocation, or None if it is unknown."""
         return self._replies.get(invocation)
 
     def remember(self, invocation: str, reply: bytes) -> None:
-        """Keep a reply; the oldest ones go."""
+        """Store a reply; the oldest replies are dropped."""
         self._size += len(reply) - len(self._replies.pop(invocation, b""))
         self._replies[invocation] = reply
-        while len(self._replies) > REMEMBERED_REPLIES or (self._size > REMEMBERED_BYTES and len(self._replies) > 1):
+        while len(self._replies) > MAX_REPLIES or (self._size > MAX_REPLIES_BYTES and len(self._replies) > 1):
             self._size -= len(self._replies.popitem(last=False)[1])
 
 
 def must_not_run(delivery: Delivery, request: ActionRequest) -> bool:
-    """It may have been begun before, by an adapter that died, and running it again could do harm.
+    """Return True if an adapter that died may have begun the action, and a second run could do harm.
 
-    That it was delivered before does not prove it: a quorum queue also takes a message back when a worker that became
-    busy ceases to consume at that very moment. An Async request of the worker's own queue is in the journal if it was
-    begun.
+    A redelivery does not prove that the action began: a quorum queue also takes back a message when a worker that
+    became busy stops consuming at that moment. An Async request from the worker's own queue is in the journal if the
+    action began.
     """
     unknown = request.mode is ActionMode.SYNC or delivery.from_pool
     return delivery.redelivered and unknown and not request.action.idempotent
+
+
+def is_full(live: Iterable[Invocation], request: ActionRequest) -> bool:
+    """Return True if too many invocations run or wait for another one like this."""
+    concurrent, synchronous = request.action.concurrent, request.mode is ActionMode.SYNC
+    similar = [item for item in live if item.synchronous == synchronous]
+    if synchronous:
+        return len(similar) >= (MAX_SYNC_IF_CONCURRENT if concurrent else MAX_SYNC)
+    if concurrent:
+        return sum(item.request.action.concurrent for item in similar) >= MAX_CONCURRENT_ASYNC
+    return len(similar) >= MAX_ASYNC

@@ -1,7 +1,8 @@
-"""The Async invocations that a worker has accepted, on disk: none is lost and none is run twice.
+# SPDX-License-Identifier: Apache-2.0
+"""The journal of the Async invocations that a worker has accepted: none is lost, and none runs twice.
 
 An invocation is *waiting* when it is accepted, *started* before it runs, *finished* with its result, and *confirmed*
-when the broker has confirmed the result. SQLite with one synchronous commit per step; the file is locked, so that two
+when the broker has confirmed the result. Each step is one synchronous commit of SQLite. The file is locked, so two
 adapters cannot share a directory.
 """
 
@@ -19,8 +20,8 @@ from simyard_adapter.errors import MachineError
 
 T = TypeVar("T")
 
-KEPT_CONFIRMED = 500
-"""How many confirmed results are kept, to answer duplicates."""
+MAX_CONFIRMED = 500
+"""Limit of the confirmed results that are kept to answer duplicates of a request."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS invocations (
@@ -28,8 +29,8 @@ CREATE TABLE IF NOT EXISTS invocations (
 """
 
 
-class State(str, enum.Enum):
-    """See the module."""
+class JournalState(str, enum.Enum):
+    """The state of an invocation in the journal."""
 
     WAITING = "waiting"
     STARTED = "started"
@@ -39,19 +40,19 @@ class State(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One accepted invocation: ``request`` is the body of its request, ``result`` that of its result."""
+    """One accepted invocation: ``request`` and ``result`` are the bodies of these messages."""
 
     id: str
-    state: State
+    state: JournalState
     request: bytes
     result: bytes
 
 
 class Journal:
-    """The file; it is made when it is first needed. Calls run one after another, in a thread.
+    """The journal file, which is created at its first use. Calls run one after another, in a thread.
 
     Raises:
-        MachineError: (from any call) the file cannot be used.
+        MachineError: The file cannot be used; any call may raise this.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,30 +60,30 @@ class Journal:
         self._lock = threading.Lock()
         self._database: Optional[sqlite3.Connection] = None
 
-    async def entries(self, *states: State) -> list[Entry]:
-        """The invocations in one of these states, oldest first."""
+    async def list_entries(self, *states: JournalState) -> list[Entry]:
+        """Return the invocations in any of these states, oldest first."""
         marks = ",".join("?" * len(states))
         return await self._select(f"state IN ({marks})", [state.value for state in states])
 
     async def find(self, invocation: str) -> Optional[Entry]:
-        """The invocation of that id, if it was accepted."""
+        """Return the invocation with this id, or None if it was not accepted."""
         found = await self._select("id = ?", [invocation])
         return found[0] if found else None
 
     async def accept(self, invocation: str, request: bytes) -> bool:
-        """Add it as waiting; False if it is there already."""
+        """Add an invocation as waiting; return False if the journal has it already."""
         added = await self._call(
             lambda database: (
                 database.execute(
                     "INSERT OR IGNORE INTO invocations (id, state, request) VALUES (?, ?, ?)",
-                    (invocation, State.WAITING.value, request),
+                    (invocation, JournalState.WAITING.value, request),
                 ).rowcount
             )
         )
         return added > 0
 
-    async def move(self, invocation: str, state: State) -> None:
-        """Change its state."""
+    async def move(self, invocation: str, state: JournalState) -> None:
+        """Change the state of an invocation."""
         await self._call(
             lambda database: database.execute(
                 "UPDATE invocations SET state = ? WHERE id = ?", (state.value, invocation)
@@ -90,22 +91,22 @@ class Journal:
         )
 
     async def finish(self, invocation: str, result: bytes) -> None:
-        """Keep its result; the request is needed no more."""
+        """Store the result of an invocation and delete its request."""
         await self._call(
             lambda database: database.execute(
                 "UPDATE invocations SET state = ?, result = ?, request = NULL WHERE id = ?",
-                (State.FINISHED.value, result, invocation),
+                (JournalState.FINISHED.value, result, invocation),
             )
         )
 
     async def confirm(self, invocation: str) -> None:
-        """The broker has the result; forget the oldest of those that were confirmed."""
-        await self.move(invocation, State.CONFIRMED)
+        """Record that the broker has the result, and delete the oldest confirmed invocations beyond the limit."""
+        await self.move(invocation, JournalState.CONFIRMED)
         await self._call(
             lambda database: database.execute(
                 "DELETE FROM invocations WHERE state = ? AND number <= "
                 "(SELECT number FROM invocations WHERE state = ? ORDER BY number DESC LIMIT 1 OFFSET ?)",
-                (State.CONFIRMED.value, State.CONFIRMED.value, KEPT_CONFIRMED),
+                (JournalState.CONFIRMED.value, JournalState.CONFIRMED.value, MAX_CONFIRMED),
             )
         )
 
@@ -121,7 +122,7 @@ class Journal:
             return []
         query = f"SELECT id, state, request, result FROM invocations WHERE {condition} ORDER BY number"  # noqa: S608
         rows = await self._call(lambda database: database.execute(query, values).fetchall())
-        return [Entry(row[0], State(row[1]), row[2] or b"", row[3] or b"") for row in rows]
+        return [Entry(row[0], JournalState(row[1]), row[2] or b"", row[3] or b"") for row in rows]
 
     async def _call(self, function: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:
@@ -131,7 +132,7 @@ class Journal:
                         self._database = self._open()
                     return function(self._database)
                 except sqlite3.Error as error:
-                    raise MachineError(f"the journal {self._path} cannot be used: {error}") from error
+                    raise MachineError(f"cannot use the journal {self._path}: {error}") from error
 
         return await asyncio.get_running_loop().run_in_executor(None, run)
 

@@ -1,6 +1,7 @@
-"""The newest login of a worker at the broker, on disk: a new adapter in this directory begins with it.
+# SPDX-License-Identifier: Apache-2.0
+"""The newest login of a worker at the broker, stored on disk: an adapter that restarts in this directory uses it.
 
-The bootstrap document has the login that was the newest when the machine was made. It stays the fallback.
+The bootstrap document contains the login that was the newest when the machine was created. It remains the fallback.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ _FILE = "login.json"
 
 @dataclass(frozen=True)
 class Login:
-    """A name and a password that the broker takes."""
+    """A user name and a password for the broker."""
 
     username: str
     password: str = field(repr=False)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Login":
-        """Read the body of a request, or the file.
+        """Read a login from the body of a request or from the file.
 
         Raises:
-            ValueError: it is none.
+            ValueError: The data is not a login.
         """
         username, password = data.get("username"), data.get("password")
         if not (isinstance(username, str) and username and isinstance(password, str) and password):
-            raise ValueError("a login is a username and a password")
+            raise ValueError("must have a username and a password")
         return cls(username, password)
 
 
 def read_login(directory: Path) -> Optional[Login]:
-    """Return the login that was written here; None without one, and for a file that cannot be read."""
+    """Return the stored login; None if there is no file or it cannot be read."""
     try:
         return Login.from_json(json.loads((directory / _FILE).read_bytes()))
     except (OSError, ValueError, AttributeError):
@@ -46,10 +47,10 @@ def read_login(directory: Path) -> Optional[Login]:
 
 
 def write_login(directory: Path, login: Login) -> None:
-    """Keep a login for the next adapter: a file of mode 0600 that is replaced as a whole.
+    """Store a login in a file of mode 0600, which is replaced atomically.
 
     Raises:
-        MachineError: the directory cannot be used.
+        MachineError: The directory cannot be used.
     """
     path, new = directory / _FILE, directory / f"{_FILE}.new"
     try:
@@ -62,4 +63,4 @@ def write_login(directory: Path, login: Login) -> None:
             os.fsync(file.fileno())
         new.replace(path)
     except OSError as error:
-        raise MachineError(f"the login cannot be written to {directory}: {error}") from error
+        raise MachineError(f"cannot write the login to {directory}: {error}") from error

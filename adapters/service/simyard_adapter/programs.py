@@ -1,12 +1,13 @@
-"""One run of a simulation program: output captured and bounded, and nothing of it left behind when it ends.
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a simulation program: its output is captured up to a limit, and all its processes end with it.
 
-The program is never started through a shell. It leads a process group of its own, so that what it started ends with
-it: SIGTERM first, because a licensed program must be able to give its seat back, then SIGKILL. On Windows the tree is
-ended by ``taskkill``.
+The program is never started through a shell. It leads a process group of its own, so that its child processes end with
+it. The group receives SIGTERM first, because a licensed program must be able to return its seat, then SIGKILL. On
+Windows, ``taskkill`` ends the process tree.
 
-A descendant can leave the process group (``setsid``). Every program therefore gets a variable of its own in its
-environment, which its descendants inherit: on Linux, processes that have it when the program has ended are killed. Only
-a descendant that leaves the group and clears its environment as well survives, until its machine ends.
+A descendant can leave the process group (``setsid``). Every run therefore has a unique variable in its environment,
+which all descendants inherit. On Linux, the processes with this variable are killed after the program has ended. Only a
+descendant that leaves the group and also clears its environment survives, until its machine ends.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from typing import IO, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from simyard_adapter.errors import ActionCancelledError
 
-OUTPUT_LIMIT = 4 * 2**20
-"""Characters kept of each output stream; of a longer one the end is kept."""
+MAX_OUTPUT_CHARACTERS = 4 * 2**20
+"""Limit of the characters that are kept of each output stream; the end of the stream is kept."""
 
 PROGRAM_VARIABLE = "SIMYARD_PROGRAM"
-"""Says in the environment of a process to which run of a program it belongs: its directory, and a random number."""
+"""The environment variable that identifies the run to which a process belongs: its directory and a random number."""
 
 MAX_SCANS = 20
 """Limit of the scans for processes of an ended program: a process that one scan finds may have started others."""
 
-LINE_LIMIT = 64 * 2**10
+MAX_LINE_CHARACTERS = 64 * 2**10
 TERMINATION_GRACE_SECONDS = 5.0
 _DRAIN_SECONDS = 2.0
 
 
 class Program:
-    """A running program. :meth:`wait` in one thread, :meth:`terminate` in any."""
+    """A running program. One thread calls :meth:`wait`; any thread may call :meth:`terminate`."""
 
     def __init__(
         self,
@@ -50,11 +51,11 @@ class Program:
         stdin: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
     ) -> None:
-        """Start it.
+        """Start the program.
 
         Raises:
-            OSError: it cannot be started.
-            ValueError: an argument holds a NUL.
+            OSError: The program cannot be started.
+            ValueError: An argument contains a NUL character.
         """
         self._args = [str(arg) for arg in args]
         self._lock = threading.Lock()
@@ -80,11 +81,11 @@ class Program:
         on_stdout: Optional[Callable[[str], None]] = None,
         on_stderr: Optional[Callable[[str], None]] = None,
     ) -> "subprocess.CompletedProcess[str]":
-        """Wait for its end; ``on_stdout`` and ``on_stderr`` get each line, from threads of their own.
+        """Wait for the end; ``on_stdout`` and ``on_stderr`` receive each line, in threads of their own.
 
         Raises:
             ActionCancelledError: :meth:`terminate` was called.
-            Exception: what ``on_stdout`` or ``on_stderr`` raised; the program was ended.
+            Exception: The exception that ``on_stdout`` or ``on_stderr`` raised; the program was ended.
         """
         pumps = [
             _Pump(self._process.stdout, on_stdout, self.terminate),
@@ -97,11 +98,13 @@ class Program:
             if pump.error is not None:
                 raise pump.error
         if self._terminated:
-            raise ActionCancelledError("the program was ended")
-        return subprocess.CompletedProcess(self._args, self._process.returncode, pumps[0].text(), pumps[1].text())
+            raise ActionCancelledError("the program was ended because its invocation stopped")
+        return subprocess.CompletedProcess(
+            self._args, self._process.returncode, pumps[0].get_text(), pumps[1].get_text()
+        )
 
     def terminate(self) -> None:
-        """End the program and all that it started; returns at once."""
+        """Start to end the program and its descendants; this returns at once."""
         with self._lock:
             if self._ended or self._terminated:
                 return
@@ -118,7 +121,7 @@ class Program:
 
     def _reap(self) -> None:
         if sys.platform != "win32":
-            # The leader stays a zombie until the rest of its group is gone: its id cannot be somebody else's.
+            # The leader stays a zombie until the rest of its group is gone, so its id cannot belong to another process.
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
             with self._lock:
                 self._signal(kill=True)
@@ -134,7 +137,8 @@ class Program:
 
     def _signal(self, *, kill: bool) -> None:
         if sys.platform != "win32":
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS refuses a group of zombies
+            # macOS refuses to signal a group of zombies.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL if kill else signal.SIGTERM)
         else:
             subprocess.run(
@@ -146,7 +150,7 @@ class Program:
 
 
 class _Pump(threading.Thread):
-    """Reads one stream to its end, keeps its last part and hands each line on."""
+    """A thread that reads one stream to its end, keeps the last part and passes each line on."""
 
     def __init__(
         self, stream: Optional[IO[str]], on_line: Optional[Callable[[str], None]], fail: Callable[[], None]
@@ -163,7 +167,7 @@ class _Pump(threading.Thread):
 
     def run(self) -> None:
         with self._stream:
-            for line in iter(lambda: self._stream.readline(LINE_LIMIT), ""):
+            for line in iter(lambda: self._stream.readline(MAX_LINE_CHARACTERS), ""):
                 self._keep(line)
                 if self._on_line is not None and self.error is None:
                     try:
@@ -175,17 +179,17 @@ class _Pump(threading.Thread):
     def _keep(self, line: str) -> None:
         self._kept.append(line)
         self._size += len(line)
-        while self._size > OUTPUT_LIMIT:
+        while self._size > MAX_OUTPUT_CHARACTERS:
             self._size -= len(self._kept.popleft())
 
-    def text(self) -> str:
-        """What was kept."""
+    def get_text(self) -> str:
+        """Return the kept part of the stream."""
         return "".join(tuple(self._kept))
 
 
 @contextlib.contextmanager
 def _as_file(text: Optional[str]) -> Iterator[Union[int, IO[bytes]]]:
-    """A file to read standard input from: no thread is needed to feed it, and it cannot block."""
+    """Return a file with the text for standard input: it needs no writing thread and cannot block."""
     if text is None:
         yield subprocess.DEVNULL
         return
@@ -196,7 +200,7 @@ def _as_file(text: Optional[str]) -> Iterator[Union[int, IO[bytes]]]:
 
 
 def _kill_marked(mark: str) -> int:
-    """Kill the processes whose :data:`PROGRAM_VARIABLE` starts with ``mark``; returns how many (Linux only)."""
+    """Kill the processes whose :data:`PROGRAM_VARIABLE` starts with ``mark``; return their number (Linux only)."""
     killed: set[int] = set()
     start = f"{PROGRAM_VARIABLE}={mark}".encode()
     for _ in range(MAX_SCANS):
@@ -212,17 +216,20 @@ def _own_processes() -> list[int]:
 
 
 def _kill_if(pid: int, start: bytes) -> bool:
-    """Kill a process if a variable in its environment starts so. A handle makes sure that it is that very process."""
+    """Kill a process if a variable in its environment starts with ``start``; return True if it was killed.
+
+    The pidfd ensures that the id has not passed to another process meanwhile.
+    """
     try:
         handle = os.pidfd_open(pid)
-    except (OSError, AttributeError):  # it is gone; or the kernel or the system has no such handles
+    except (OSError, AttributeError):  # The process is gone, or the kernel or the system has no pidfds.
         return False
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         if any(variable.startswith(start) for variable in variables):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             return True
-    except OSError:  # it has ended, or it is somebody else's
+    except OSError:  # The process has ended, or it belongs to another user.
         return False
     finally:
         os.close(handle)
@@ -230,7 +237,7 @@ def _kill_if(pid: int, start: bytes) -> bool:
 
 
 def end_leftovers(directory: Path) -> int:
-    """Kill what an adapter that was killed left running below ``directory``; returns how many (Linux only)."""
+    """Kill the processes that a killed adapter left running below ``directory``; return their number (Linux only)."""
     root = str(directory.resolve())
     ended = _kill_marked(root + os.sep)
     for entry in Path("/proc").glob("[0-9]*/cwd"):

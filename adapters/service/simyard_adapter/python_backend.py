@@ -1,4 +1,5 @@
-"""The connector that is a class: found, compared with the manifest, and called."""
+# SPDX-License-Identifier: Apache-2.0
+"""The backend of connectors that are Python classes: it imports, compares and calls the class."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Iterable, Mapping, Optional, Tuple
 
-from simyard_adapter.backend import Host, in_thread
+from simyard_adapter.backend import BackendEnvironment, run_in_thread
 from simyard_adapter.connector import Connector
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface, Json
@@ -19,30 +20,30 @@ from simyard_adapter.errors import StartError
 
 
 class PythonBackend:
-    """A connector that is a class."""
+    """A connector that is a Python class (implements :class:`simyard_adapter.backend.Backend`)."""
 
     def __init__(self, connector_class: type[Connector]) -> None:
         self._connector = connector_class()
         self.attributes = self._connector.attribute_store
 
-    async def start(self, host: Host) -> None:
-        """See :class:`Backend`."""
+    async def start(self, environment: BackendEnvironment) -> None:
+        """Set the connector's members and the user's attributes, then call its ``start``."""
         connector = self._connector
-        connector.directory = host.directory
-        connector.log = host.log
-        connector.running = host.running
-        self.attributes.update(host.attributes)
+        connector.directory = environment.directory
+        connector.log = environment.log
+        connector.running = environment.running
+        self.attributes.update(environment.attributes)
         await _call(connector.start)
 
     async def stop(self) -> None:
-        """See :class:`Backend`."""
+        """Call the connector's ``stop``."""
         await _call(self._connector.stop)
 
     async def invoke(self, context: Context, parameters: Mapping[str, Json]) -> Mapping[str, Json]:
-        """See :class:`Backend`."""
+        """Call the method of the action: plain methods in a thread, ``async`` methods in the event loop."""
         method = getattr(self._connector, context.action)
         if not inspect.iscoroutinefunction(method):
-            return await in_thread(lambda: method(context, **parameters)) or {}
+            return await run_in_thread(lambda: method(context, **parameters)) or {}
         task = asyncio.ensure_future(method(context, **parameters))
         loop = asyncio.get_running_loop()
         try:
@@ -52,14 +53,14 @@ class PythonBackend:
             task.cancel()
         if task.cancelled():
             context.check_cancelled()
-            raise RuntimeError("the action's task was cancelled")
+            raise RuntimeError("the task of the action was cancelled")
         return task.result() or {}
 
     async def refresh(self) -> None:
-        """Nothing to do: the connector sets its attributes itself."""
+        """Do nothing: the connector sets its attributes itself."""
 
     async def set_attribute(self, name: str, value: Json) -> None:
-        """See :class:`Backend`."""
+        """Call the connector's ``on_set``, then store the value."""
         await _call(self._connector.on_set, name, value)
         self.attributes.set(name, value)
 
@@ -69,37 +70,39 @@ _NOTHING = (Connector.start, Connector.stop, Connector.on_set)
 
 async def _call(hook: Callable[..., Any], *args: Any) -> None:
     if getattr(hook, "__func__", None) in _NOTHING:
-        return  # it needs no thread for that
+        return  # The base class does nothing, so no thread is needed.
     if inspect.iscoroutinefunction(hook):
         await hook(*args)
     else:
-        await in_thread(lambda: hook(*args))
+        await run_in_thread(lambda: hook(*args))
 
 
 def load_class(reference: str, directory: Optional[Path] = None, files: Iterable[str] = ()) -> type[Connector]:
-    """Import ``module:Class``; modules in ``directory`` come first.
+    """Import ``module:Class``; modules in ``directory`` take precedence.
 
-    In a process of many adapters, those with the same ``files`` (paths below ``directory``) share the modules, also
-    when the directory of the first is gone; other files are imported anew, and adapters that run keep what they have.
+    Adapters in one process that have the same ``files`` (paths below ``directory``) share the modules, even after the
+    first adapter's directory is deleted. Other files are imported anew; running adapters keep their modules.
 
     Raises:
-        StartError: there is no such class, its module fails, or it is not a :class:`Connector`.
+        StartError: The class does not exist, its module fails, or it is not a :class:`Connector`.
     """
     module_name, _, class_name = reference.partition(":")
     if not module_name or not class_name:
-        raise StartError(f"the connector's class must read module:Class, not {reference!r}")
+        raise StartError(f"connector.python.class: must have the form module:Class, not {reference!r}")
     try:
         module = _import_from(directory, module_name, files) if directory else importlib.import_module(module_name)
-    except Exception as error:  # the vendor's module: whatever it raises is why the adapter cannot start
-        raise StartError(f"the connector's module {module_name} fails: {type(error).__name__}: {error}") from error
+    except Exception as error:  # Any exception of the vendor's module is the reason why the adapter cannot start.
+        raise StartError(
+            f"the import of the connector's module {module_name} failed: {type(error).__name__}: {error}"
+        ) from error
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Connector)):
-        raise StartError(f"{reference} is not a simyard_adapter.Connector")
+        raise StartError(f"connector.python.class: {reference} is not a subclass of simyard_adapter.Connector")
     return found
 
 
 _imported: dict[Tuple[str, bytes], dict[str, ModuleType]] = {}
-"""The modules among a connector's files, by the name of its own module and the digest of its files."""
+"""The modules among a connector's files, by the name of its main module and the digest of its files."""
 
 
 def _import_from(directory: Path, module_name: str, files: Iterable[str]) -> ModuleType:
@@ -111,7 +114,7 @@ def _import_from(directory: Path, module_name: str, files: Iterable[str]) -> Mod
             digest.update(f"{path.relative_to(directory)}\0".encode() + path.read_bytes())
     key = module_name, digest.digest()
     if key not in _imported:
-        for modules in _imported.values():  # another service may have helpers of the same names
+        for modules in _imported.values():  # Another service may have modules with the same names.
             for name in modules:
                 sys.modules.pop(name, None)
         sys.path.insert(0, str(directory))
@@ -122,7 +125,9 @@ def _import_from(directory: Path, module_name: str, files: Iterable[str]) -> Mod
             sys.path.remove(str(directory))
         if not _is_below(directory, module):
             if source.is_file():
-                raise ImportError(f"this process has another module named {module_name} already")
+                raise ImportError(
+                    f"this process already has another module named {module_name}: rename the connector's module"
+                )
             return module
         _imported[key] = {name: item for name, item in list(sys.modules.items()) if _is_below(directory, item)}
     sys.modules.update(_imported[key])
@@ -134,8 +139,8 @@ def _is_below(directory: Path, module: ModuleType) -> bool:
     return file is not None and directory in Path(file).resolve().parents
 
 
-def differences(manifest: Interface, connector: Interface) -> list[str]:
-    """What differs between the interface that clients see and the one that the class declares, descriptions apart."""
+def find_differences(manifest: Interface, connector: Interface) -> list[str]:
+    """Return the find_differences between the manifest's interface and the class's, ignoring descriptions."""
     found = []
     for kind in ("attributes", "actions"):
         seen = {item.name: item for item in getattr(manifest, kind)}
@@ -143,7 +148,7 @@ def differences(manifest: Interface, connector: Interface) -> list[str]:
         for name in sorted(seen.keys() | declared.keys()):
             label = f"{kind[:-1]} {name}"
             if name not in declared:
-                found.append(f"{label} is not declared by the class")
+                found.append(f"{label} is missing in the class")
             elif name not in seen:
                 found.append(f"{label} is missing in the manifest")
             elif _plain(seen[name].to_json()) != _plain(declared[name].to_json()):

@@ -1,6 +1,7 @@
-"""The broker, as the adapter sees it: connections that may be shared, and one channel that lives until it breaks.
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter's access to the broker: connections, which adapters may share, and sessions on one channel each.
 
-The client is aiormq. Reconnecting is the adapter's own affair: it must register anew.
+The client library is aiormq. Reconnecting is left to the adapter, because it must register again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from aiormq.exceptions import (
     PublishError,
 )
 
-from simyard_adapter.backoff import backoff_seconds
+from simyard_adapter.backoff import draw_delay
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.deadline import abandon, within
 from simyard_adapter.login import Login
@@ -35,49 +36,51 @@ from simyard_adapter.wire import CONTENT_TYPE
 T = TypeVar("T")
 
 HEARTBEAT_SECONDS = 6
-"""A node of the broker that vanished is noticed after three times as long, and a second more each (21 s)."""
-HANGING_SECONDS = 3.0
-"""A connection that takes longer may lead to a node that is away: another one is tried beside it."""
+"""The AMQP heartbeat: a failed node is noticed after three intervals plus a second for each (21 s)."""
+SECOND_ATTEMPT_SECONDS = 3.0
+"""The time after which a second connection is tried: the first may lead to a failed node."""
 CONNECT_ATTEMPTS = 3
 TIMEOUT_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
-SETTLE_SECONDS = 45.0
-"""A session whose login was replaced closes after so long, whatever runs: a Sync request takes at most 30 s."""
-CONNECT_BACKOFF_LAST_SECONDS = 1.0
-"""Of connections that are shared: less than those who share them wait by themselves, who would all try otherwise."""
-LARGEST_CHANNEL_NUMBER = 65535
+MAX_ACKNOWLEDGE_SECONDS = 45.0
+"""Limit of the time that a session with a replaced login stays open; a Sync request takes at most 30 s."""
+MAX_CONNECT_BACKOFF_SECONDS = 1.0
+"""The delay limit between attempts on shared connections.
+
+It is shorter than the delay of each adapter; otherwise all adapters that share the connections would retry at once.
+"""
+MAX_CHANNEL_NUMBER = 65535
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
-# aiormq raises RuntimeError on what is closed already, and lets StopAsyncIteration out when the broker hangs up.
+# aiormq raises RuntimeError on closed connections, and StopAsyncIteration when the broker closes the socket.
 _REFUSALS = (AuthenticationError, ConnectionNotAllowed, ProbableAuthenticationError)
 _BREAKS = (AMQPError, OSError, RuntimeError, StopAsyncIteration, asyncio.TimeoutError)
 
 
 class BrokerError(Exception):
-    """The broker cannot be reached, or the connection or the channel broke; try again on a new one."""
+    """A failure to reach the broker, or a broken connection or channel; retry on a new one."""
 
 
 class LoginRefusedError(BrokerError):
-    """The broker does not let this user in; another login of the same user may be the right one by now."""
+    """A login that the broker refuses; another login of the same user may be valid."""
 
 
 class UnroutableError(Exception):
-    """No queue takes the message."""
+    """A message that no queue accepts."""
 
 
-async def guarded(operation: Coroutine[Any, Any, T], what: str, seconds: float = TIMEOUT_SECONDS) -> T:
-    """Await operations of aiormq with a deadline; everything that means "the connection broke" is one error.
+async def await_guarded(operation: Coroutine[Any, Any, T], what: str, seconds: float = TIMEOUT_SECONDS) -> T:
+    """Await operations of aiormq with a deadline, and turn every failure of the connection into one error.
 
-    ``what`` says in the error what was tried.
-
-    They run in a task, one for all of them, for two reasons. aiormq ends its futures with CancelledError when a
-    connection closes: awaited directly, that could not be told from a cancellation of the caller (before Python 3.11).
-    And what is cancelled on a connection that is stuck waits for room to say so: nobody may wait for it.
+    ``what`` names the operation in the error. The operations run in one task, for two reasons. aiormq ends its futures
+    with CancelledError when a connection closes; before Python 3.11 the caller could not distinguish this from its own
+    cancellation. And the cancellation of an operation on a blocked connection can take forever, so nothing may wait for
+    it.
 
     Raises:
-        BrokerError: the connection or channel broke, or there was no answer in time.
-        LoginRefusedError: the broker refuses the user.
-        UnroutableError: a mandatory message came back.
+        BrokerError: The connection or channel broke, or no answer arrived in time.
+        LoginRefusedError: The broker refuses the login.
+        UnroutableError: The broker returned a mandatory message.
     """
     task = asyncio.ensure_future(operation)
     try:
@@ -92,8 +95,9 @@ async def guarded(operation: Coroutine[Any, Any, T], what: str, seconds: float =
     if error is None:
         return task.result()
     if isinstance(error, PublishError):
-        raise UnroutableError("no queue takes the message")
-    if isinstance(error, _BREAKS) or type(error) is Exception:  # which aiormq raises for an end without a reason
+        raise UnroutableError("no queue accepts the message")
+    # aiormq raises a plain Exception for an end without a reason.
+    if isinstance(error, _BREAKS) or type(error) is Exception:
         kind = LoginRefusedError if isinstance(error, _REFUSALS) else BrokerError
         raise kind(f"{what}: {type(error).__name__}: {error}") from error
     raise error
@@ -117,28 +121,28 @@ async def _connect(broker: BrokerAddress, name: str) -> AbstractConnection:
 
 
 async def _dial(broker: BrokerAddress, name: str) -> AbstractConnection:
-    """Return the first connection that comes about, trying again beside those that hang."""
+    """Return the first connection that opens; start further attempts beside those that hang."""
     hanging: set[asyncio.Future[AbstractConnection]] = set()
     try:
         for left in reversed(range(CONNECT_ATTEMPTS)):
             hanging.add(asyncio.ensure_future(_connect(broker, name)))
             while hanging:
                 done, hanging = await asyncio.wait(
-                    hanging, timeout=HANGING_SECONDS if left else None, return_when=asyncio.FIRST_COMPLETED
+                    hanging, timeout=SECOND_ATTEMPT_SECONDS if left else None, return_when=asyncio.FIRST_COMPLETED
                 )
                 for attempt in done:
                     if attempt.exception() is None or not hanging:
                         return attempt.result()
                 if not done:
                     break
-        raise BrokerError("no attempt is left")  # not reached: the last one ends
+        raise BrokerError("no attempt is left")  # Not reached: the last attempt returns or raises.
     finally:
         for attempt in hanging:
             abandon(attempt)
 
 
 @dataclass
-class _Line:
+class _SharedConnection:
     connection: AbstractConnection
     username: str
     channels: int = 0
@@ -146,8 +150,8 @@ class _Line:
 
     @property
     def limit(self) -> int:
-        """How many channels the broker allows."""
-        return self.connection.connection_tune.channel_max or LARGEST_CHANNEL_NUMBER
+        """The number of channels that the broker allows."""
+        return self.connection.connection_tune.channel_max or MAX_CHANNEL_NUMBER
 
     async def open(self, publishes: bool) -> AbstractChannel:
         return await self.connection.channel(
@@ -155,97 +159,101 @@ class _Line:
         )
 
     def _next_number(self) -> int:
-        """The next one in turn that is free: aiormq's own go up for ever, beyond what the broker allows."""
+        """Return the next free channel number. aiormq's own numbers grow without end, beyond the broker's limit."""
         for _ in range(self.limit):
             self.last_number = self.last_number % self.limit + 1
             if self.last_number not in self.connection.channels:
                 return self.last_number
-        raise RuntimeError("the connection has no room for a channel")
+        raise RuntimeError("the connection has no free channel number")
 
 
 class Connections:
-    """Connections of one broker user: each is opened when a channel is wanted, and closed when its last one goes.
+    """The connections of one broker user. A connection opens with its first channel and closes with its last one.
 
-    The user may have several logins (:mod:`simyard_adapter.wire`). New channels are opened under the newest one; a
-    login that the broker refuses comes last from then on.
+    The user may have several logins (:mod:`simyard_adapter.wire`). New channels use the newest login; a login that the
+    broker refuses moves to the end of the list.
 
-    An adapter takes two channels. It has connections of its own, unless many adapters of one user in one process
-    share them (RabbitMQ allows 2,047 channels on each).
+    An adapter needs two channels. It has connections of its own, unless many adapters of one user share them in one
+    process (RabbitMQ allows 2,047 channels on each).
     """
 
     def __init__(self, broker: BrokerAddress, name: str, *, channels_per_connection: int = 2) -> None:
-        """``name`` is what the broker's operator sees."""
+        """Create the connections; ``name`` is shown to the broker's administrators."""
         self._logins = [broker]
         self._name = name
         self._channels_per_connection = channels_per_connection
-        self._lines: list[_Line] = []
+        self._connections: list[_SharedConnection] = []
         self._opening = asyncio.Lock()
         self._failures = 0
         self._failed_at = self._again_at = 0.0
-        self._failure = ""  # not the error: its traceback holds this frame and what was tried, and so the one before
+        # The error itself is not kept: its traceback would hold this frame, and so every earlier error.
+        self._failure = ""
 
     @property
     def username(self) -> str:
-        """The login under which the next connection is opened."""
+        """The login of the next connection."""
         return self._logins[0].username
 
     def use(self, login: Login) -> None:
-        """Open new channels under this login; those that are open go on under theirs."""
+        """Open new channels with this login; open channels keep their own."""
         others = [known for known in self._logins if known.username != login.username]
         broker = replace(self._logins[0], username=login.username, password=login.password)
         self._logins = [broker, *others]
 
     @contextlib.asynccontextmanager
-    async def channel(self, *, publishes: bool = True) -> AsyncIterator[AbstractChannel]:
-        """A channel; on one that ``publishes``, the broker confirms what it has, and unroutable messages raise.
+    async def open_channel(self, *, publishes: bool = True) -> AsyncIterator[AbstractChannel]:
+        """Open a channel for the block.
+
+        With ``publishes``, the broker confirms each message, and an unroutable message raises an error.
 
         Raises:
-            BrokerError: the broker cannot be reached, or refuses the user.
+            BrokerError: The broker cannot be reached, or refuses the user.
         """
         asked = time.monotonic()
         async with self._opening:
             line = await self._line(asked)
             line.channels += 1
         try:
-            channel = await guarded(line.open(publishes), "opening a channel")
+            channel = await await_guarded(line.open(publishes), "opening a channel")
             try:
                 yield channel
             finally:
                 with contextlib.suppress(BrokerError):
-                    await guarded(channel.close(), "closing the channel", CLOSE_SECONDS)
+                    await await_guarded(channel.close(), "closing the channel", CLOSE_SECONDS)
         finally:
             line.channels -= 1
             if line.channels == 0:
-                self._lines.remove(line)
+                self._connections.remove(line)
                 with contextlib.suppress(BrokerError):
-                    await guarded(line.connection.close(), "closing the connection", CLOSE_SECONDS)
+                    await await_guarded(line.connection.close(), "closing the connection", CLOSE_SECONDS)
 
-    async def _line(self, asked: float) -> _Line:
-        for line in self._lines:
+    async def _line(self, asked: float) -> _SharedConnection:
+        for line in self._connections:
             if line.username != self.username:
                 continue
             if line.connection.is_opened and line.channels < min(self._channels_per_connection, line.limit):
                 return line
         if self._failed_at > asked or self._again_at > time.monotonic():
-            raise BrokerError(self._failure)  # of the attempt that this one waited for, or that was just now
+            # The attempt that this caller waited for failed, or another one did just now.
+            raise BrokerError(self._failure)
         try:
             line = await self._connect()
         except BrokerError as error:
             self._failure, self._failed_at = str(error), time.monotonic()
-            self._again_at = self._failed_at + backoff_seconds(self._failures, CONNECT_BACKOFF_LAST_SECONDS)
+            self._again_at = self._failed_at + draw_delay(self._failures, MAX_CONNECT_BACKOFF_SECONDS)
             self._failures += 1
             raise
         self._failures = 0
-        self._lines.append(line)
+        self._connections.append(line)
         return line
 
-    async def _connect(self) -> _Line:
-        """Connect under the first login that the broker takes."""
+    async def _connect(self) -> _SharedConnection:
+        """Connect with the first login that the broker accepts."""
         for left in reversed(range(len(self._logins))):
             broker = self._logins[0]
             try:
-                return _Line(
-                    await guarded(_dial(broker, self._name), f"connecting as {broker.username}"), broker.username
+                return _SharedConnection(
+                    await await_guarded(_dial(broker, self._name), f"connecting as {broker.username}"), broker.username
                 )
             except LoginRefusedError:
                 if self._logins[0] is broker:
@@ -256,21 +264,21 @@ class Connections:
 
 
 class Session:
-    """An open channel, until it closes.
+    """An open channel until it closes.
 
     Attributes:
-        channel: the channel.
-        username: the login of its connection.
-        closed: set when it is closed, whoever closed it, or the broker has cancelled a consumer.
-        hears_cancels: whether the client tells that the broker has cancelled a consumer; aiormq 6 does not.
-        unsettled: how many messages it was given that are not acknowledged yet; see :meth:`until_settled`.
+        channel: The channel.
+        username: The login of its connection.
+        closed: Set when the channel is closed, or when the broker has cancelled a consumer.
+        hears_cancels: True if the client library reports that the broker has cancelled a consumer; aiormq 6 does not.
+        unacknowledged: The number of received messages that are not acknowledged yet.
     """
 
     def __init__(self, channel: AbstractChannel) -> None:
         self.channel = channel
         self.closed = asyncio.Event()
-        self.unsettled = 0
-        self._settled = asyncio.Event()
+        self.unacknowledged = 0
+        self._acknowledged = asyncio.Event()
         self.username = channel.connection.url.user or ""
         channel.closing.add_done_callback(self._on_close)
         cancels = getattr(channel, "on_consumer_cancel_callbacks", None)
@@ -280,7 +288,7 @@ class Session:
 
     def _on_close(self, _: object) -> None:
         self.closed.set()
-        self._settled.set()
+        self._acknowledged.set()
 
     async def publish(
         self,
@@ -296,13 +304,13 @@ class Session:
         """Publish a message and wait for the broker's confirmation.
 
         Raises:
-            BrokerError: not confirmed; it may have arrived all the same.
-            UnroutableError: it was mandatory, and no queue takes it.
+            BrokerError: The broker did not confirm the message; it may have arrived nevertheless.
+            UnroutableError: The message was mandatory, and no queue accepts it.
         """
         properties = spec.Basic.Properties(
             content_type=CONTENT_TYPE,
             message_type=kind,
-            user_id=self.username,  # the broker takes no other
+            user_id=self.username,  # The broker refuses any other user id.
             correlation_id=correlation_id,
             delivery_mode=PERSISTENT if persistent else TRANSIENT,
         )
@@ -313,42 +321,42 @@ class Session:
             properties=properties,
             mandatory=mandatory,
         )
-        await guarded(publishing, f"publishing to {exchange}")
+        await await_guarded(publishing, f"publishing to {exchange}")
 
     async def check_queue(self, name: str) -> None:
         """Check that a queue exists.
 
         Raises:
-            BrokerError: it does not, or the session broke; the session is closed in any case.
+            BrokerError: The queue does not exist, or the session broke; in both cases the session is closed.
         """
-        await guarded(self.channel.queue_declare(name, passive=True), "looking for the queue")
+        await await_guarded(self.channel.queue_declare(name, passive=True), "checking that the queue exists")
 
-    async def until_settled(self) -> None:
-        """Return when every message that this session was given is acknowledged, or it has closed, or time is up."""
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while self.unsettled and not self.closed.is_set() and (left := deadline - time.monotonic()) > 0:
-            self._settled.clear()
+    async def wait_until_acknowledged(self) -> None:
+        """Return when all received messages are acknowledged, the session has closed, or the time limit has passed."""
+        deadline = time.monotonic() + MAX_ACKNOWLEDGE_SECONDS
+        while self.unacknowledged and not self.closed.is_set() and (left := deadline - time.monotonic()) > 0:
+            self._acknowledged.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await within(left, self._settled.wait())
+                await within(left, self._acknowledged.wait())
 
-    def settle(self) -> None:
-        """Count one message less that is not acknowledged."""
-        self.unsettled -= 1
-        self._settled.set()
+    def count_acknowledged(self) -> None:
+        """Count one received message as acknowledged."""
+        self.unacknowledged -= 1
+        self._acknowledged.set()
 
     async def acknowledge(self, message: DeliveredMessage) -> None:
-        """Acknowledge a message that this session was given; it may come again all the same.
+        """Acknowledge a received message; the broker may deliver it again nevertheless.
 
         Raises:
-            BrokerError: the session broke.
+            BrokerError: The session broke.
         """
         assert message.delivery_tag is not None, "a delivery has a tag"
-        await guarded(self._acknowledge(message.delivery_tag), "acknowledging")
+        await await_guarded(self._acknowledge(message.delivery_tag), "acknowledging a message")
 
     async def _acknowledge(self, delivery_tag: int) -> None:
         await self.channel.basic_ack(delivery_tag)
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """A message body."""
+    """Return a message body as JSON."""
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()

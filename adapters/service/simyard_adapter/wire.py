@@ -1,12 +1,13 @@
-"""What adapters and the control plane say to each other over RabbitMQ (AMQP 0-9-1).
+# SPDX-License-Identifier: Apache-2.0
+"""The messages between adapters and the control plane over RabbitMQ (AMQP 0-9-1).
 
-One *broker user* exists per WorkerPool (``pool-<uid>``) and per worker that stands alone (``worker-<uid>``). It is the
-boundary of trust: it can read its own queues, and write events and replies under its own name only.
+One *broker user* exists per WorkerPool (``pool-<uid>``) and per worker without a pool (``worker-<uid>``). It is the
+trust boundary: it can only read its own queues, and only write events and replies under its own name.
 
-Its password can be replaced while workers are connected. The *identity* of the user stays in the names of queues and in
-routing keys. The *login* under which workers connect is the identity, or the identity, ``~`` and a suffix that is new
-for each password. A worker learns a new login by :attr:`Request.CREDENTIALS`. Whoever checks the ``user_id`` of a
-message compares identities (:func:`identity_of`).
+The password of a user can be replaced while workers are connected. The *identity* of the user stays in the names of
+queues and in routing keys. The *login* with which workers connect is the identity alone, or the identity, ``~`` and a
+suffix that changes with each password. A worker learns a new login by :attr:`Request.CREDENTIALS`. A receiver that
+checks the ``user_id`` of a message compares identities (:func:`parse_identity`).
 
 =====================  ==================  ========================================================================
 direction              exchange            routing key
@@ -17,12 +18,12 @@ reply                  simyard.replies     ``reply.<requester>.<user>``
 event                  simyard.events      ``<kind>.<user>.<worker uid>``
 =====================  ==================  ========================================================================
 
-Requests carry the properties ``type`` (a :class:`Request`), ``message_id`` (the invocation id, the key under which an
-action runs at most once on a worker), ``correlation_id`` and ``reply_to`` (the requester's name, absent where no reply
-is awaited), and ``expiration`` where nobody waits any longer after that time. Bodies are JSON objects.
+Requests carry these properties: ``type`` (a :class:`Request`), ``message_id`` (the invocation id, under which an action
+runs at most once on a worker), ``correlation_id``, ``reply_to`` (the requester's name, absent if no reply is expected),
+and ``expiration`` if the requester stops waiting at some time. Bodies are JSON objects.
 
-Every worker consumes its own queue. The pool's queue, which costs a channel and a consumer more, it consumes only once
-it was told to (:attr:`Request.TAKE`), and then while it is free.
+Every worker consumes its own queue. The pool's queue costs another channel and consumer. A worker consumes it only
+after a request to do so (:attr:`Request.TAKE`), and only while the worker is free.
 """
 
 from __future__ import annotations
@@ -39,74 +40,80 @@ REPLIES_EXCHANGE = "simyard.replies"
 REPLY = "reply"
 """The ``type`` of a reply."""
 BEGUN = "begun"
-"""The ``type`` of what comes before the reply of an action from the pool's queue that is not idempotent, if the request
-asks for it: from here on it may have run. It is confirmed by the broker, on the channel that holds the request, before
-the action begins; so it comes before anything that another worker says of the same request."""
+"""The ``type`` of the message that precedes the reply: from here on the action may have run.
+
+A worker sends it for actions from the pool's queue that are not idempotent, if the request asks for it. The broker
+confirms it, on the channel that holds the request, before the action begins. So it arrives before any message that
+another worker sends about the same request.
+"""
 LOGIN_SEPARATOR = "~"
-"""Stands between the identity of a broker user and the suffix of one of its logins."""
+"""The character between the identity of a broker user and the suffix of its login."""
 ACTIVE_SECONDS = 30.0
-"""While a worker runs Sync requests it says so this often, beginning with the first, and no more."""
+"""The interval of ``active`` events while a worker runs Sync requests; the first request sends one at once."""
 
 
 class Request(str, enum.Enum):
-    """The ``type`` of a request, its body, and the reply; any reply may be ``{"error": {..}}`` instead."""
+    """The ``type`` of a request. A comment gives its body and reply; any reply may be ``{"error": {..}}`` instead."""
 
     # {"action", "parameters", "mode", "timeoutSeconds"?, "tellBegun": bool?}; reply: {"worker", "result", "seconds"}
-    # or {"error", "again": true} when another worker may have begun it: who has not heard BEGUN may send it again
+    # or {"error", "again": true} if another worker may have begun it: a requester without BEGUN may send it again
     ACTION = "action"
     CANCEL = "cancel"  # {"invocation": id}; reply: {"cancelled": bool}
     GET_ATTRIBUTES = "get-attributes"  # {"names": [..]?}; reply: {"values": {..}, "observedAt": seconds}
     SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES
     LOG = "log"  # {"tailLines": n?, "invocation": id?}; reply: {"log": text}
-    DRAIN = "drain"  # {}: finish what runs, take nothing new, then say DRAINED
+    DRAIN = "drain"  # {}: finish running actions, accept no new ones, then send DRAINED
     CREDENTIALS = "credentials"  # {"username", "password"}: connect with this login from now on; no reply
-    TAKE = "take"  # {}: from now on, for as long as this process lives, take from the pool's queue while free; no reply
+    TAKE = "take"  # {}: consume the pool's queue while free, until this process ends; no reply
 
 
 class Event(str, enum.Enum):
     """The ``type`` of an event and the first word of its routing key; every body has ``worker`` (its name)."""
 
     # {"bootId", "adapterVersion", "interfaceDigest", "attributes": {..}, "observedAt", "accepted": [invocation ids],
-    # "takes": bool}; accepted: the Async invocations that this worker holds and whose RESULT is to come; takes: this
-    # process was told TAKE
+    # "takes": bool}; accepted: the Async invocations of this worker whose RESULT is not sent yet; takes: this
+    # process has received TAKE
     REGISTER = "register"
     ATTRIBUTES = "attributes"  # {"sequence", "values": {the changed ones}, "observedAt"}
-    PROGRESS = "progress"  # {"invocation", "percent": 0..100?, "message"?}; the first one says that it started
-    BEGUN = "begun"  # {"invocation"}: an Async action that is not idempotent begins, once its worker has seen that its
-    # own queue still exists after the broker confirmed this; a worker whose queue is deleted begins nothing more
+    PROGRESS = "progress"  # {"invocation", "percent": 0..100?, "message"?}; the first one says that the action started
+    # {"invocation"}: an Async action that is not idempotent is about to begin. The worker waits for the confirmation of
+    # this event, then checks that its own queue exists: a worker whose queue is deleted begins no further action
+    BEGUN = "begun"
     RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
     DRAINED = "drained"  # {}
-    ACTIVE = "active"  # {}: it runs a Sync request, or has run one since the last; once in ACTIVE_SECONDS
+    # {}: the worker runs a Sync request, or ran one since the last event; sent at most once in ACTIVE_SECONDS
+    ACTIVE = "active"
 
 
-class Reason(str, enum.Enum):
-    """Why a request failed: the ``reason`` of an error."""
+class ErrorReason(str, enum.Enum):
+    """The reason why a request failed: the ``reason`` of an error."""
 
     INVALID_PARAMETERS = "InvalidParameters"
     UNKNOWN_ACTION = "UnknownAction"
     UNKNOWN_ATTRIBUTE = "UnknownAttribute"
-    ACTION_FAILED = "ActionFailed"  # the simulation program refused or failed; the message is its own
-    CONNECTOR_CRASHED = "ConnectorCrashed"  # the connector raised something it does not declare
+    ACTION_FAILED = "ActionFailed"  # the simulation program refused or failed; the message is the program's
+    CONNECTOR_CRASHED = "ConnectorCrashed"  # the connector raised an exception of another type than ActionError
     TIMED_OUT = "TimedOut"
     CANCELLED = "Cancelled"
-    INTERRUPTED = "Interrupted"  # the worker died while it ran, and the action is not declared idempotent
-    DRAINING = "Draining"  # it was not begun, and never will be on this worker
-    BUSY = "Busy"  # it was not begun: too many invocations wait for their turn on this worker
+    INTERRUPTED = "Interrupted"  # the worker died while the action ran, and the action is not declared idempotent
+    DRAINING = "Draining"  # the action has not begun, and never will on this worker
+    BUSY = "Busy"  # the action has not begun: too many invocations wait on this worker
     INVALID_REQUEST = "InvalidRequest"
-    RESULT_TOO_LARGE = "ResultTooLarge"  # it was done, but its result has more than MAX_RESULT_BYTES (limits.py)
-    INVALID_RESULT = "InvalidResult"  # it was done, but its result is not what the service declares
+    # the action has ended, but its result has more than MAX_RESULT_BYTES (limits.py)
+    RESULT_TOO_LARGE = "ResultTooLarge"
+    INVALID_RESULT = "InvalidResult"  # the action has ended, but its result does not fit the declaration
 
 
 @dataclass(frozen=True)
 class WireError:
-    """An error as it travels: ``field`` is the path of the value that was refused; the message is without it."""
+    """An error in a message: ``field`` is the path of the refused value; ``message`` does not repeat the path."""
 
-    reason: Reason
+    reason: ErrorReason
     message: str
     field: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The value of ``error`` in a reply or a result."""
+        """Return the value of ``error`` in a reply or a result."""
         data = {"reason": self.reason.value, "message": self.message}
         if self.field:
             data["field"] = self.field
@@ -114,61 +121,61 @@ class WireError:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "WireError":
-        """Read the value of ``error``; a reason this version does not know reads as ``ActionFailed``."""
+        """Read the value of ``error``; a reason that this version does not know becomes ``ActionFailed``."""
         try:
-            reason = Reason(data.get("reason"))
+            reason = ErrorReason(data.get("reason"))
         except ValueError:
-            reason = Reason.ACTION_FAILED
+            reason = ErrorReason.ACTION_FAILED
         return cls(reason, str(data.get("message") or ""), str(data.get("field") or ""))
 
 
-def result_too_large(size: int) -> WireError:
+def make_too_large_error(size: int) -> WireError:
     """Return the error of an action whose result has ``size`` bytes."""
     return WireError(
-        Reason.RESULT_TOO_LARGE,
+        ErrorReason.RESULT_TOO_LARGE,
         f"the result has {size} bytes, at most {MAX_RESULT_BYTES} are accepted: have the program write large data to a "
-        "store of its own, such as an S3 bucket, and return where it is",
+        "store of its own, such as an S3 bucket, and return the address",
     )
 
 
-def pool_user(pool_uid: str) -> str:
-    """The broker user of a WorkerPool."""
+def name_pool_user(pool_uid: str) -> str:
+    """Return the broker user of a WorkerPool."""
     return f"pool-{pool_uid}"
 
 
-def standalone_user(worker_uid: str) -> str:
-    """The broker user of a worker without a pool."""
+def name_standalone_user(worker_uid: str) -> str:
+    """Return the broker user of a worker without a pool."""
     return f"worker-{worker_uid}"
 
 
-def identity_of(login: str) -> str:
+def parse_identity(login: str) -> str:
     """Return the identity of a login: the part before :data:`LOGIN_SEPARATOR`."""
     return login.partition(LOGIN_SEPARATOR)[0]
 
 
-def worker_queue(user: str, worker_uid: str) -> str:
-    """The queue of one worker."""
+def name_worker_queue(user: str, worker_uid: str) -> str:
+    """Return the name of a worker's own queue."""
     return f"simyard.worker.{user}.{worker_uid}"
 
 
-def pool_queue(user: str) -> str:
-    """The queue that all workers of a pool share; each takes one request at a time."""
+def name_pool_queue(user: str) -> str:
+    """Return the name of the queue that all workers of a pool share; each worker receives one request at a time."""
     return f"simyard.pool.{user}"
 
 
-def reply_key(requester: str, user: str) -> str:
-    """The routing key under which a worker answers a requester."""
+def make_reply_key(requester: str, user: str) -> str:
+    """Return the routing key of a worker's reply to a requester."""
     return f"reply.{requester}.{user}"
 
 
-def event_key(kind: Event, user: str, worker_uid: str) -> str:
-    """The routing key of an event."""
+def make_event_key(kind: Event, user: str, worker_uid: str) -> str:
+    """Return the routing key of an event."""
     return f"{kind.value}.{user}.{worker_uid}"
 
 
 @dataclass(frozen=True)
 class EventKey:
-    """A parsed routing key of an event."""
+    """The parts of an event's routing key."""
 
     kind: Event
     user: str
@@ -176,7 +183,7 @@ class EventKey:
 
 
 def parse_event_key(key: str) -> Optional[EventKey]:
-    """The parts of an event's routing key, or None if it is not one."""
+    """Return the parts of an event's routing key, or None if the key is not valid."""
     words = key.split(".")
     if len(words) != 3:
         return None

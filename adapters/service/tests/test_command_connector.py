@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The connector with no code: real programs over a real broker, and parameters that try to break out."""
 
 import json
@@ -161,7 +162,7 @@ async def test_the_message_of_a_failure_is_the_programs_own(worker: Service) -> 
     fallen = (await worker.act("fall"))["error"]
     assert fallen == {"reason": "ActionFailed", "message": "sh: ended by signal 11: last words"}
     missing = (await worker.act("missing"))["error"]
-    assert missing == {"reason": "ActionFailed", "message": "the program wrote no file out.dat"}
+    assert missing == {"reason": "ActionFailed", "message": "the program did not write the file out.dat"}
 
 
 async def test_progress_and_results_come_from_the_output(worker: Service, tmp_path: Path) -> None:
@@ -188,4 +189,4 @@ async def test_attributes_are_read_at_the_start_now_and_then_and_when_asked_for(
     (files / "host").write_text("node-8\n")
     assert (await worker.ask(Request.GET_ATTRIBUTES, {"names": ["host"]}))["values"] == {"host": "node-8"}
     log = json.dumps((await worker.ask(Request.LOG, {}))["log"])
-    assert log.count("the attribute broken cannot be read: false: exit code 1") == 1
+    assert log.count("cannot read the attribute broken: false ended with exit code 1") == 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands as data: what a manifest may say, and how parameters are put in."""
 
 import re
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simyard_adapter.commands import CommandSet, as_texts, converted, expand, references
+from simyard_adapter.commands import CommandSet, convert_output, expand, find_references, render_parameters
 from simyard_adapter.declarations import Interface, InvalidValuesError, Value, ValueType
 from simyard_adapter.errors import ActionError
 
@@ -104,12 +105,12 @@ def test_expansion_follows_the_rule_of_kubernetes(text: str) -> None:
             rest = rest[match.end() :]
         else:
             expected, rest = expected + rest[0], rest[1:]
-    assert expand(text, {name: f"[{name}]" for name in references(text)}) == expected
+    assert expand(text, {name: f"[{name}]" for name in find_references(text)}) == expected
 
 
 def test_parameters_become_text_as_json_writes_them() -> None:
     declared = [Value(name, ValueType.STRING) for name in ("s", "n", "b", "l", "absent")]
-    texts = as_texts({"s": "x y", "n": 0.5, "b": True, "l": [1]}, declared)
+    texts = render_parameters({"s": "x y", "n": 0.5, "b": True, "l": [1]}, declared)
     assert texts == {"s": "x y", "n": "0.5", "b": "true", "l": "[1]", "absent": ""}
 
 
@@ -125,7 +126,7 @@ def test_parameters_become_text_as_json_writes_them() -> None:
     ],
 )
 def test_output_is_converted_to_the_declared_type(kind: str, text: str, value: Any) -> None:
-    assert converted(text, Value("v", ValueType(kind))) == value
+    assert convert_output(text, Value("v", ValueType(kind))) == value
 
 
 @pytest.mark.parametrize(
@@ -133,4 +134,4 @@ def test_output_is_converted_to_the_declared_type(kind: str, text: str, value: A
 )
 def test_output_that_is_no_such_value_fails_the_action(kind: str, text: str) -> None:
     with pytest.raises(ActionError):
-        converted(text, Value("v", ValueType(kind)))
+        convert_output(text, Value("v", ValueType(kind)))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connector classes: what they declare, and what the adapter makes of them."""
 
 import logging
@@ -9,11 +10,11 @@ from typing import Any
 import pytest
 
 from simyard_adapter import Connector, Context, action, attribute, parameter
-from simyard_adapter.backend import Host
+from simyard_adapter.backend import BackendEnvironment
 from simyard_adapter.declarations import Interface, InvalidValueError
 from simyard_adapter.errors import StartError
 from simyard_adapter.loading import write_files
-from simyard_adapter.python_backend import PythonBackend, differences, load_class
+from simyard_adapter.python_backend import PythonBackend, find_differences, load_class
 
 
 class Beam(Connector):
@@ -117,27 +118,27 @@ def test_a_default_that_does_not_fit_is_refused() -> None:
 
 def test_differences_between_class_and_manifest_are_named_descriptions_apart() -> None:
     manifest = Interface.from_json(LongBeam.interface.to_json())
-    assert differences(manifest, LongBeam.interface) == []
+    assert find_differences(manifest, LongBeam.interface) == []
     described = Interface.from_json({**manifest.to_json(), "attributes": [
         {**item, "description": "other words"} for item in manifest.to_json()["attributes"]
     ]})  # fmt: skip
-    assert differences(described, LongBeam.interface) == []
-    assert differences(manifest, Beam.interface) == ["action cancel is not declared by the class"]
-    assert differences(Beam.interface, LongBeam.interface) == ["action cancel is missing in the manifest"]
+    assert find_differences(described, LongBeam.interface) == []
+    assert find_differences(manifest, Beam.interface) == ["action cancel is missing in the class"]
+    assert find_differences(Beam.interface, LongBeam.interface) == ["action cancel is missing in the manifest"]
     changed = manifest.to_json()
     changed["actions"][0]["timeoutSeconds"] = 60
-    (difference,) = differences(Interface.from_json(changed), LongBeam.interface)
+    (difference,) = find_differences(Interface.from_json(changed), LongBeam.interface)
     assert difference.startswith("action solve is {")
 
 
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("beam", "must read module:Class"),
+        ("beam", "must have the form module:Class"),
         ("no_such_module_here:Beam", "ModuleNotFoundError"),
         ("broken_connector:Beam", "ZeroDivisionError"),
-        ("json:JSONDecoder", "is not a simyard_adapter.Connector"),
-        ("json:Nothing", "is not a simyard_adapter.Connector"),
+        ("json:JSONDecoder", "is not a subclass of simyard_adapter.Connector"),
+        ("json:Nothing", "is not a subclass of simyard_adapter.Connector"),
     ],
 )
 def test_a_class_that_cannot_be_loaded_says_why(tmp_path: Path, reference: str, message: str) -> None:
@@ -195,7 +196,7 @@ async def test_only_the_hooks_that_a_connector_defines_take_a_thread(
     begun: list[threading.Thread] = []
     begin = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", lambda thread: begun.append(thread) or begin(thread))
-    host = Host(tmp_path, logging.LoggerAdapter(logging.getLogger(__name__)), list, {})
+    host = BackendEnvironment(tmp_path, logging.LoggerAdapter(logging.getLogger(__name__)), list, {})
     for connector, threads in ((Beam, 0), (Hooked, 1)):
         backend = PythonBackend(connector)
         await backend.start(host)

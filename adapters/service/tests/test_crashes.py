@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adapters and brokers that die: no accepted action is lost, and none runs twice."""
 
 import asyncio
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from simyard_adapter.wire import Event, Request
-from simyard_dev.broker import LocalBroker
+from simyard_dev.local_broker import LocalBroker
 
 Service = Any
 Lines = Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The login of a pool's broker user changes while workers are connected: no action is lost, and none runs twice."""
 
 import asyncio
@@ -11,15 +12,15 @@ from urllib.parse import quote
 import pytest
 
 from simyard_adapter.login import Login, read_login, write_login
-from simyard_adapter.wire import LOGIN_SEPARATOR, Event, Request, identity_of, worker_queue
+from simyard_adapter.wire import LOGIN_SEPARATOR, Event, Request, name_worker_queue, parse_identity
 
 Service = Any
 NEW_PASSWORD = "another-password"
 
 
 def test_the_identity_of_a_login_is_without_its_suffix() -> None:
-    assert identity_of("pool-1") == "pool-1"
-    assert identity_of(f"pool-1{LOGIN_SEPARATOR}2.5") == "pool-1"
+    assert parse_identity("pool-1") == "pool-1"
+    assert parse_identity(f"pool-1{LOGIN_SEPARATOR}2.5") == "pool-1"
 
 
 def test_a_login_is_written_for_its_owner_alone_and_read_again(tmp_path: Path) -> None:
@@ -62,8 +63,10 @@ class Rotation:
     async def consumes(self, worker: str = "w1") -> list[str]:
         """The logins of the consumers of a worker's queue."""
         found = await self._service.manage("GET", f"consumers/{quote(self._service.vhost, safe='')}")
-        queue = worker_queue(self._service.user, worker)
-        return [item["channel_details"]["user"] for item in found if item["queue"]["name"] == queue]
+        queue = name_worker_queue(self._service.user, worker)
+        # The details of a channel that has just been closed are an empty list.
+        named = [item for item in found if item["queue"]["name"] == queue]
+        return [item["channel_details"]["user"] for item in named if item["channel_details"]]
 
     async def done(self, worker: str = "w1") -> None:
         """Wait until a worker consumes under the new login alone."""

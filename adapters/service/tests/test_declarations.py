@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checking values against declarations."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An action that ignores its stop: its adapter ends, and the next adapter does what waited."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The journal of accepted invocations."""
 
 import asyncio
@@ -9,42 +10,42 @@ import pytest
 
 from simyard_adapter import journal as module
 from simyard_adapter.errors import MachineError
-from simyard_adapter.journal import Journal, State
+from simyard_adapter.journal import Journal, JournalState
 
-ALL = tuple(State)
+ALL = tuple(JournalState)
 
 
 async def test_an_invocation_is_accepted_once_and_read_back_after_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = Journal(path)
-    assert await journal.entries(*ALL) == []
+    assert await journal.list_entries(*ALL) == []
     assert await journal.find("a") is None
     assert not path.exists()
     assert [await journal.accept(name, name.encode()) for name in ("b", "a", "b")] == [True, True, False]
-    await journal.move("a", State.STARTED)
+    await journal.move("a", JournalState.STARTED)
     await journal.finish("b", b"result")
     journal.close()
     again = Journal(path)
-    entries = await again.entries(*ALL)
+    entries = await again.list_entries(*ALL)
     assert [(it.id, it.state, it.request, it.result) for it in entries] == [
-        ("b", State.FINISHED, b"", b"result"),
-        ("a", State.STARTED, b"a", b""),
+        ("b", JournalState.FINISHED, b"", b"result"),
+        ("a", JournalState.STARTED, b"a", b""),
     ]
     again.close()
 
 
 async def test_only_the_last_confirmed_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_CONFIRMED", 2)
+    monkeypatch.setattr(module, "MAX_CONFIRMED", 2)
     journal = Journal(tmp_path / "journal")
     for name in "abcde":
         await journal.accept(name, b"")
         await journal.finish(name, b"")
     for name in "acdb":
         await journal.confirm(name)
-    assert [(it.id, it.state) for it in await journal.entries(*ALL)] == [
-        ("c", State.CONFIRMED),
-        ("d", State.CONFIRMED),
-        ("e", State.FINISHED),
+    assert [(it.id, it.state) for it in await journal.list_entries(*ALL)] == [
+        ("c", JournalState.CONFIRMED),
+        ("d", JournalState.CONFIRMED),
+        ("e", JournalState.FINISHED),
     ]
     journal.close()
 
@@ -63,4 +64,4 @@ async def test_two_adapters_cannot_share_a_directory(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_journal_is_a_machine_error(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("not a database, but long enough to look at" * 100)
     with pytest.raises(MachineError, match="file is not a database"):
-        await Journal(tmp_path / "journal").entries(*ALL)
+        await Journal(tmp_path / "journal").list_entries(*ALL)

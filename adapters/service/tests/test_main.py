@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: what it prints, its exit codes, and that no password is ever logged."""
 
 import ast
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import simyard_adapter
-from simyard_adapter.bootstrap import Bootstrap, shared
+from simyard_adapter.bootstrap import Bootstrap, remove_worker
 from simyard_adapter.declarations import Interface
 from simyard_adapter.wire import Event
 from simyard_dev.certificates import CertificateAuthority
@@ -42,15 +43,15 @@ def test_the_interface_of_a_class_is_printed_for_the_manifest(tmp_path: Path) ->
     )
     done = call("interface", "printed_connector:Printed", "--path", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert Interface.from_json(json.loads(done.stdout)).attribute("state") is not None
+    assert Interface.from_json(json.loads(done.stdout)).find_attribute("state") is not None
 
 
 def test_wrong_usage_and_bad_documents_have_exit_codes_and_clear_messages(tmp_path: Path) -> None:
     assert call("run").returncode == 2
     for document, message in (
-        (b"", b"cannot be read: JSONDecodeError"),
-        (b"[]", b"cannot be read: TypeError"),
-        (b'{"namespace": "a"}', b"has no 'worker'"),
+        (b"", b"is not valid: JSONDecodeError"),
+        (b"[]", b"is not valid: TypeError"),
+        (b'{"namespace": "a"}', b"has no field 'worker'"),
         (b"\xff", b"bootstrap document"),
     ):
         done = call("run", "--bootstrap", "-", stdin=document)
@@ -67,7 +68,7 @@ async def test_a_shared_document_becomes_the_worker_that_the_machine_is_told_to_
     uid = str(uuid.uuid4())
     await service.add_worker(uid)
     document = tmp_path / "bootstrap.json"
-    document.write_bytes(shared(service.bootstrap().to_bytes()))
+    document.write_bytes(remove_worker(service.bootstrap().to_bytes()))
     command = [PYTHON, "-m", "simyard_adapter", "run", "--bootstrap", str(document), "--directory", str(tmp_path / "w")]
     told = {"SIMYARD_WORKER": "run-7", "SIMYARD_WORKER_UID": uid} if by == "environment" else {}
     arguments = ["--worker", "run-7", "--worker-uid", uid.upper()] if by == "arguments" else []
@@ -85,9 +86,9 @@ async def test_a_shared_document_becomes_the_worker_that_the_machine_is_told_to_
 
 def test_what_workers_share_says_of_none_who_it_is(service: Service) -> None:
     first, second = (service.bootstrap(worker).to_bytes() for worker in ("w1", "w2"))
-    assert shared(first) == shared(second) == shared(shared(first))
+    assert remove_worker(first) == remove_worker(second) == remove_worker(remove_worker(first))
     uid = str(uuid.uuid4())
-    again = Bootstrap.from_bytes(shared(first)).identified("w1", uid)
+    again = Bootstrap.from_bytes(remove_worker(first)).name_worker("w1", uid)
     assert again == replace(Bootstrap.from_bytes(first), worker_uid=uid)
 
 
@@ -95,10 +96,10 @@ def test_a_machine_that_is_not_told_who_it_is_has_exit_code_3(service: Service) 
     document = service.bootstrap().to_bytes()
     uid = str(uuid.uuid4())
     for source, arguments, message in (
-        (shared(document), (), b"'' is not the name of a worker (--worker or SIMYARD_WORKER)"),
+        (remove_worker(document), (), b"'' is not the name of a worker: set --worker or SIMYARD_WORKER"),
         (document, ("--worker-uid", uid), b"'' is not the name of a worker"),
         (document, ("--worker", "Not Specified", "--worker-uid", uid), b"'Not Specified' is not the name of a worker"),
-        (shared(document), ("--worker", "w1"), b"'' is not a UUID (--worker-uid or SIMYARD_WORKER_UID)"),
+        (remove_worker(document), ("--worker", "w1"), b"'' is not a UUID: set --worker-uid or SIMYARD_WORKER_UID"),
         (document, ("--worker", "w1", "--worker-uid", "w1"), b"'w1' is not a UUID"),
     ):
         done = call("run", "--bootstrap", "-", *arguments, stdin=source)
@@ -126,7 +127,7 @@ def test_a_directory_that_cannot_be_used_has_exit_code_4(service: Service, tmp_p
     document = service.bootstrap().to_bytes()
     done = call("run", "--bootstrap", "-", "--directory", str(tmp_path / "file"), stdin=document)
     assert done.returncode == 4
-    assert b"cannot be used" in done.stderr
+    assert b"cannot use the directory" in done.stderr
 
 
 def test_the_log_can_be_json(tmp_path: Path) -> None:

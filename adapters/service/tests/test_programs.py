@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs: their output, and their end."""
 
 import asyncio
@@ -28,7 +29,7 @@ def test_a_program_gets_its_input_and_gives_its_output(context: Context) -> None
 
 
 def test_of_a_long_output_the_end_is_kept(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "OUTPUT_LIMIT", 1000)
+    monkeypatch.setattr(programs, "MAX_OUTPUT_CHARACTERS", 1000)
     done = context.run([sys.executable, "-c", "for i in range(10000): print(i)"])
     assert done.stdout.endswith("9998\n9999\n")
     assert len(done.stdout) <= 1000

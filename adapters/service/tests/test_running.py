@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How invocations end."""
 
 import asyncio
@@ -12,8 +13,8 @@ from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface
 from simyard_adapter.invocations import ActionRequest
 from simyard_adapter.limits import MAX_RESULT_BYTES
-from simyard_adapter.running import outcome_of, wire_error
-from simyard_adapter.wire import Reason
+from simyard_adapter.running import await_outcome, to_wire_error
+from simyard_adapter.wire import ErrorReason
 
 INTERFACE = Interface.from_json(
     {
@@ -28,7 +29,7 @@ INTERFACE = Interface.from_json(
 )
 
 
-async def end(returned: Any, *, cancel: bool = False) -> tuple[Reason | None, str]:
+async def end(returned: Any, *, cancel: bool = False) -> tuple[ErrorReason | None, str]:
     """Run work that returns (or raises) this, or never ends (None)."""
     context = Context("id", "solve", Path("unused"), lambda _: None, lambda _: None)
     work: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -39,7 +40,7 @@ async def end(returned: Any, *, cancel: bool = False) -> tuple[Reason | None, st
     if cancel:
         await asyncio.to_thread(context.cancel)
     request = ActionRequest.read({"action": "solve", "timeoutSeconds": 0.05}, INTERFACE)
-    outcome = await outcome_of(work, context, request)
+    outcome = await await_outcome(work, context, request)
     return (outcome.error.reason, outcome.error.message) if outcome.error else (None, str(outcome.result))
 
 
@@ -57,20 +58,20 @@ async def end(returned: Any, *, cancel: bool = False) -> tuple[Reason | None, st
 )
 async def test_a_connector_that_breaks_its_promise_has_crashed(returned: Any, message: str) -> None:
     reason, said = await end(returned)
-    assert reason is Reason.CONNECTOR_CRASHED
+    assert reason is ErrorReason.CONNECTOR_CRASHED
     assert message in said
 
 
 async def test_a_result_too_large_is_an_error_that_says_what_to_do() -> None:
     reason, said = await end({"o": {"x": "x" * MAX_RESULT_BYTES}})
-    assert reason is Reason.RESULT_TOO_LARGE
+    assert reason is ErrorReason.RESULT_TOO_LARGE
     assert "S3" in said
 
 
 async def test_work_that_ignores_its_end_is_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "STOP_GRACE_SECONDS", 0.05)
-    assert await end(None) == (Reason.TIMED_OUT, "it did not end within 0.05 s")
-    assert await end(None, cancel=True) == (Reason.CANCELLED, "it was cancelled")
+    assert await end(None) == (ErrorReason.TIMED_OUT, "the action did not end within 0.05 s")
+    assert await end(None, cancel=True) == (ErrorReason.CANCELLED, "the action was cancelled")
 
 
 async def test_a_result_that_fits_is_the_outcome() -> None:
@@ -82,4 +83,4 @@ def test_an_exception_that_cannot_say_what_it_is_becomes_an_error_all_the_same()
         def __str__(self) -> str:
             raise ValueError
 
-    assert wire_error(SilentError()).message == "SilentError: its message cannot be read"
+    assert to_wire_error(SilentError()).message == "SilentError: the text of the exception cannot be read"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An adapter and the control plane, over a real broker with TLS and least privilege."""
 
 import asyncio
@@ -17,7 +18,7 @@ async def test_a_worker_registers_once_with_its_attributes(service: Service) -> 
     await service.act("square", {"number": 2, "runs": os.devnull})
     (registration,) = service.all(Event.REGISTER)
     assert registration["attributes"] == {"state": "idle", "done": 0, "colour": "red"}
-    assert registration["interfaceDigest"] == service.bootstrap().interface.digest()
+    assert registration["interfaceDigest"] == service.bootstrap().interface.compute_digest()
     assert registration["accepted"] == []
     assert registration["takes"] is False
 
@@ -253,7 +254,7 @@ async def test_a_time_out_ends_the_program_and_all_that_it_started(
     await service.start()
     pids = tmp_path / "pids"
     reply = await service.act("sleep", {"pids": str(pids)})
-    assert reply["error"] == {"reason": "TimedOut", "message": "it did not end within 2 s"}
+    assert reply["error"] == {"reason": "TimedOut", "message": "the action did not end within 2 s"}
     leader, child = map(int, pids.read_text().split())
     await until(lambda: not alive(leader) and not alive(child))
 

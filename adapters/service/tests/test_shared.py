@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many adapters in one event loop, on shared connections."""
 
 import asyncio

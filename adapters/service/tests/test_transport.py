@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections and sessions on a real broker, through a line that the tests cut and stall."""
 
 import asyncio
@@ -19,8 +20,8 @@ from aiormq.abc import DeliveredMessage
 from simyard_adapter import consumers, transport
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.consumers import Consumer
-from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, guarded
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, event_key, worker_queue
+from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, await_guarded
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key, name_worker_queue
 
 Service = Any
 DEADLINE = 30.0
@@ -72,7 +73,7 @@ async def line(service: Service) -> AsyncIterator[Line]:
 
 @pytest.fixture
 def key(service: Service) -> str:
-    return event_key(Event.ACTIVE, service.user, "w1")
+    return make_event_key(Event.ACTIVE, service.user, "w1")
 
 
 @pytest.fixture
@@ -111,11 +112,11 @@ async def test_what_the_client_cancels_is_an_error_and_no_cancellation() -> None
 
     for operation in (ended_by_the_client(), ended_without_a_reason()):
         with pytest.raises(BrokerError):
-            await guarded(operation, "trying")
+            await await_guarded(operation, "trying")
 
 
 async def test_the_cancellation_of_the_caller_stays_one() -> None:
-    waiting = asyncio.ensure_future(guarded(asyncio.sleep(FOR_EVER), "trying"))
+    waiting = asyncio.ensure_future(await_guarded(asyncio.sleep(FOR_EVER), "trying"))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -130,14 +131,14 @@ async def test_nobody_waits_for_an_operation_that_does_not_end_when_it_is_cancel
             await asyncio.sleep(FOR_EVER)
 
     with pytest.raises(BrokerError, match="no answer within"):
-        await guarded(stuck(), "trying", 0.01)
+        await await_guarded(stuck(), "trying", 0.01)
 
 
 async def test_a_mandatory_message_that_no_queue_takes_raises_and_the_session_lives_on(
     service: Service, key: str
 ) -> None:
     nowhere = f"reply.nobody.{service.user}"
-    async with Connections(service.bootstrap().broker, "tests").channel() as channel:
+    async with Connections(service.bootstrap().broker, "tests").open_channel() as channel:
         session = Session(channel)
         with pytest.raises(UnroutableError):
             await session.publish("simyard.replies", nowhere, "reply", b"{}")
@@ -151,7 +152,7 @@ async def test_a_cut_connection_ends_the_session_and_everything_that_waits_on_it
     service: Service, line: Line, key: str
 ) -> None:
     connections = Connections(line.address, "tests")
-    async with connections.channel() as channel:
+    async with connections.open_channel() as channel:
         session = Session(channel)
         line.stall()
         publishing = [
@@ -165,26 +166,26 @@ async def test_a_cut_connection_ends_the_session_and_everything_that_waits_on_it
         with pytest.raises(BrokerError):
             await session.publish(EVENTS_EXCHANGE, key, Event.ACTIVE.value, b"{}")
     with pytest.raises(BrokerError):
-        async with Connections(replace(line.address, port=1), "tests").channel():
+        async with Connections(replace(line.address, port=1), "tests").open_channel():
             pass
 
 
 async def test_a_connection_that_is_stuck_is_left_behind_in_time(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "CLOSE_SECONDS", 0.05)
-    async with asyncio.timeout(DEADLINE), Connections(line.address, "tests").channel() as channel:
+    async with asyncio.timeout(DEADLINE), Connections(line.address, "tests").open_channel() as channel:
         assert isinstance(await channel.basic_qos(prefetch_count=1), spec.Basic.QosOk)
         line.stall()
 
 
 @pytest.mark.usefixtures("forgetful_logs")
 async def test_attempts_that_fail_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "backoff_seconds", lambda failures, last: 0.0)
+    monkeypatch.setattr(transport, "draw_delay", lambda failures, last: 0.0)
     async with refusing() as (address, refused):
         connections = Connections(address, "tests")
         before = left_behind()
         for _ in range(5):
             with pytest.raises(BrokerError):
-                async with connections.channel():
+                async with connections.open_channel():
                     pass
         assert len(refused) == 5
         assert left_behind() <= before
@@ -197,9 +198,9 @@ async def test_sessions_that_break_leave_nothing_behind(service: Service, line: 
     before = left_behind()
 
     async def connect_and_break() -> None:
-        async with connections.channel() as channel:
+        async with connections.open_channel() as channel:
             session = Session(channel)
-            consumer = Consumer(session, worker_queue(service.user, "w1"), 1, lambda session, message: None)
+            consumer = Consumer(session, name_worker_queue(service.user, "w1"), 1, lambda session, message: None)
             await consumer.adjust(lambda: True)
             line.cut()
             await asyncio.wait_for(consumer.watch(), DEADLINE)
@@ -218,12 +219,12 @@ async def test_those_who_share_connections_pause_together_and_longer_each_time(m
         failures.append(failed)
         return FOR_EVER if len(failures) == 3 else 0.0
 
-    monkeypatch.setattr(transport, "backoff_seconds", pause)
+    monkeypatch.setattr(transport, "draw_delay", pause)
     async with refusing() as (address, refused):
         connections = Connections(address, "tests")
         for _ in range(10):
             with pytest.raises(BrokerError, match="connecting"):
-                async with connections.channel():
+                async with connections.open_channel():
                     pass
         assert len(refused) == 3
     assert failures == [0, 1, 2]
@@ -231,28 +232,28 @@ async def test_those_who_share_connections_pause_together_and_longer_each_time(m
 
 async def test_a_new_channel_does_not_go_on_a_broken_connection(line: Line) -> None:
     connections = Connections(line.address, "tests")
-    async with connections.channel() as broken:
+    async with connections.open_channel() as broken:
         line.cut()
         await asyncio.wait({broken.closing}, timeout=DEADLINE)
-        async with connections.channel() as channel:
+        async with connections.open_channel() as channel:
             assert isinstance(await channel.basic_qos(prefetch_count=1), spec.Basic.QosOk)
 
 
 async def test_channels_that_come_and_go_beside_one_that_stays_keep_to_the_brokers_limit(service: Service) -> None:
     connections = Connections(service.bootstrap().broker, "tests", channels_per_connection=100)
-    async with connections.channel() as first:
+    async with connections.open_channel() as first:
         first.connection.connection_tune.channel_max = 3
         numbers = []
         last = contextlib.AsyncExitStack()
         for _ in range(6):
             following = contextlib.AsyncExitStack()
-            channel = await following.enter_async_context(connections.channel())
+            channel = await following.enter_async_context(connections.open_channel())
             assert channel.connection is first.connection
             numbers.append(channel.number)
             await last.aclose()
             last = following
         assert set(numbers) == {2, 3}
-        async with connections.channel(), connections.channel() as fourth:
+        async with connections.open_channel(), connections.open_channel() as fourth:
             assert fourth.connection is not first.connection, "the first has no room"
         await last.aclose()
 
@@ -263,8 +264,8 @@ async def test_a_consumer_that_the_broker_cancels_ends_its_watch(
 ) -> None:
     monkeypatch.setattr(consumers, "_WATCH_SECONDS", 0.05 if not hears else FOR_EVER)
     await service.add_worker("w1")
-    queue = worker_queue(service.user, "w1")
-    async with Connections(service.bootstrap().broker, "tests").channel() as channel:
+    queue = name_worker_queue(service.user, "w1")
+    async with Connections(service.bootstrap().broker, "tests").open_channel() as channel:
         session = Session(channel)
         assert session.hears_cancels, "this aiormq tells"
         if not hears:
@@ -284,8 +285,8 @@ async def test_a_consumer_that_was_stopped_takes_nothing_until_it_starts_again(s
     def take(session: Session, message: DeliveredMessage) -> None:
         taken.put_nowait(message.header.properties.message_id)
 
-    async with Connections(service.bootstrap().broker, "tests").channel() as channel:
-        consumer = Consumer(Session(channel), worker_queue(service.user, "w1"), 5, take)
+    async with Connections(service.bootstrap().broker, "tests").open_channel() as channel:
+        consumer = Consumer(Session(channel), name_worker_queue(service.user, "w1"), 5, take)
         for invocation in ("1", "2", "3"):
             await consumer.adjust(lambda: False)
             await service.send("anything", {}, invocation=invocation, reply=False)
@@ -304,7 +305,7 @@ async def test_names_with_signs_of_their_own_meaning_reach_the_broker_as_they_ar
         right = {"configure": "^$", "write": "^$", "read": "^$"}
         await service.manage("PUT", f"permissions/{quote(vhost, safe='')}/{user}", right)
         broker = replace(service.bootstrap().broker, vhost=vhost, username=user, password=password)
-        async with Connections(broker, "tests").channel() as channel:
+        async with Connections(broker, "tests").open_channel() as channel:
             assert isinstance(await channel.basic_qos(prefetch_count=1), spec.Basic.QosOk)
     finally:
         await service.manage("DELETE", f"vhosts/{quote(vhost, safe='')}")

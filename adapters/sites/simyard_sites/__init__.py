@@ -1,1 +1,2 @@
-"""The places that run workers: one interface (``simyard_sites.base``) and a module per provider."""
+# SPDX-License-Identifier: Apache-2.0
+"""The site interface (``simyard_sites.base``), its conformance suite, the Kubernetes client, a package per provider."""

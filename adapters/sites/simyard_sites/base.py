@@ -1,9 +1,11 @@
-"""The site interface: how the fleet starts, watches and stops machines at one place.
+# SPDX-License-Identifier: Apache-2.0
+"""The site interface: how the fleet starts, watches and stops the machines of one site.
 
-A provider implements :class:`Site` and names a factory in the entry point group ``simyard.sites``; the entry point's
-name is the member of the union ``spec.provider`` of a CloudSite, or what its member ``other`` names. Everything is
-asynchronous and in bulk; each call answers item by item, as soon as it knows, so that one bad item never holds up the
-rest. ``docs/sites/writing-a-site.md`` is for authors, and ``simyard_sites.conformance`` tests what is said here.
+A provider implements :class:`Site` and names a factory in the entry point group ``simyard.sites``. The name of the
+entry point is the member of the union ``spec.provider`` of a CloudSite, or the name in its member ``other``. All calls
+are asynchronous and work on many items. Each item has its own result, which arrives as soon as it is known, so that one
+bad item never delays the others. ``docs/sites/writing-a-site.md`` explains the interface to authors, and
+``simyard_sites.conformance`` tests it.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from typing import Any, Protocol
 
 
 class Stage(enum.StrEnum):
-    """The stages of a start, named as the OpenNebula study named them; each is entered at a time.
+    """A stage of a worker's start; a worker enters each stage at a point in time.
 
-    ``start`` (the worker was asked for), ``pending`` (the site accepted the request), ``prolog`` (placed on a host),
-    ``boot`` (its disk is ready), ``running`` (the hypervisor says so), ``registered`` (its adapter's message arrived).
-    The site knows ``pending`` to ``running``; the control plane knows the first and the last.
+    The names come from the OpenNebula study: ``start`` (the worker was asked for), ``pending`` (the site accepted the
+    request), ``prolog`` (placed on a host), ``boot`` (the disk is ready), ``running`` (the hypervisor reports it as
+    running), ``registered`` (the adapter's message arrived). The site knows ``pending`` to ``running``; the control
+    plane knows the first and the last.
     """
 
     START = "start"
@@ -32,7 +35,7 @@ class Stage(enum.StrEnum):
 
 
 class MachineState(enum.StrEnum):
-    """What a machine does now. A machine that is gone is absent from the site's answers."""
+    """The present state of a machine. A machine that is gone is absent from the site's answers."""
 
     PENDING = "Pending"
     PROLOG = "Prolog"
@@ -45,7 +48,7 @@ class MachineState(enum.StrEnum):
 
 
 class PowerAction(enum.StrEnum):
-    """What ``act`` can ask of a machine."""
+    """A power action that :meth:`Site.act` can apply to a machine."""
 
     START = "start"
     STOP = "stop"
@@ -54,7 +57,7 @@ class PowerAction(enum.StrEnum):
 
 
 class ErrorScope(enum.StrEnum):
-    """How far an error reaches: this item, all machines of its pool (a bad image, say), or the whole site."""
+    """The scope of an error: this item, all machines of its pool (a bad image, say), or the whole site."""
 
     ITEM = "Item"
     POOL = "Pool"
@@ -62,15 +65,16 @@ class ErrorScope(enum.StrEnum):
 
 
 class SiteError(Exception):
-    """Something that a site refused or failed to do; the subclass says what to do about it.
+    """An error of a site; the subclass says what the platform does about it.
 
-    A site raises the subclasses only. Users read the message in conditions and events: it says what was wrong, in which
-    field of the CloudSite or the SimulationService where it is one, and what to do; and nothing secret.
+    A site raises only the subclasses. Users read the message in conditions and events. The message says what is wrong,
+    names the field of the CloudSite or the SimulationService if there is one, and names a remedy. It contains no
+    secret.
 
     Attributes:
-        retryable: the same call may succeed later without anybody changing anything.
-        scope: how far it reaches.
-        retry_after_seconds: when to try again, where the site said so.
+        retryable: The same call may succeed later without any change by a person.
+        scope: The machines that the error affects.
+        retry_after_seconds: The delay before the next try, if the site gave one.
     """
 
     retryable = False
@@ -86,81 +90,81 @@ class SiteError(Exception):
 
     @property
     def reason(self) -> str:
-        """The name under which users see it in conditions and events."""
+        """The name of the error in conditions and events."""
         return type(self).__name__.removesuffix("Error")
 
 
 class UnauthenticatedError(SiteError):
-    """The credentials are wrong or have expired."""
+    """Wrong or expired credentials."""
 
     scope = ErrorScope.SITE
 
 
 class PermissionDeniedError(SiteError):
-    """The credentials are good and do not suffice."""
+    """Valid credentials without a permission that is needed."""
 
     scope = ErrorScope.SITE
 
 
 class InvalidSpecError(SiteError):
-    """The request can never work as it is: a wrong image, template, network, shape."""
+    """A request that can never succeed unchanged: a wrong image, template, network or shape."""
 
     scope = ErrorScope.POOL
 
 
 class MachineNotFoundError(SiteError):
-    """There is no such machine."""
+    """A machine that does not exist."""
 
 
 class QuotaExhaustedError(SiteError):
-    """A quota is used up: somebody must raise it, or machines must end."""
+    """A quota that is used up: an administrator must raise it, or machines must end."""
 
     retryable = True
     scope = ErrorScope.SITE
 
 
 class CapacityExhaustedError(SiteError):
-    """The site is full."""
+    """A site without free capacity."""
 
     retryable = True
     scope = ErrorScope.SITE
 
 
 class ConflictError(SiteError):
-    """The machine's present state forbids it; try again when the state has changed."""
+    """A request that the machine's present state does not allow; retry when the state has changed."""
 
     retryable = True
 
 
 class ThrottledError(SiteError):
-    """Too many requests; ``retry_after_seconds`` where the site said so."""
+    """A request above the site's rate limit; ``retry_after_seconds`` is set if the site gave a delay."""
 
     retryable = True
     scope = ErrorScope.SITE
 
 
 class UnavailableError(SiteError):
-    """The site cannot be reached or says that it is down; nothing was done."""
+    """A site that cannot be reached or reports that it is down; the request had no effect."""
 
     retryable = True
     scope = ErrorScope.SITE
 
 
 class UnknownOutcomeError(SiteError):
-    """The answer was lost: it may have been done. Look before trying again."""
+    """A request whose answer was lost and which may have been carried out. Look at the machine before a retry."""
 
     retryable = True
 
 
 class InternalError(SiteError):
-    """The site failed in a way that it does not explain."""
+    """A failure of the site that it does not explain."""
 
     retryable = True
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose machine it is; sites keep it as labels, so that ``list_owned`` finds machines again."""
+    """The owner of a machine; sites store it as labels, so that ``list_owned`` finds the machine again."""
 
     namespace: str
     worker: str
@@ -170,14 +174,19 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class MachineRequest:
-    """One machine to be created.
+    """A request for one machine.
 
-    ``name`` is unique for all time (worker name and the start of its uid): a machine of that name that exists already
-    *is* the one, and ``create`` adopts it. ``bootstrap`` is the document the adapter starts from; it holds a password.
-    ``image`` and ``options`` are the service's, for this provider. ``hostname`` is "" where the site is to choose.
-    ``user_data`` is the user's own, for cloud-init or what takes its place, beside the adapter's; ``ssh_public_keys``
-    may log in. ``cpu_millis`` says in thousandths of a core what ``cores`` rounds up, for sites that can give a part of
-    one; 0: ``cores``.
+    Attributes:
+        name: The name, unique for all time: the worker's name and the start of its uid. If a machine with this name
+            exists, ``create`` adopts it.
+        bootstrap: The adapter's bootstrap document; it contains a password.
+        image: The service's image for this provider.
+        options: The service's options for this provider.
+        hostname: The host name; "" lets the site choose.
+        user_data: The user's own data for cloud-init or its equivalent, in addition to the adapter's.
+        ssh_public_keys: The keys of the users who may log in.
+        cpu_millis: The exact request in thousandths of a core, of which ``cores`` is the rounded-up value, for sites
+            that can assign a part of a core; 0 means ``cores``.
     """
 
     name: str
@@ -197,8 +206,8 @@ class MachineRequest:
 class Address:
     """An IP address of a machine.
 
-    ``interface`` and ``mac`` are the name in the machine and the hardware address of its network interface, "" where
-    the site does not say. Some sites only repeat what a guest said, so readers check them.
+    ``interface`` is the name of the network interface in the machine, and ``mac`` its hardware address; "" if the site
+    does not report them. Some sites only repeat what a guest reported, so readers must check the values.
     """
 
     ip: str
@@ -208,12 +217,15 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine as its site sees it.
+    """A machine as its site reports it.
 
-    ``entered`` says when it first entered the stages ``pending`` to ``running`` (seconds since the epoch, by the site's
-    clock). ``reason`` (one CamelCase word) and ``message`` explain FAILED, and what troubles a machine otherwise.
-    ``evacuate`` says why the machine must leave its host soon, "" if it need not: its worker is drained and replaced,
-    then it is deleted.
+    Attributes:
+        entered: The times at which the machine first entered the stages ``pending`` to ``running``, in seconds since
+            the epoch, by the site's clock.
+        reason: One CamelCase word that explains FAILED or another problem of the machine.
+        message: The text that belongs to ``reason``.
+        evacuate: The reason why the machine must leave its host soon, or "". Its worker is drained and replaced, then
+            the machine is deleted.
     """
 
     id: str
@@ -229,9 +241,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one item of a bulk call: ``key`` is the request's name (create) or the machine's id.
+    """The result of one item of a bulk call.
 
-    A successful create has ``machine``; a failed item has ``error``.
+    ``key`` is the name in the request (``create``) or the machine's id. A successful ``create`` has ``machine``; a
+    failed item has ``error``.
     """
 
     key: str
@@ -241,7 +254,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SiteInfo:
-    """What ``probe`` found: the version of what answers, and how many machines fit in all where the site knows."""
+    """The result of ``probe``: the version of the site's software, and its total capacity in machines if known."""
 
     version: str
     capacity: int | None = None
@@ -249,21 +262,21 @@ class SiteInfo:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All machines of this CloudSite there: what is not in it is gone. The first event, and again after a resync."""
+    """All machines of this CloudSite at one time; any other machine is gone. First event, and again after a resync."""
 
     machines: Sequence[Machine]
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A machine is new or is in another state."""
+    """The event that a machine is new or has another state."""
 
     machine: Machine
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A machine does not exist any more."""
+    """The event that a machine does not exist any more."""
 
     id: str
     name: str
@@ -274,10 +287,18 @@ SiteEvent = Snapshot | Changed | Gone
 
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
-    """What a provider is made from: the CloudSite's name, its member of ``spec.provider``, its secret's data,
-    and which installation of Simyard owns the machines. Several installations, and several CloudSites of one, may share
-    an account: a machine belongs to the one whose installation and name it was created with. ``kubeconfig`` is that of
-    the cluster which the control plane uses; None: found as usual."""
+    """The configuration from which a factory creates a site.
+
+    Several installations of Simyard, and several CloudSites of one installation, may share an account. A machine
+    belongs to the installation and the CloudSite with which it was created.
+
+    Attributes:
+        name: The name of the CloudSite.
+        provider: The provider's member of ``spec.provider``.
+        secret: The data of the Secret with the credentials.
+        installation: The installation of Simyard that owns the machines.
+        kubeconfig: The kubeconfig of the control plane's own cluster; None uses the usual places.
+    """
 
     name: str
     provider: Mapping[str, Any]
@@ -287,89 +308,91 @@ class SiteConfig:
 
 
 class Site(Protocol):
-    """One place that runs machines. All calls are safe to repeat.
+    """One site that runs machines. All calls can be repeated safely.
 
-    ``create`` adopts a machine of the same name; ``delete`` of an absent machine succeeds. No call waits for a machine
-    to boot or to be gone: ``events`` tells. Each item that was asked for has one :class:`Outcome`, in any order, under
-    its own key. A call that fails as a whole raises a :class:`SiteError`, which counts for every item that had no
-    outcome yet; one that fails for an item yields it. Deadlines on the network are the provider's own.
+    ``create`` adopts a machine with the same name; ``delete`` of an absent machine succeeds. No call waits until a
+    machine has booted or is gone: ``events`` reports that. Each requested item has one :class:`Outcome` with its own
+    key, in any order. A call that fails as a whole raises a :class:`SiteError`, which counts for every item without an
+    outcome. A call that fails for one item yields the error. The provider sets the deadlines of its network requests.
 
-    Calls come beside each other, as many and as large as the site was found to bear: a provider has no queue, bounds
-    its connections, and does not try again by itself, so that refusals are seen. Any call may be cancelled, and any
-    iteration given up, at any moment: nothing is left of it but what the site may have done, and the next call works.
+    Many calls run in parallel, with the number and batch size that the platform has found to suit the site. A provider
+    has no queue of its own, limits its connections, and does not retry, so that the platform sees refusals. Any call
+    may be cancelled, and any iteration abandoned, at any time. After that, only the effects at the site remain, and the
+    next call works.
 
-    Where stopping or restarting a machine means its end, the class has an attribute ``stop_ends = True``: then ``act``
-    with STOP or RESTART begins to end it, and who wants it again calls ``create`` when it is :class:`Gone`.
+    If stopping or restarting a machine ends it, the class has the attribute ``stop_ends = True``. Then ``act`` with
+    STOP or RESTART starts to end the machine, and the platform calls ``create`` again after :class:`Gone`.
     """
 
     async def probe(self) -> SiteInfo:
-        """Say whether the site can be used; raises the :class:`SiteError` that says why not."""
+        """Return the site's version and capacity; raise a :class:`SiteError` if the site cannot be used."""
         ...
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """Create machines, or adopt those that exist under the same name, whichever process made them.
+        """Create machines, or adopt existing machines with the same names, whichever process created them.
 
-        One of that name that belongs to another owner or CloudSite is left alone: the item is refused with
-        :class:`InvalidSpecError` and the scope of the item, or, where names are not unique there, gets its own machine.
-        An outcome with a machine says that the site accepted it. :class:`UnknownOutcomeError` says that it may have:
-        the next ``create`` finds out. While a machine of that name still ends, either it is adopted as it is
-        (TERMINATING) or the item is refused with :class:`ConflictError`.
+        A machine with this name that belongs to another owner or CloudSite is left alone. The item is then refused with
+        :class:`InvalidSpecError` in the scope of the item; if names are not unique at the site, it gets its own
+        machine. An outcome with a machine means that the site accepted the request. :class:`UnknownOutcomeError` means
+        that it may have; the next ``create`` finds out. While a machine with this name is still ending, it is either
+        adopted in its state (TERMINATING), or the item is refused with :class:`ConflictError`.
         """
         ...
 
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """Begin to end machines, whatever their state: while they boot, when they failed, and again while they end.
+        """Start to delete machines in any state: booting, failed or already ending.
 
-        A machine that is not this site's is as good as absent, here and in ``get`` and ``act``.
-        A state in which the site itself cannot yet do it is a :class:`ConflictError`.
+        A machine of another owner counts as absent, here and in ``get`` and ``act``. A state in which the site cannot
+        delete a machine yet is a :class:`ConflictError`.
         """
         ...
 
     def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """Look at machines; an absent one yields :class:`MachineNotFoundError`."""
+        """Yield the present state of machines; an absent machine yields :class:`MachineNotFoundError`."""
         ...
 
     def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
-        """Start, stop, restart or suspend machines. One that is so already is a success.
+        """Start, stop, restart or suspend machines. A machine that is already in this state is a success.
 
-        An absent machine yields :class:`MachineNotFoundError`, one whose state forbids it :class:`ConflictError`, and
-        an action that the site does not have :class:`InvalidSpecError` with the scope of the item.
+        An absent machine yields :class:`MachineNotFoundError`. A machine in an unsuitable state yields
+        :class:`ConflictError`. An action that the site does not support yields :class:`InvalidSpecError` in the scope
+        of the item.
         """
         ...
 
     async def list_owned(self) -> Sequence[Machine]:
-        """All machines of this CloudSite that have not ended, each with the owner that it was created with."""
+        """Return all machines of this CloudSite that have not ended, each with the owner from its creation."""
         ...
 
     def events(self) -> AsyncGenerator[SiteEvent, None]:
-        """A :class:`Snapshot`, then what changes, without end; raises a :class:`SiteError` when the stream breaks.
+        """Yield a :class:`Snapshot`, then changes without end; raise a :class:`SiteError` when the stream breaks.
 
-        A state that was passed quickly may be skipped, an end never: where changes may have been missed a Snapshot
-        follows, or the stream breaks. There may be several streams. What one costs does not grow with machines that
-        have ended. Close it (``contextlib.aclosing``) when it is not wanted any more.
+        A state of short duration may be skipped, but never an end. If changes may have been missed, a Snapshot follows,
+        or the stream breaks. Several streams may be open. The cost of a stream does not grow with the number of ended
+        machines. Close an unused stream with ``contextlib.aclosing``.
         """
         ...
 
     async def clear(self) -> None:
-        """Remove what this site keeps there beside machines, such as what they shared; of others, nothing.
+        """Delete everything that this site stores beside machines, such as shared Secrets, but nothing of other owners.
 
-        It is called when the CloudSite is deleted and none of its machines is left. Repeating it does nothing.
+        The platform calls this when the CloudSite is deleted and its last machine is gone. A second call does nothing.
         """
         ...
 
     async def aclose(self) -> None:
-        """Release connections and tasks; machines go on. Repeating it does nothing."""
+        """Release connections and tasks; machines continue to run. A second call does nothing."""
         ...
 
 
 def stop_ends(site: Site) -> bool:
-    """Whether STOP and RESTART end a machine there (see :class:`Site`)."""
+    """Return True if STOP and RESTART end a machine of this site (see :class:`Site`)."""
     return bool(getattr(site, "stop_ends", False))
 
 
 class SiteFactory(Protocol):
-    """What the entry point names."""
+    """The factory that an entry point names."""
 
     def __call__(self, config: SiteConfig) -> Site:
-        """Make the site; does no I/O."""
+        """Create the site, without I/O."""
         ...

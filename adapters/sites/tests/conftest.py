@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emulated sites for tests: each test has its own clouds, which end with it."""
 
 import asyncio

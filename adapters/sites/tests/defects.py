@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The toy cloud, and a list of what is wrong with sites of it."""
 
 from __future__ import annotations

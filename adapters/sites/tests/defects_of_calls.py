@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What sites can do wrong in answering: outcomes, events, errors, deadlines, cancellation."""
 
 import asyncio

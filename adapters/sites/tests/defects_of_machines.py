@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What sites can do wrong to machines: whose they are, that there is one of each, and that they end."""
 
 import asyncio

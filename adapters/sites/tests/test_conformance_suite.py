@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The suite finds what is wrong with a site, and is run from anywhere."""
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def test_the_world_of_the_document_runs_anywhere_and_lacks_switches(tmp_path: Pa
     ran = run([*command, *options.split()], tmp_path, environment)
     assert ran.returncode == 0, ran.stdout
     assert "2 passed, 1 skipped" in ran.stdout
-    assert "this world has no switch throttle" in ran.stdout
+    assert "this world does not have the switch throttle" in ran.stdout
     ran = run([*command, "--pyargs", "simyard_sites.conformance"], tmp_path, environment)
     assert ran.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--site is missing" in ran.stderr

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import dataclasses
 
 import hypothesis.strategies as st
@@ -42,20 +43,20 @@ def states(cloud: Cloud) -> list[MachineState]:
 
 
 def seen(cloud: Cloud) -> list[Machine]:
-    return [machine for machine in map(cloud.machine, cloud.ids()) if machine]
+    return [machine for machine in map(cloud.find_machine, cloud.list_ids()) if machine]
 
 
 def test_without_jitter_each_stage_lasts_exactly_its_latency() -> None:
     cloud = Cloud(SLOW)
     machine = cloud.create("a", OWNER, 100.0)
-    assert (machine.id, machine.state, cloud.next_change()) == ("0", MachineState.PENDING, 101.0)
+    assert (machine.id, machine.state, cloud.get_next_change()) == ("0", MachineState.PENDING, 101.0)
     assert machine.addresses == ()
     cloud.advance(500.0)
     [machine] = seen(cloud)
     assert machine.state is MachineState.RUNNING
     assert machine.addresses == (Address("198.18.0.1", "eth0"),)
     assert [machine.entered[stage] for stage in STAGES] == [100.0, 101.0, 103.0, 106.0]
-    assert cloud.next_change() is None
+    assert cloud.get_next_change() is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_machine_deleted_in_any_stage_terminates_and_is_gone_when_its_guest_ha
     assert cloud.advance(now) == [Change("0", "a", guest=GuestOrder.END)]
     assert cloud.advance(now + 1000) == []
     assert states(cloud) == [MachineState.TERMINATING]
-    cloud.ended("0", now)
+    cloud.record_guest_end("0", now)
     assert cloud.advance(now) == [Change("0", "a", gone=True)]
     assert len(cloud) == 0
 
@@ -90,7 +91,7 @@ def test_create_adopts_the_machine_of_the_same_name_and_a_later_one_gets_a_new_i
     machine = cloud.create("a", OWNER, 3.0)
     assert (machine.id, machine.state, len(cloud)) == ("0", MachineState.RUNNING, 1)
     cloud.delete("0")
-    cloud.ended("0", 4.0)
+    cloud.record_guest_end("0", 4.0)
     assert cloud.create("a", OWNER, 5.0).id == "1"
 
 
@@ -139,7 +140,7 @@ def test_a_restart_ends_the_guest_before_the_machine_boots_and_keeps_the_times_o
     cloud.act("0", PowerAction.RESTART, 10.0)
     cloud.act("0", PowerAction.RESTART, 10.0)
     assert cloud.advance(20.0) == [Change("0", "a", guest=GuestOrder.END)]
-    cloud.ended("0", 20.0)
+    cloud.record_guest_end("0", 20.0)
     cloud.advance(20.5)
     assert states(cloud) == [MachineState.BOOT]
     assert cloud.advance(21.0)[-1] == Change("0", "a", guest=GuestOrder.RUN)
@@ -163,7 +164,7 @@ def test_a_machine_that_still_stops_can_be_started_only_when_it_has() -> None:
     with pytest.raises(ConflictError, match="it is Stopped or about to be"):
         cloud.act("0", PowerAction.START, 1.0)
     assert states(cloud) == [MachineState.RUNNING]
-    cloud.ended("0", 2.0)
+    cloud.record_guest_end("0", 2.0)
     cloud.act("0", PowerAction.START, 2.0)
     cloud.advance(2.0)
     assert states(cloud) == [MachineState.RUNNING]
@@ -198,7 +199,7 @@ def test_a_machine_without_room_stays_pending_and_says_why_until_there_is_some()
     ]
     assert "emulated: no host has room" in seen(cloud)[1].message
     cloud.delete("0")
-    cloud.ended("0", 1.0)
+    cloud.record_guest_end("0", 1.0)
     cloud.advance(1.0)
     assert [(machine.state, machine.reason, machine.message) for machine in seen(cloud)] == [
         (MachineState.RUNNING, "", "")
@@ -225,7 +226,7 @@ def test_as_many_events_and_answers_are_lost_as_the_settings_say_by_the_names_al
         for number in range(1000):
             cloud.create(f"m{number}", OWNER, 0.0)
         told = [(change.id, change.lost) for change in cloud.advance(0.0) if change.guest is GuestOrder.RUN]
-        runs.append((told, [cloud.loses_answer(f"m{number}", "create") for number in range(1000)]))
+        runs.append((told, [cloud.draw_lost_answer(f"m{number}", "create") for number in range(1000)]))
     assert runs[0] == runs[1]
     told, answers = runs[0]
     assert least <= sum(is_lost for _, is_lost in told) <= most
@@ -251,7 +252,7 @@ def test_a_resurrected_machine_runs_under_its_old_id_and_can_be_deleted_again() 
         cloud.resurrect("0", 0.0)
     for _ in range(2):
         cloud.delete("0")
-        cloud.ended("0", 1.0)
+        cloud.record_guest_end("0", 1.0)
         cloud.advance(1.0)
         assert (cloud.resurrect("0", 2.0).id, states(cloud)) == ("0", [MachineState.RUNNING])
         assert cloud.advance(2.0) == [Change("0", "a")]
@@ -276,7 +277,7 @@ class AnyHistory(RuleBasedStateMachine):
                 assert self.guests.pop(change.id) is GuestOrder.END
             elif change.gone:
                 assert change.id not in self.guests
-                assert self.cloud.machine(change.id) is None
+                assert self.cloud.find_machine(change.id) is None
             elif change.guest:
                 assert self.guests.get(change.id) is not GuestOrder.END or change.guest is GuestOrder.END
                 self.guests[change.id] = change.guest
@@ -318,7 +319,7 @@ class AnyHistory(RuleBasedStateMachine):
     def end_guests(self) -> None:
         for machine_id in [key for key, order in self.guests.items() if order is GuestOrder.END]:
             del self.guests[machine_id]
-            self.cloud.ended(machine_id, self.now)
+            self.cloud.record_guest_end(machine_id, self.now)
         self.look()
 
     @rule(number=st.integers(0, 5))
@@ -347,7 +348,7 @@ class AnyHistory(RuleBasedStateMachine):
                 assert order is wanted.get(machine.state)
 
     def teardown(self) -> None:
-        for machine_id in self.cloud.ids():
+        for machine_id in self.cloud.list_ids():
             self.cloud.delete(machine_id)
         self.look()
         self.end_guests()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import asyncio
 import os
 import shutil
@@ -25,6 +26,8 @@ from simyard_sites.base import (
 from simyard_sites.emulated import EmulatedSite, client
 from simyard_sites.emulated.protocol import Create
 from simyard_sites.emulated.settings import Settings
+
+pytestmark = pytest.mark.slow
 
 NEVER = {"bootMilliseconds": 3_600_000}
 CLIENT = """
@@ -254,7 +257,7 @@ async def test_a_cloud_whose_directory_was_removed_ends_by_itself(clouds: Any, d
 
 async def test_a_directory_that_others_can_get_at_is_refused(clouds: Any) -> None:
     clouds.files().directory.mkdir(mode=0o755)
-    with pytest.raises(UnavailableError, match="nobody else"):
+    with pytest.raises(UnavailableError, match="no other user"):
         await clouds.site().probe()
 
 

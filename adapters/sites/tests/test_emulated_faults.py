@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cloud's clients see of its limits and faults, over the wire."""
 
 import asyncio
@@ -18,7 +19,7 @@ from simyard_sites.base import (
     UnknownOutcomeError,
 )
 from simyard_sites.emulated import client
-from simyard_sites.emulated.portions import portions
+from simyard_sites.emulated.portions import yield_portions
 from simyard_sites.emulated.protocol import Create, Forget, Resurrect
 from simyard_sites.emulated.settings import Settings
 
@@ -131,9 +132,9 @@ async def test_portions_come_in_time_with_empty_ones_between_and_end_when_the_cl
     closing = asyncio.Event()
     now = time.time()
     handed: list[Sequence[str]] = []
-    async for portion in portions(["a", "b", "c"], [now, now, now + 3600], 0.01, closing):
+    async for portion in yield_portions(["a", "b", "c"], [now, now, now + 3600], 0.01, closing):
         handed.append(portion)
         if len(handed) == 3:
             closing.set()
     assert handed == [["a", "b"], [], []]
-    assert [portion async for portion in portions([], [], 0.01, closing)] == [[]]
+    assert [portion async for portion in yield_portions([], [], 0.01, closing)] == [[]]

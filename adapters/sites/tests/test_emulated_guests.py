@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real service adapters as guests, each way, on a real broker; and what a child process may not do."""
 
 import asyncio
@@ -20,7 +21,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from simyard_adapter import __main__ as adapter_command
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
-from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, worker_queue
+from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, name_worker_queue
 from simyard_dev.broker import Broker
 from simyard_sites.base import MachineRequest, MachineState, Owner, PowerAction
 from simyard_sites.emulated.child import BoundedLog, Child
@@ -59,7 +60,7 @@ class ControlPlane:
     async def request(self, worker: str, connector: str = "nothing:Nothing") -> MachineRequest:
         uid = f"{self._run}-{worker}"
         await self._channel.queue_bind(self._events, EVENTS_EXCHANGE, f"register.*.{uid}")
-        await self._channel.queue_declare(worker_queue(self._broker.user, uid), arguments={"x-expires": 600_000})
+        await self._channel.queue_declare(name_worker_queue(self._broker.user, uid), arguments={"x-expires": 600_000})
         url = urlsplit(self._broker.url)
         address = BrokerAddress(
             url.hostname or "", url.port or 0, self._broker.virtual_host, self._broker.user, self._broker.password

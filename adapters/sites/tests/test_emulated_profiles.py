@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The profiles reproduce what was published, and the documentation says what they are."""
 
 import statistics
@@ -75,7 +76,7 @@ def test_the_document_has_every_number_of_every_profile() -> None:
 def test_the_example_in_the_document_is_a_site_with_the_version_that_it_says() -> None:
     _, _, rest = DOCUMENT.partition("```yaml\n")
     site = CloudSite.model_validate(yaml.safe_load(rest.partition("```")[0]))
-    _, member = site.spec.provider.member()
+    _, member = site.spec.provider.get_member()
     title = Settings.from_provider(member.to_json()).title
     assert title == "opennebula-2015-default (adjusted) at 10 % of its time"
     assert f"{title}`" in DOCUMENT

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ def test_a_rate_lets_no_more_through_in_any_time_than_its_burst_and_what_came_me
     arrivals: list[int], burst: int, tokens: int
 ) -> None:
     rate = Rate()
-    done = [rate.take(tokens, burst, 1.0, now) for now in arrivals]
+    done = [rate.reserve(tokens, burst, 1.0, now) for now in arrivals]
     assert done == sorted(done)
     for first in range(len(done)):
         for last in range(first, len(done)):

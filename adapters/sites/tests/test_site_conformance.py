@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emulated site passes the suite that every provider runs."""
 
 from collections.abc import AsyncIterator

@@ -1,7 +1,8 @@
-"""The conformance suite: what every site must do, as tests that any provider runs.
+# SPDX-License-Identifier: Apache-2.0
+"""The conformance suite: the tests that every site must pass, whatever its provider.
 
-``pytest --pyargs simyard_sites.conformance --site my_package.testing:make_world`` runs it; ``docs/sites/
-writing-a-site.md`` explains it. ``make_world`` is an asynchronous context manager that gives a
-:class:`~simyard_sites.conformance.world.World` of one test. In a test suite of one's own, a subclass of
-:class:`~simyard_sites.conformance.suite.Conformance` with a fixture ``world`` does the same.
+``pytest --pyargs simyard_sites.conformance --site my_package.testing:make_world`` runs it;
+``docs/sites/writing-a-site.md`` explains it. ``make_world`` returns an asynchronous context manager with the
+:class:`~simyard_sites.conformance.world.World` of one test. A test suite of your own can instead use a subclass of
+:class:`~simyard_sites.conformance.suite.Conformance` with a fixture ``world``.
 """

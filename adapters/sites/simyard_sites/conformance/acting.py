@@ -1,4 +1,5 @@
-"""Power actions, and those that are refused."""
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of power actions and of their refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from simyard_sites.conformance.trial import Trial, failed_with, succeeded
 
 @pytest.mark.asyncio(loop_scope="function")
 class Acting:
-    """What every site does when it is to act on machines."""
+    """The tests of power actions on machines."""
 
     @pytest.mark.parametrize("action", PowerAction)
     async def test_acting_on_an_absent_machine_finds_nothing_and_does_not_hold_up_the_rest(
@@ -78,7 +79,7 @@ class Acting:
         assert observer.machines[machine.name].id == machine.id
 
     async def _rests(self, trial: Trial, observer: Observer, action: PowerAction, state: MachineState) -> bool:
-        """Whether the machine is brought into that state; a site that has no such action refuses it."""
+        """Return True if the machine reaches this state; False if the site has no such action and refuses it."""
         site = trial.site()
         [machine] = (await trial.owned(site)).values()
         [outcome] = await trial.act(site, action, machine.id)

@@ -1,4 +1,5 @@
-"""Hundreds of machines at once."""
+# SPDX-License-Identifier: Apache-2.0
+"""Tests with hundreds of machines at once."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from simyard_sites.base import Outcome, ThrottledError
 from simyard_sites.conformance.trial import Trial, failed_with, succeeded
 
 _BATCH = 50
-_MOST_CONNECTIONS = 250
+_MAX_CONNECTIONS = 250
 _PAUSE_SECONDS = 0.2
 
 
 @pytest.mark.asyncio(loop_scope="function")
 class Bursting:
-    """What every site bears."""
+    """The tests of a large burst of machines."""
 
     async def test_hundreds_of_machines_are_created_and_deleted_in_one_burst(self, trial: Trial) -> None:
         site = trial.site()
@@ -40,17 +41,17 @@ class Bursting:
         created = [key for batch in await asyncio.gather(*map(create, batches)) for key in batch]
         assert len(set(created)) == len(names)
         wanted = {trial.name(name) for name in names}
-        await observer.until(lambda machines: machines.keys() == wanted, f"{len(wanted)} machines are told")
+        await observer.until(lambda machines: machines.keys() == wanted, f"{len(wanted)} machines are reported")
         assert (await trial.owned(site)).keys() == wanted
         for outcome in await trial.get(site, *created):
             assert succeeded(outcome)
         await asyncio.gather(*(delete(created[start : start + _BATCH]) for start in range(0, len(created), _BATCH)))
         await observer.until_none()
-        assert peak <= _MOST_CONNECTIONS, f"{peak} connections were open at once: bound them"
+        assert peak <= _MAX_CONNECTIONS, f"{peak} connections were open at once: limit their number"
 
 
 async def _refused(asked: list[str], outcomes: list[Outcome]) -> list[str]:
-    """Those that were refused as too many; comes back when one may come again."""
+    """Return the keys of throttled items, after the delay that the site asked for."""
     errors = {key: outcome.error for key, outcome in zip(asked, outcomes, strict=True) if outcome.error}
     for outcome in outcomes:
         if outcome.error:

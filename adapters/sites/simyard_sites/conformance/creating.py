@@ -1,4 +1,5 @@
-"""Machines are made once."""
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that a machine is created exactly once."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _AWKWARD = "#!/bin/sh\necho \"$HOME\" 'it''s' `id` ${x} [ ] ]]> <&> \\ % äöü 
 
 @pytest.mark.asyncio(loop_scope="function")
 class Creating:
-    """What every site does when machines are asked for."""
+    """The tests of the creation of machines."""
 
     async def test_probe_says_what_answers(self, trial: Trial) -> None:
         info = await trial.site().probe()
@@ -34,7 +35,8 @@ class Creating:
         [machine] = await trial.created(site, "a")
         assert machine.owner == trial.request("a").owner
         [found] = await trial.get(site, machine.id)
-        seen = [found.machine, *(await trial.owned(site)).values()]  # it may be further on its way each time
+        # Each answer may show the machine in a later state.
+        seen = [found.machine, *(await trial.owned(site)).values()]
         assert [(item.id, item.name, item.owner) for item in seen if item] == [
             (machine.id, machine.name, machine.owner)
         ] * 2
@@ -95,7 +97,7 @@ class Creating:
         site = trial.site()
         await trial.world.lose_answers(1)
         for outcome in await trial.create(site, "a", "b", "c"):
-            if outcome.error:  # a provider may have looked by itself
+            if outcome.error:  # The provider may have looked at the machine itself.
                 failed_with(outcome, UnknownOutcomeError)
         before = await trial.owned(site)
         assert before, "the call whose answer was lost was carried out"

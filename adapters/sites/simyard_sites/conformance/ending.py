@@ -1,4 +1,5 @@
-"""Machines end, whatever they do."""
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that machines end in any state."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from simyard_sites.conformance.trial import Trial, failed_with, succeeded
 
 @pytest.mark.asyncio(loop_scope="function")
 class Ending:
-    """What every site does when machines are to end."""
+    """The tests of the deletion of machines."""
 
     async def test_a_deleted_machine_ends_and_is_gone(self, trial: Trial) -> None:
         site = trial.site()

@@ -1,4 +1,5 @@
-"""Calls that are given up at any moment leave nothing behind, and the next call works."""
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that a call cancelled at any moment leaves nothing behind, and that the next call works."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ _WAITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 17, 22)
 _TURNS = (1, 2, 3, 5, 8, 13, 24, 48, 96, 192, 384, 768)
 _GIVEN_UP_SECONDS = 30.0
 _INTERRUPTED_SECONDS = 60.0
-"""About how long one test interrupts calls; of a slow cloud's calls it interrupts fewer."""
+"""The approximate time for which one test interrupts calls; a slow cloud's calls are interrupted less often."""
 
 Call = Callable[[Site, str], Awaitable[object]]
 
 
 @pytest.mark.asyncio(loop_scope="function")
 class Interrupting:
-    """What every site does when its calls are cancelled."""
+    """The tests of cancelled calls."""
 
     @pytest.mark.parametrize("call", ["probe", "list_owned", "get", "act", "events"])
     async def test_reading_and_acting_can_be_cancelled_at_any_moment(self, trial: Trial, call: str) -> None:
@@ -39,7 +40,7 @@ class Interrupting:
         for interrupt in _interruptions(_now() - begun):
             await interrupt(made(site, machine.id))
             assert succeeded((await trial.get(site, machine.id))[0])
-        await self._settled(trial)
+        await self._wait_until_clean(trial)
 
     async def test_creating_can_be_cancelled_at_any_moment_and_repeated(self, trial: Trial) -> None:
         site = trial.site()
@@ -52,7 +53,7 @@ class Interrupting:
             await interrupt(_drain(site.create([trial.request(name), trial.request("b")])))
             await trial.created(site, name, "b")
         assert (await trial.owned(site)).keys() == {trial.name(name) for name in (*names, "b")}
-        await self._settled(trial)
+        await self._wait_until_clean(trial)
 
     async def test_deleting_can_be_cancelled_at_any_moment_and_repeated(self, trial: Trial) -> None:
         site = trial.site()
@@ -67,7 +68,7 @@ class Interrupting:
             for outcome in await trial.delete(site, *ids):
                 assert succeeded(outcome)
         await observer.until_none()
-        await self._settled(trial)
+        await self._wait_until_clean(trial)
 
     async def test_a_call_that_is_abandoned_can_be_made_again(self, trial: Trial) -> None:
         site = trial.site()
@@ -80,11 +81,11 @@ class Interrupting:
         await trial.created(site, *names)
         await observer.until_all(MachineState.RUNNING, len(names))
 
-    async def _settled(self, trial: Trial) -> None:
-        await trial.until(lambda: not trial.tasks(), "no task is left of calls that were cancelled")
-        gc.collect()  # what is not closed then becomes a ResourceWarning, which fails the test
+    async def _wait_until_clean(self, trial: Trial) -> None:
+        await trial.until(lambda: not trial.tasks(), "cancelled calls have left no task")
+        gc.collect()  # An unclosed resource then becomes a ResourceWarning, which fails the test.
         kept = trial.world.kept_connections
-        await trial.until(lambda: trial.connections() <= kept, f"no more than {kept} connections are left")
+        await trial.until(lambda: trial.connections() <= kept, f"at most {kept} connections are open")
 
 
 def _now() -> float:
@@ -92,7 +93,7 @@ def _now() -> float:
 
 
 def _interruptions(seconds: float) -> list[_Interruption]:
-    """Return at which moments calls are interrupted; ``seconds`` is what one of them takes, and the next as long."""
+    """Return the moments at which calls are interrupted; ``seconds`` is the duration of one call."""
     every = [_Interruption(waits=waits) for waits in _WAITS] + [_Interruption(turns=turns) for turns in _TURNS]
     return every[:: max(1, math.ceil(2 * seconds * len(every) / _INTERRUPTED_SECONDS))]
 
@@ -117,7 +118,7 @@ _CALLS: dict[str, Call] = {
 
 
 class _Interruption:
-    """Makes a call in a task, and cancels it where it waits for the n-th time, or after n turns of the event loop."""
+    """A call in a task that is cancelled at its n-th wait, or after n turns of the event loop."""
 
     def __init__(self, waits: int = 0, turns: int = 0) -> None:
         self._waits = waits
@@ -132,16 +133,16 @@ class _Interruption:
                 await asyncio.sleep(0)
             is_cancelled = bool(self._turns) and task.cancel()
             await asyncio.wait([task], timeout=_GIVEN_UP_SECONDS)
-            assert task.done(), "a call that was cancelled goes on"
+            assert task.done(), "a cancelled call continues"
         finally:
-            task.cancel()  # a test that fails, or is itself cancelled, leaves no task pending either
+            task.cancel()  # A failed or cancelled test must not leave a pending task.
             await asyncio.wait([task], timeout=1.0)
         if not task.cancelled():
-            assert not is_cancelled, "a call has swallowed its cancellation"
-            assert not task.result(), "a call has swallowed its cancellation"
+            assert not is_cancelled, "a call has ignored its cancellation"
+            assert not task.result(), "a call has ignored its cancellation"
 
     async def _run(self, call: Awaitable[object]) -> bool:
-        """Whether it was cancelled, and ended all the same."""
+        """Run a call; return True if it was cancelled and nevertheless ended normally."""
         task = asyncio.current_task()
         assert task is not None
         await _counted(call, self._waits, task.cancel)
@@ -150,7 +151,7 @@ class _Interruption:
 
 @types.coroutine
 def _counted(call: Awaitable[object], waits: int, reached: Callable[[], object]) -> Generator[Any, Any, None]:
-    """Await the call; ``reached`` is called just before it waits for the n-th time."""
+    """Await the call; call ``reached`` just before its n-th wait."""
     steps = call.__await__()
     count = 0
     step: Callable[[], Any] = functools.partial(next, steps)

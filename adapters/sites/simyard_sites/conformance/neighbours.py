@@ -1,4 +1,5 @@
-"""Several CloudSites, and several installations, use one account."""
+# SPDX-License-Identifier: Apache-2.0
+"""Tests with several CloudSites and several installations in one account."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _NEIGHBOURS = {"of another installation": ("other", "site"), "of another CloudSi
 
 @pytest.mark.asyncio(loop_scope="function")
 class Neighbours:
-    """What every site leaves to others."""
+    """The tests that a site leaves the machines of others alone."""
 
     @pytest.mark.parametrize("whose", _NEIGHBOURS)
     async def test_the_machines_of_a_neighbour_are_not_seen(self, trial: Trial, whose: str) -> None:
@@ -46,7 +47,7 @@ class Neighbours:
         failed_with((await trial.get(other, machine.id))[0], MachineNotFoundError)
         for action in PowerAction:
             failed_with((await trial.act(other, action, machine.id))[0], MachineNotFoundError, InvalidSpecError)
-        assert succeeded((await trial.delete(other, machine.id))[0]), "for this site it is as good as absent"
+        assert succeeded((await trial.delete(other, machine.id))[0]), "the machine must count as absent for this site"
         await _unharmed(trial, site, machine.id)
 
     @pytest.mark.parametrize("whose", _NEIGHBOURS)
@@ -56,7 +57,7 @@ class Neighbours:
         [outcome] = await trial.create(other, "a")
         if outcome.error:
             assert failed_with(outcome, InvalidSpecError, ConflictError).scope is ErrorScope.ITEM
-        if outcome.machine:  # names are not unique there: it has one of its own
+        if outcome.machine:  # Names are not unique at this site: the request gets a machine of its own.
             assert (await trial.owned(other)).keys() == {trial.name("a")}
             assert succeeded((await trial.delete(other, outcome.machine.id))[0])
             await trial.observe(other).until_none()
@@ -88,7 +89,7 @@ class Neighbours:
         await observer.until_none()
         await site.clear()
         assert sorted(await trial.world.leftovers()) == theirs
-        await trial.created(site, "c")  # of an earlier process
+        await trial.created(site, "c")  # An earlier process created this object.
         [machine] = (await trial.owned(site)).values()
         await trial.delete(site, machine.id)
         await observer.until_none()

@@ -1,4 +1,5 @@
-"""Follows what a site tells, as the control plane does."""
+# SPDX-License-Identifier: Apache-2.0
+"""Follows the events of a site as the control plane does."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ _REOPEN_SECONDS = 0.05
 
 
 class Observer:
-    """What the events of a site have told so far, by the names of the machines.
+    """The state that the events of a site have reported so far, by the names of the machines.
 
-    A stream that breaks with an error that is retryable is opened again. ``check`` sees every machine and error.
+    The observer opens a stream again after a retryable error. ``check`` receives every machine and error.
 
     Attributes:
-        machines: as they were told last.
-        events: of all streams, in order.
-        errors: that broke streams.
+        machines: The machines in their last reported state.
+        events: The events of all streams, in order.
+        errors: The errors that broke streams.
     """
 
     def __init__(self, site: Site, check: Callable[[Machine | SiteError], None], deadline_seconds: float) -> None:
@@ -33,8 +34,10 @@ class Observer:
         self._task = asyncio.create_task(self._watch(), name="observer")
         self._task.add_done_callback(lambda _: self._news.set())
 
-    async def until(self, wanted: Callable[[dict[str, Machine]], bool], what: str = "it is so") -> dict[str, Machine]:
-        """Wait until the machines are as wanted; ``what`` is said when they do not become so in time."""
+    async def until(
+        self, wanted: Callable[[dict[str, Machine]], bool], what: str = "the machines are as wanted"
+    ) -> dict[str, Machine]:
+        """Wait until the machines are as wanted; ``what`` describes this state in the error after the deadline."""
         try:
             async with asyncio.timeout(self._deadline_seconds):
                 while not self.events or not wanted(self.machines):
@@ -45,12 +48,12 @@ class Observer:
                     await self._news.wait()
         except TimeoutError:
             seen = {name: machine.state.value for name, machine in list(self.machines.items())[:20]}
-            told = f"{len(self.events)} events told of {len(self.machines)} machines: {seen}"
+            told = f"{len(self.events)} events reported {len(self.machines)} machines: {seen}"
             raise AssertionError(f"waited {self._deadline_seconds} s until {what}; {told}") from None
         return dict(self.machines)
 
     async def until_all(self, state: MachineState, count: int = 1) -> dict[str, Machine]:
-        """Wait until there are that many machines, all in that state."""
+        """Wait until there are ``count`` machines, all in this state."""
 
         def is_so(machines: dict[str, Machine]) -> bool:
             return [machine.state for machine in machines.values()] == [state] * count
@@ -62,7 +65,7 @@ class Observer:
         await self.until(lambda machines: not machines, "all machines are gone")
 
     async def aclose(self) -> None:
-        """End the stream; raises what broke it for good."""
+        """Close the stream; raise the error that broke it for good."""
         self._task.cancel()
         await asyncio.wait([self._task])
         if not self._task.cancelled():

@@ -1,4 +1,5 @@
-"""The part of the suite that pytest loads wherever simyard-sites is installed: the option ``--site``."""
+# SPDX-License-Identifier: Apache-2.0
+"""The pytest plugin with the option ``--site``, which is active wherever simyard-sites is installed."""
 
 from __future__ import annotations
 
@@ -22,29 +23,29 @@ _SUITE = f"{conformance.__name__}.test_site"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer ``--site``."""
+    """Add the option ``--site``."""
     parser.getgroup("simyard").addoption(
         _OPTION,
         metavar="MODULE:FACTORY",
-        help="The world that simyard_sites.conformance runs in: an asynchronous context manager that gives a World.",
+        help="The factory of the world for simyard_sites.conformance: it returns an asynchronous context manager.",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say at once that ``--site`` is missing or wrong."""
+    """Fail at once if ``--site`` is missing or wrong."""
     if any(isinstance(item, pytest.Function) and item.module.__name__ == _SUITE for item in items):
         make_world_of(config)
 
 
 def make_world_of(config: pytest.Config) -> MakeWorld:
-    """What ``--site`` names.
+    """Return the factory that ``--site`` names.
 
     Raises:
-        pytest.UsageError: it is missing, or names nothing that can be called.
+        pytest.UsageError: The option is missing, or does not name a callable.
     """
     given = config.getoption(_OPTION)
     if not given:
-        raise pytest.UsageError(f"{_OPTION} is missing: which site is to be tested? {_OPTION} MODULE:FACTORY")
+        raise pytest.UsageError(f"{_OPTION} is missing: name the site to test by {_OPTION} MODULE:FACTORY")
     module, _, name = given.partition(":")
     try:
         factory: MakeWorld = getattr(importlib.import_module(module), name or "make_world")

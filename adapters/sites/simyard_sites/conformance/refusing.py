@@ -1,4 +1,5 @@
-"""What a cloud refuses becomes the error that says what to do."""
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that refusals of a cloud become errors with a remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _SECONDS = 2.0
 
 @pytest.mark.asyncio(loop_scope="function")
 class Refusing:
-    """What every site says when its cloud says no, or nothing."""
+    """The tests of a cloud that refuses requests or does not answer."""
 
     async def test_a_throttled_create_makes_nothing_and_can_be_repeated(self, trial: Trial) -> None:
         await trial.world.throttle(1, None)
@@ -47,7 +48,9 @@ class Refusing:
             assert failed_with(refused, QuotaExhaustedError).retryable
             assert (await trial.owned(site)).keys() == {machine.name}
             capacity = (await site.probe()).capacity
-            assert capacity is None or capacity <= 1, f"there is quota for one machine, and capacity for {capacity}"
+            assert capacity is None or capacity <= 1, (
+                f"the quota allows one machine, but the site reports capacity for {capacity}"
+            )
         await trial.created(site, "b")
 
     async def test_a_missing_permission_is_said_and_what_is_permitted_goes_on(self, trial: Trial) -> None:
@@ -121,7 +124,7 @@ class Refusing:
             assert field in str(raised.value), f"the error does not name {field}: {raised.value}"
 
     async def _nothing_is_hidden(self, site: Site, name: str) -> None:
-        """With credentials that count no more either all is seen, or it is said that nothing can be."""
+        """Check that expired credentials do not hide machines: the site reports all of them or an error."""
         with suppress(UnauthenticatedError):
             assert name in {machine.name for machine in await site.list_owned()}
         with suppress(UnauthenticatedError):
@@ -130,12 +133,12 @@ class Refusing:
                 assert isinstance(first, Snapshot) and name in {machine.name for machine in first.machines}
 
     async def _refused_then_created(self, trial: Trial, kind: type[SiteError]) -> list[SiteError]:
-        """Create three machines, some of which are refused for now; gives the errors."""
+        """Create three machines, some of which are refused at first; return the errors."""
         site = trial.site()
         names = ("a", "b", "c")
         outcomes = await trial.create(site, *names)
         errors = [failed_with(outcome, kind) for outcome in outcomes if outcome.error]
-        assert errors, "nothing was refused: providers leave it to the control plane to come again"
+        assert errors, "no request was refused: a provider must leave retries to the control plane"
         there = (await trial.owned(site)).keys()
         assert there == {outcome.key for outcome in outcomes if outcome.machine}
         await trial.created(site, *names)

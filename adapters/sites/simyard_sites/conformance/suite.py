@@ -1,4 +1,5 @@
-"""All that a site must do; a test class of a provider's own is a subclass with a fixture ``world``."""
+# SPDX-License-Identifier: Apache-2.0
+"""The complete suite. A provider's own test class is a subclass with a fixture ``world``."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from simyard_sites.conformance.world import World
 
 @pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
 class Conformance(Bursting, Interrupting, Refusing, Neighbours, Ending, Acting, Watching, Looking, Creating):
-    """The suite. A subclass has an asynchronous fixture ``world`` that gives a world of the test."""
+    """The suite. A subclass has an asynchronous fixture ``world`` that yields the world of the test."""
 
     @pytest_asyncio.fixture(loop_scope="function")
     async def trial(self, world: World, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Trial]:
-        """Closes all sites at the end, and looks for what is left of them and for secrets in the log."""
+        """Yield the trial of the test; then close its sites, and check for leftovers and for secrets in the log."""
         caplog.set_level(logging.DEBUG)
         trial = Trial(world)
         yield trial

@@ -1,4 +1,5 @@
-"""The suite for the site that ``--site`` names."""
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the suite for the site that ``--site`` names."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from simyard_sites.conformance.world import World
 
 
 class TestSite(Conformance):
-    """See :class:`Conformance`."""
+    """The suite for the site that ``--site`` names."""
 
     @pytest_asyncio.fixture(loop_scope="function")
     async def world(self, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-        """Of the test alone."""
+        """Yield the world of one test."""
         async with make_world_of(request.config)() as world:
             yield world

@@ -1,4 +1,5 @@
-"""One test's dealings with a cloud: what is asked, what is seen, and what must be true of all of it."""
+# SPDX-License-Identifier: Apache-2.0
+"""One test's access to a cloud: its requests, its answers, and the checks that apply to every answer."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from simyard_sites.conformance.observer import Observer
 from simyard_sites.conformance.world import World
 
 SETTLING_SECONDS = 10.0
-"""How long a closed site may take until nothing is left of it."""
+"""The time after which a closed site must have left nothing behind."""
 _POLL_SECONDS = 0.01
 _STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 _REASON = re.compile(r"([A-Z][A-Za-z0-9]*)?")
@@ -45,10 +46,10 @@ _ERRORS = {kind for kind in vars(base).values() if isinstance(kind, type) and is
 
 
 class Trial:
-    """Sites of one world, and everything that a test asks of them.
+    """The sites of one world, and the calls of a test.
 
-    The names that tests use are short; those of the machines are unique. Every machine, outcome and error that passes
-    is checked: it has the right form, and nothing of the bootstrap document.
+    Tests use short names; the names of the machines are unique. Every machine, outcome and error is checked: it has the
+    right form, and contains no part of the bootstrap document.
     """
 
     def __init__(self, world: World) -> None:
@@ -62,23 +63,23 @@ class Trial:
         self._tasks = asyncio.all_tasks()
         self._connections = world.connections()
 
-    # What is asked
+    # Calls
 
     def site(self, installation: str = "default", name: str = "site") -> Site:
-        """A new site object; it is closed when the test ends."""
+        """Create a new site object; it is closed when the test ends."""
         site = self.world.site(installation, name)
         self._sites.append(site)
         return site
 
     def request(self, name: str) -> MachineRequest:
-        """The request for a machine; the same each time."""
+        """Return the request for a machine; it is the same each time."""
         if name not in self._requests:
             uid = str(uuid.uuid4())
             self.put_request(name, Owner("conformance", name, uid, "pool"))
         return self._requests[name]
 
     def put_request(self, name: str, owner: Owner, **asked: Any) -> MachineRequest:
-        """From now on the machine of that name is to be another one."""
+        """Replace the request for the machine with this name."""
         document = self._document(owner)
         request = MachineRequest(f"{owner.worker}-{owner.worker_uid[:8]}", owner, document, **asked)
         self._requests[name] = self.world.request(request)
@@ -86,59 +87,66 @@ class Trial:
         return self._requests[name]
 
     def spoil(self, name: str) -> None:
-        """From now on the machine of that name is one that cannot be."""
+        """Replace the request for the machine with this name by an impossible one."""
         self._requests[name] = self.world.spoil(self.request(name))
 
     def name(self, name: str) -> str:
-        """What the machine is called at the site."""
+        """Return the machine's name at the site."""
         return self.request(name).name
 
     async def create(self, site: Site, *names: str) -> list[Outcome]:
-        """The outcomes in the order of the names; an error of the whole call is each one's that had none."""
+        """Create machines; return the outcomes in the order of the names.
+
+        An error of the whole call counts for each name without an outcome.
+        """
         requests = [self.request(name) for name in names]
         outcomes = await self._collect(site.create(requests), [request.name for request in requests])
         for request, outcome in zip(requests, outcomes, strict=True):
-            assert (outcome.machine is None) != (outcome.error is None), f"neither or both: {outcome}"
+            assert (outcome.machine is None) != (outcome.error is None), (
+                f"not exactly one of machine and error: {outcome}"
+            )
             assert outcome.machine is None or outcome.machine.name == request.name
         ids = {
             request.name: outcome.machine.id
             for request, outcome in zip(requests, outcomes, strict=True)
             if outcome.machine
         }
-        assert len(set(ids.values())) == len(ids), f"an id was given out twice: {ids}"
+        assert len(set(ids.values())) == len(ids), f"two machines have the same id: {ids}"
         return outcomes
 
     async def created(self, site: Site, *names: str) -> list[Machine]:
-        """Create machines, which must succeed."""
+        """Create machines and assert success."""
         outcomes = await self.create(site, *names)
         return [outcome.machine for outcome in outcomes if succeeded(outcome) and outcome.machine]
 
     async def delete(self, site: Site, *ids: str) -> list[Outcome]:
-        """The outcomes in the order of the ids."""
+        """Delete machines; return the outcomes in the order of the ids."""
         return await self._collect(site.delete(ids), ids)
 
     async def get(self, site: Site, *ids: str) -> list[Outcome]:
-        """The outcomes in the order of the ids."""
+        """Get machines; return the outcomes in the order of the ids."""
         outcomes = await self._collect(site.get(ids), ids)
         for outcome in outcomes:
-            assert (outcome.machine is None) != (outcome.error is None), f"neither or both: {outcome}"
+            assert (outcome.machine is None) != (outcome.error is None), (
+                f"not exactly one of machine and error: {outcome}"
+            )
             assert outcome.machine is None or outcome.machine.id == outcome.key
         return outcomes
 
     async def act(self, site: Site, action: PowerAction, *ids: str) -> list[Outcome]:
-        """The outcomes in the order of the ids."""
+        """Apply a power action; return the outcomes in the order of the ids."""
         return await self._collect(site.act(ids, action), ids)
 
     async def owned(self, site: Site) -> dict[str, Machine]:
-        """All machines of the site by their names; those that are on their way out left out."""
+        """Return all machines of the site by their names, except ending ones."""
         async with asyncio.timeout(self.world.deadline_seconds):
             machines = await site.list_owned()
         for machine in machines:
             self.check(machine)
         names = [machine.name for machine in machines if machine.state is not MachineState.TERMINATING]
-        assert len(names) == len(set(names)), f"a name is there twice: {sorted(names)}"
+        assert len(names) == len(set(names)), f"two machines have the same name: {sorted(names)}"
         ids = [machine.id for machine in machines]
-        assert len(ids) == len(set(ids)), f"an id is there twice: {sorted(ids)}"
+        assert len(ids) == len(set(ids)), f"two machines have the same id: {sorted(ids)}"
         return {machine.name: machine for machine in machines if machine.state is not MachineState.TERMINATING}
 
     def observe(self, site: Site) -> Observer:
@@ -160,7 +168,7 @@ class Trial:
         return [machines[name] for name in wanted]
 
     async def until(self, wanted: Callable[[], bool], what: str) -> None:
-        """Wait until it is so; at most as long as a closed site may take."""
+        """Wait until a condition holds, at most as long as a closed site may take."""
         seconds = min(SETTLING_SECONDS, self.world.deadline_seconds)
         try:
             async with asyncio.timeout(seconds):
@@ -169,10 +177,10 @@ class Trial:
         except TimeoutError:
             raise AssertionError(f"waited {seconds} s until {what}") from None
 
-    # What must be true
+    # Checks
 
     def check(self, seen: Machine | SiteError) -> None:
-        """What is true of every machine and of every error."""
+        """Check the properties of every machine and every error."""
         self.check_text(f"{seen!r} {seen}")
         if isinstance(seen, SiteError):
             _check_error(seen)
@@ -182,32 +190,37 @@ class Trial:
         assert isinstance(seen.id, str) and seen.id, f"no id: {seen}"
         assert isinstance(seen.state, MachineState)
         assert _REASON.fullmatch(seen.reason), f"not a CamelCase word: {seen.reason!r}"
-        assert seen.reason or seen.state is not MachineState.FAILED, "a machine that failed says no reason"
+        assert seen.reason or seen.state is not MachineState.FAILED, "a failed machine has no reason"
         times = [seen.entered[stage] for stage in _STAGES if stage in seen.entered]
-        assert set(seen.entered) <= set(_STAGES), f"not the site's to say: {set(seen.entered) - set(_STAGES)}"
-        assert times == sorted(times), f"stages are not entered in their order: {seen.entered}"
+        assert set(seen.entered) <= set(_STAGES), f"stages that a site cannot know: {set(seen.entered) - set(_STAGES)}"
+        assert times == sorted(times), f"the stages are not in order: {seen.entered}"
 
     def check_text(self, text: str) -> None:
-        """Nothing of the bootstrap document's secret is in it, not even encoded."""
-        assert not any(form in text for form in self._secret_forms), "the bootstrap document's password is shown"
+        """Check that a text contains no part of the document's secret, not even encoded."""
+        assert not any(form in text for form in self._secret_forms), (
+            "the text contains the bootstrap document's password"
+        )
 
     def tasks(self) -> set[asyncio.Task[Any]]:
-        """The tasks that run and did not when the trial began, but for the world's and the observers'."""
+        """Return the running tasks that started after the trial, except those of the world and the observers."""
         found = asyncio.all_tasks() - self._tasks
         own = {task for task in found if task.get_name() == "observer" or self.world.is_own_task(task)}
         current = asyncio.current_task()
         return found - own - ({current} if current else set())
 
     def connections(self) -> int:
-        """How many connections are open beyond those that were when the trial began."""
+        """Return the number of connections that were opened since the trial began."""
         return self.world.connections() - self._connections
 
     async def finish(self, log: Iterable[logging.LogRecord]) -> None:
-        """Delete what is there, in case that the cloud outlives the test; then nothing may be left, nor logged."""
+        """Delete all machines, then check for leftovers and for secrets in the log.
+
+        The machines are deleted because the cloud may outlive the test.
+        """
         observers, self._observers = self._observers, []
         sites, self._sites = self._sites, []
         try:
-            async with AsyncExitStack() as stack:  # each is closed, whatever broke another one
+            async with AsyncExitStack() as stack:  # Each site is closed, even if another one fails.
                 for observer in observers:
                     stack.push_async_callback(observer.aclose)
             for site in sites:
@@ -220,8 +233,8 @@ class Trial:
                     await site.aclose()
         with suppress(AssertionError):
             await self.until(lambda: not self.tasks() and self.connections() <= 0, "nothing is left")
-        assert not self.tasks(), f"tasks are left of a closed site: {self.tasks()}"
-        assert self.connections() <= 0, f"{self.connections()} connections are left of a closed site"
+        assert not self.tasks(), f"a closed site has left tasks: {self.tasks()}"
+        assert self.connections() <= 0, f"a closed site has left {self.connections()} connections"
         for record in log:
             self.check_text(logging.Formatter().format(record))
 
@@ -239,7 +252,7 @@ class Trial:
         try:
             async with asyncio.timeout(self.world.deadline_seconds):
                 async for outcome in call:
-                    assert outcome.key in keys, f"{outcome.key!r} was not asked for"
+                    assert outcome.key in keys, f"{outcome.key!r} was not requested"
                     assert outcome.key not in found, f"{outcome.key!r} has two outcomes"
                     found[outcome.key] = outcome
         except SiteError as error:
@@ -270,18 +283,18 @@ class Trial:
 
 
 def _base64_forms(text: str) -> list[str]:
-    """What is the same in the Base64 of everything that holds the text: it depends on where the text begins."""
+    """Return the Base64 texts that contain this text, one for each possible offset."""
     return [base64.b64encode(b"?" * before + text.encode()).decode()[4:-4] for before in range(3)]
 
 
 def succeeded(outcome: Outcome) -> bool:
-    """Assert that it has."""
+    """Assert that the outcome is a success."""
     assert outcome.error is None, f"{outcome.key}: {outcome.error!r}"
     return True
 
 
 def failed_with(outcome: Outcome, *kinds: type[SiteError]) -> SiteError:
-    """Assert that it has failed with one of these errors; gives the error."""
+    """Assert that the outcome is one of these errors, and return it."""
     assert isinstance(outcome.error, kinds), f"{outcome.key}: {outcome.error!r} is none of {kinds}"
     return outcome.error
 
@@ -289,7 +302,7 @@ def failed_with(outcome: Outcome, *kinds: type[SiteError]) -> SiteError:
 def _check_error(error: SiteError) -> None:
     kind = type(error)
     assert any(issubclass(kind, known) for known in _ERRORS), f"{kind.__name__} is not an error of the interface"
-    assert str(error), f"a {kind.__name__} says nothing"
+    assert str(error), f"a {kind.__name__} has no message"
     for known, scopes in _SCOPES.items():
         assert not isinstance(error, known) or error.scope in scopes, f"{error!r} has scope {error.scope}"
     if error.retry_after_seconds is not None:

@@ -1,4 +1,5 @@
-"""What a provider's author gives to the suite: a cloud for each test, and switches that make it misbehave."""
+# SPDX-License-Identifier: Apache-2.0
+"""The world that an author provides to the suite: a cloud for each test, and switches for its faults."""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from simyard_sites.base import Machine, MachineRequest, Site
 
 
 def _lacks(switch: str) -> NoReturn:
-    pytest.skip(f"this world has no switch {switch}")
+    pytest.skip(f"this world does not have the switch {switch}")
 
 
 class World:
-    """One cloud, without machines of ours, for one test; ``make_world`` builds it and takes it away.
+    """One cloud for one test, without machines of ours; ``make_world`` creates and removes it.
 
-    A provider subclasses it: :meth:`site` is needed, :meth:`request` and :meth:`connections` where the default does not
-    fit, and as many switches as the cloud, its simulator or a proxy before it can offer. A test whose switch is missing
-    is skipped, and the reason names the switch; a switch may skip by itself (``pytest.skip``) where it depends.
+    A provider defines a subclass. It must define :meth:`site`. It overrides :meth:`request` and :meth:`connections` if
+    the defaults do not fit, and as many switches as the cloud, its simulator or a proxy can offer. A test without its
+    switch is skipped, and the reason names the switch. A switch may also call ``pytest.skip`` itself.
 
     Attributes:
-        deadline_seconds: how long a test waits for a machine to run or to be gone, and for a lost event to be made up.
-        burst: how many machines the test of a burst creates.
-        kept_connections: how many connections a site may keep for later calls, after calls that were cancelled.
+        deadline_seconds: The deadline for a machine to run or to be gone, and for a lost event to be made up.
+        burst: The number of machines in the burst test.
+        kept_connections: The number of connections that a site may keep after cancelled calls.
     """
 
     deadline_seconds = 30.0
@@ -36,21 +37,22 @@ class World:
     kept_connections = 32
 
     def site(self, installation: str = "default", name: str = "site") -> Site:
-        """A new site object for this cloud, as after a restart of the control plane; the suite closes it.
+        """Create a site object for this cloud, as after a restart of the control plane; the suite closes it.
 
-        ``name`` is that of its CloudSite. Sites of another installation or name use the same account, namespace and
+        ``name`` is the name of the CloudSite. Sites of another installation or name use the same account, namespace and
         settings. On a cloud that several tests share, make installations unique.
         """
         raise NotImplementedError
 
     def request(self, request: MachineRequest) -> MachineRequest:
-        """The request as this cloud needs it: add what it cannot do without, an image say (``dataclasses.replace``)."""
+        """Return the request with the fields that this cloud requires, such as an image (``dataclasses.replace``)."""
         return request
 
     def connections(self) -> int:
-        """How many connections the sites hold open now. By default: the sockets of this process (0 without /proc).
+        """Return the number of connections that the sites hold open.
 
-        Override it where the world itself opens connections while sites work: a proxy or a simulator in this process.
+        The default is the number of this process's sockets (0 without /proc). Override it if the world itself opens
+        connections in this process, for a proxy or a simulator.
         """
         sockets = 0
         directory = Path("/proc/self/fd")
@@ -62,94 +64,94 @@ class World:
         return sockets
 
     def is_own_task(self, task: asyncio.Task[object]) -> bool:
-        """Whether a task is the world's own (of a simulator, say), so that it may outlive a site."""
+        """Return True if a task belongs to the world (a simulator, say) and may outlive a site."""
         return False
 
     # Switches
 
     async def lose_answers(self, calls: int) -> None:
-        """The next so many requests that create or delete machines are carried out, and their answers never arrive.
+        """Carry out the next ``calls`` requests that create or delete machines, but lose their answers.
 
-        Count what goes over the wire and changes something. A connection that is cut is as good as a deadline.
+        Count the requests on the wire that change something. A closed connection is as good as a timeout.
         """
         _lacks("lose_answers")
 
     async def throttle(self, calls: int, retry_after_seconds: float | None) -> None:
-        """The next so many requests that create machines are refused as too many; when to come again is said if given.
+        """Refuse the next ``calls`` requests that create machines as too many, with a delay if given.
 
-        Raises nothing; a cloud that cannot say when skips (``pytest.skip``) unless it is None.
+        A cloud that cannot send a delay skips the test (``pytest.skip``) unless the delay is None.
         """
         _lacks("throttle")
 
     def quota_exhausted(self) -> AbstractAsyncContextManager[None]:
-        """As long as it lasts there is quota for no further machine."""
+        """Have no quota for further machines while the block runs."""
         _lacks("quota_exhausted")
 
     def permission_denied(self) -> AbstractAsyncContextManager[None]:
-        """As long as it lasts the credentials are good, and do not suffice to create machines."""
+        """Deny the permission to create machines while the block runs; the credentials stay valid."""
         _lacks("permission_denied")
 
     async def expire_credentials(self) -> None:
-        """From now on the cloud refuses tokens and sessions that it gave out, and the credentials of earlier sites.
+        """Refuse all tokens and sessions from now on, and the credentials of existing sites.
 
-        Sites that are made from now on have good ones.
+        Sites that are created later have valid credentials.
         """
         _lacks("expire_credentials")
 
     def unreachable(self) -> AbstractAsyncContextManager[None]:
-        """As long as it lasts nobody answers: no connection is accepted, and those that are open are cut."""
+        """Refuse every new connection and close the open ones while the block runs."""
         _lacks("unreachable")
 
     def silent(self) -> AbstractAsyncContextManager[None]:
-        """As long as it lasts requests are taken, and never answered.
+        """Accept requests but never answer them while the block runs.
 
-        The deadlines of sites are much shorter than :attr:`deadline_seconds` then: a world sets them so.
+        The timeouts of the sites must then be much shorter than :attr:`deadline_seconds`; the world sets them.
         """
         _lacks("silent")
 
     def events_lost(self) -> AbstractAsyncContextManager[None]:
-        """What changes as long as it lasts is not told, in the way that it happens there.
+        """Report no change while the block runs, in the way in which events are lost at this cloud.
 
-        A watch is cut and cannot go on from where it was; a message is dropped; polls fail.
+        A watch ends and cannot be resumed, a message is dropped, or polls fail.
         """
         _lacks("events_lost")
 
     async def leftovers(self) -> Collection[str]:
-        """What is kept there beside machines and their records, by whatever name: Secrets, templates, tokens.
+        """Return the names of all objects that sites store beside machines: Secrets, templates, tokens.
 
-        Of all installations and sites, and nothing that was there before the test.
+        Include all installations and sites, but no object from before the test.
         """
         _lacks("leftovers")
 
     def held(self) -> AbstractAsyncContextManager[None]:
-        """As long as it lasts no machine goes on: what boots does not run, and what ends is not gone."""
+        """Stop the progress of machines while the block runs: booting ones do not run, ending ones are not gone."""
         _lacks("held")
 
     async def finish_machines(self, count: int) -> None:
-        """Add so many machines of the installation ``default`` that have ended, as the cloud keeps them."""
+        """Add ``count`` ended machines of the installation ``default``, as the cloud keeps them."""
         _lacks("finish_machines")
 
     def cost(self) -> int:
-        """What has been observed so far did cost so much: bytes received, say, or records that the cloud went through.
+        """Return the cost of all requests so far: bytes received, for example, or records that the cloud has read.
 
-        Needed beside :meth:`finish_machines`.
+        Needed together with :meth:`finish_machines`.
         """
         _lacks("cost")
 
     async def fail_machine(self, machine: Machine) -> None:
-        """Have a running machine fail, as machines do there."""
+        """Make a running machine fail as machines fail at this cloud."""
         _lacks("fail_machine")
 
     async def remove_machine(self, machine: Machine) -> None:
-        """Have a machine vanish without our asking: evicted, or ended by somebody."""
+        """Make a machine disappear without a request of the site: evicted, or deleted by a person."""
         _lacks("remove_machine")
 
     def spoil(self, request: MachineRequest) -> MachineRequest:
-        """A request that the cloud refuses at once, for itself alone, and will refuse for ever."""
+        """Return a request that the cloud refuses at once and always, for this item alone."""
         _lacks("spoil")
 
     def wrong_sites(self) -> Mapping[str, Callable[[], Site]]:
-        """Sites with a wrong setting each, by a word that the error must have in it: the field that is wrong."""
+        """Return factories of sites with one wrong setting each, by a word that the error must contain: the field."""
         _lacks("wrong_sites")
 
 

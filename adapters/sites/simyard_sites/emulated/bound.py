@@ -1,4 +1,5 @@
-"""What an emulated cloud can do at best: its model in virtual time, asked by a client that never lets it wait."""
+# SPDX-License-Identifier: Apache-2.0
+"""Computes the shortest possible start at an emulated cloud: the model in virtual time, with an ideal client."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from simyard_sites.emulated.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """From the first request until a machine is RUNNING: the mean and the longest time, in seconds that pass here.
+    """The time from the first request until a machine is RUNNING: the mean and the longest, in real seconds.
 
-    ``running_seconds`` has the time of each machine, shortest first; machines that fail are left out.
+    ``running_seconds`` has the time of each machine, shortest first; machines that fail are omitted.
     """
 
     mean_seconds: float
@@ -26,15 +27,15 @@ class Bound:
 
 
 def bound(provider: Mapping[str, Any], machines: int) -> Bound:
-    """How soon so many machines can run if all are asked for in one call that is never refused.
+    """Return the shortest time in which machines can run if one call that is never refused asks for all of them.
 
     Args:
-        provider: the member ``emulated`` of ``spec.provider`` of a CloudSite.
-        machines: how many, at least 1.
+        provider: The member ``emulated`` of ``spec.provider`` of a CloudSite.
+        machines: The number of machines, at least 1.
 
     Raises:
-        InvalidSpecError: the provider's settings cannot be used.
-        ValueError: they cannot run: all fail, or the hosts have room for fewer.
+        InvalidSpecError: The provider's settings cannot be used.
+        ValueError: The machines cannot run: all of them fail, or the hosts have too little room.
     """
     settings = Settings.from_provider(provider)
     room = settings.hosts * settings.machines_per_host
@@ -42,12 +43,12 @@ def bound(provider: Mapping[str, Any], machines: int) -> Bound:
         raise ValueError(f"the hosts of this emulated cloud have room for {room} machines, not for {machines}")
     cloud = Cloud(settings)
     owner = Owner("bound", "bound", "bound")
-    pace, creates = settings.seconds_per(settings.creates_per_second), Rate()
+    pace, creates = settings.compute_interval(settings.creates_per_second), Rate()
     for number, served in enumerate(Front().serve(machines, settings, 0.0)):
-        cloud.create(f"bound-{number}", owner, max(served, creates.take(1, settings.create_burst, pace, 0.0)))
-    while (due := cloud.next_change()) is not None:
+        cloud.create(f"bound-{number}", owner, max(served, creates.reserve(1, settings.create_burst, pace, 0.0)))
+    while (due := cloud.get_next_change()) is not None:
         cloud.advance(due)
-    found = [machine.entered for machine in map(cloud.machine, cloud.ids()) if machine]
+    found = [machine.entered for machine in map(cloud.find_machine, cloud.list_ids()) if machine]
     running = sorted(entered[Stage.RUNNING] for entered in found if Stage.RUNNING in entered)
     if not running:
         raise ValueError("every machine of this emulated cloud fails")

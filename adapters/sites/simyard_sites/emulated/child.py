@@ -1,4 +1,5 @@
-"""A child process as a machine of an emulated cloud has it: a group of its own, a bounded log, no way to survive us."""
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a child process as an emulated machine: in its own group, with a bounded log, never longer than us."""
 
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ MARK = "SIMYARD_EMULATED_MACHINE"
 _INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _LOG_BYTES = 2**20
 _READ_BYTES = 2**16
-_LAST_READS = 16  # a pipe holds one of them; something that escaped may go on writing
+_LAST_READS = 16  # The contents of a full pipe; a process that escaped may continue to write.
 _LAST_LINE_BYTES = 500
-_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")  # of util-linux; what is started inherits it, prctl(2)
+# setpriv of util-linux; the setting is inherited by the program that it starts, see prctl(2).
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 class BoundedLog:
-    """A log file of at most 1 MiB; when it is full it becomes ``<name>.1`` in place of the one before."""
+    """A log file of at most 1 MiB; a full one replaces ``<name>.1``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,11 +33,11 @@ class BoundedLog:
 
     @property
     def last_line(self) -> str:
-        """The last line that says something, shortened to its end."""
+        """The last line with text, shortened to its end."""
         return self._tail.rstrip().rpartition(b"\n")[2].decode(errors="replace").strip()
 
     def write(self, data: bytes) -> None:
-        """Append; what cannot be written (a full disk) is lost."""
+        """Append data; data that cannot be written (a full disk) is lost."""
         self._tail = (self._tail + data)[-_LAST_LINE_BYTES:]
         with contextlib.suppress(OSError):
             if self._size + len(data) > _LOG_BYTES:
@@ -47,13 +49,13 @@ class BoundedLog:
 
 
 class Child:
-    """A running process, leader of a session of its own; it and its group die when this process dies.
+    """A running process, the leader of a session of its own; it and its group die when this process dies.
 
-    ``exited`` gets the exit code (negative: the signal) once it has ended and has been reaped, and its output is in the
-    log. It inherits nothing of our environment but paths and language. To be used in a running event loop.
+    ``exited`` receives the exit code (negative: the signal) when the process has ended and its output is in the log.
+    The process inherits only paths and language from our environment. Use it in a running event loop.
 
     Raises:
-        OSError: the process cannot be started.
+        OSError: The process cannot be started.
     """
 
     def __init__(self, args: Sequence[str], directory: Path, log: BoundedLog, stdin: int = subprocess.DEVNULL) -> None:
@@ -90,24 +92,24 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also its group's."""
+        """The process id, which is also the id of its group."""
         return self._process.pid
 
-    def signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole group."""
         if not self.exited.done():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def terminate(self, grace_seconds: float) -> None:
-        """Ask the group to end, and kill it when it has not done so in time."""
-        self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)
+        """Ask the group to end, and kill it when the grace period has passed."""
+        self.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGCONT)
         if self._kill_timer is None:
-            self._kill_timer = self._loop.call_later(grace_seconds, self.signal, signal.SIGKILL)
+            self._kill_timer = self._loop.call_later(grace_seconds, self.send_signal, signal.SIGKILL)
 
     def _read_output(self) -> bool:
-        """Move what is there into the log; False when there is nothing for now."""
+        """Move the available output into the log; return False when there is no more for now."""
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
@@ -121,7 +123,7 @@ class Child:
     def _reap(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self.signal(signal.SIGKILL)  # what it left behind in its group
+        self.send_signal(signal.SIGKILL)  # Kill the processes that it left in its group.
         code = self._process.wait()
         if self._kill_timer:
             self._kill_timer.cancel()
@@ -134,7 +136,7 @@ class Child:
 
 
 def end_leftovers(directory: Path, timeout_seconds: float = 1.0) -> int:
-    """Kill every process that runs in a machine below ``directory``, and wait until it is dead; returns how many."""
+    """Kill every process in a machine below ``directory`` and wait for their ends; return their number."""
     mark = f"{MARK}={directory}/".encode()
     pidfds = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -152,9 +154,9 @@ def end_leftovers(directory: Path, timeout_seconds: float = 1.0) -> int:
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    return inherited_environment() | {"HOME": str(directory), MARK: f"{directory}/"}
+    return copy_environment() | {"HOME": str(directory), MARK: f"{directory}/"}
 
 
-def inherited_environment() -> dict[str, str]:
-    """What of our environment another program may know: where to find things and how to write; no secrets."""
+def copy_environment() -> dict[str, str]:
+    """Return the part of our environment that another program may see: paths and language, no secrets."""
     return {name: os.environ[name] for name in _INHERITED if name in os.environ}

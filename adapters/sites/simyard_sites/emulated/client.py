@@ -1,4 +1,5 @@
-"""A client's connection to an emulated cloud, which it starts when there is none."""
+# SPDX-License-Identifier: Apache-2.0
+"""Connects a client to an emulated cloud, and starts the cloud if it does not run."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 
 from simyard_sites.base import UnavailableError
 from simyard_sites.emulated import protocol
-from simyard_sites.emulated.child import inherited_environment
+from simyard_sites.emulated.child import copy_environment
 from simyard_sites.emulated.files import CloudFiles
 from simyard_sites.emulated.protocol import (
     Call,
@@ -35,7 +36,7 @@ _NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
 
 
 class Connection:
-    """One connection. All its calls raise ConnectionError when it breaks; a deadline is the caller's."""
+    """One connection. All calls raise ConnectionError when it breaks; the caller sets the deadlines."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -43,7 +44,7 @@ class Connection:
 
     @property
     def is_broken(self) -> bool:
-        """The cloud has closed it."""
+        """True if the cloud has closed the connection."""
         return self._reader.at_eof()
 
     async def send(self, call: Call) -> None:
@@ -52,17 +53,17 @@ class Connection:
         await self._writer.drain()
 
     async def receive(self) -> Reply:
-        """The next answer."""
+        """Return the next answer."""
         try:
             line = await self._reader.readline()
             if not line.endswith(b"\n"):
                 raise ConnectionResetError("the emulated cloud closed the connection")
             return protocol.decode_reply(line)
         except ValueError as error:
-            raise ConnectionAbortedError(f"the emulated cloud does not speak our protocol: {error}") from error
+            raise ConnectionAbortedError(f"the emulated cloud uses another protocol version: {error}") from error
 
     def close(self) -> None:
-        """Close it; nothing waits for that."""
+        """Close the connection without waiting."""
         self._writer.close()
 
 
@@ -70,7 +71,7 @@ async def connect(files: CloudFiles, settings: Settings, guest_command: Sequence
     """Connect to the cloud and configure it; start it first if it does not run.
 
     Raises:
-        UnavailableError: it cannot be started, or does not answer.
+        UnavailableError: The cloud cannot be started, or does not answer.
     """
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -81,15 +82,15 @@ async def connect(files: CloudFiles, settings: Settings, guest_command: Sequence
     except TimeoutError:
         raise UnavailableError(f"the emulated cloud in {files.directory} did not answer in time") from None
     except OSError as error:
-        raise UnavailableError(f"the emulated cloud in {files.directory} cannot be reached: {error}") from error
+        raise UnavailableError(f"cannot reach the emulated cloud in {files.directory}: {error}") from error
 
 
 async def inject(files: CloudFiles, fault: Forget | Resurrect | Disturb) -> None:
-    """Have a running cloud forget or resurrect machines, or disturb its clients, for tests.
+    """Inject a fault into a running cloud, for tests: forget or resurrect machines, or disturb its clients.
 
     Raises:
-        OSError: it does not run, or ends meanwhile.
-        SiteError: it cannot be done to one of the machines; to the others, it was.
+        OSError: The cloud does not run, or ends meanwhile.
+        SiteError: The fault is not possible for one of the machines; the others have it.
     """
     async with asyncio.timeout(START_SECONDS):
         with contextlib.closing(await _open(files)) as connection:
@@ -103,10 +104,10 @@ async def inject(files: CloudFiles, fault: Forget | Resurrect | Disturb) -> None
 
 
 async def shut_down(files: CloudFiles) -> bool:
-    """End the cloud with all its machines, and wait until its process has ended; False says that there is none.
+    """End the cloud with all its machines and wait for its process; return False if no cloud runs.
 
     Raises:
-        TimeoutError: it has not ended in time.
+        TimeoutError: The cloud has not ended in time.
     """
     async with asyncio.timeout(SHUT_DOWN_SECONDS):
         try:
@@ -121,7 +122,7 @@ async def shut_down(files: CloudFiles) -> bool:
 
 
 async def _open(files: CloudFiles) -> Connection:
-    with files.socket() as path:
+    with files.open_socket_path() as path:
         return Connection(*await asyncio.open_unix_connection(path, limit=protocol.LINE_BYTES))
 
 
@@ -139,7 +140,7 @@ async def _greet(files: CloudFiles, settings: Settings) -> tuple[Connection, Wel
 
 
 async def _start_unless_running(files: CloudFiles, guest_command: Sequence[str]) -> None:
-    """Start the cloud, unless somebody else does or has just done it; then only let a moment pass."""
+    """Start the cloud, unless another process is starting it; then wait for a moment."""
     lock = files.lock()
     if lock is not None:
         try:
@@ -151,14 +152,14 @@ async def _start_unless_running(files: CloudFiles, guest_command: Sequence[str])
 
 
 def _somebody_listens(files: CloudFiles) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe, files.socket() as path:
+    with socket.socket(socket.AF_UNIX) as probe, files.open_socket_path() as path:
         probe.setblocking(False)
         try:
             probe.connect(path)
         except _NOBODY_LISTENS:
             return False
         except BlockingIOError:
-            pass  # its queue is full, so it is there
+            pass  # The queue of the socket is full, so the cloud is running.
         return True
 
 
@@ -178,16 +179,16 @@ async def _start(files: CloudFiles, lock: int, guest_command: Sequence[str]) -> 
                 stdout=log,
                 stderr=log,
                 cwd=files.directory,
-                env=inherited_environment(),
+                env=copy_environment(),
                 pass_fds=(theirs.fileno(), lock),
             )
         try:
             is_ready = await reader.read(1)
         finally:
-            starter.kill()  # it has forked and ended by now, unless the start is given up
+            starter.kill()  # The starter has forked and ended by now, unless the start was cancelled.
             starter.wait()
     finally:
         writer.close()
     if not is_ready:
         reason = files.start_log.read_text(errors="replace").strip().rpartition("\n")[2]
-        raise OSError(f"it did not start: {reason or 'no reason given'}")
+        raise OSError(f"the emulated cloud did not start: {reason or 'it gave no reason'}")

@@ -1,12 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model of an emulated cloud: machines, the stages of their start, power states and failures.
 
-It does no I/O and has no clock: every call is told the time (seconds since the epoch). Chance is drawn from the name of
-the machine, so the same machines meet the same fate each time. A change costs O(log n) in the number of machines that
-are on their way to RUNNING, and nothing in the number of the others.
+The model does no I/O and has no clock: every call gets the time (seconds since the epoch). Random numbers depend on the
+name of the machine, so the same machines always have the same times and failures. A change costs O(log n) in the number
+of starting machines, and nothing in the number of others.
 
-A machine is PENDING until the controller has made its requests, the latency of that stage has passed and the scheduler
-has placed it; in PROLOG until a driver thread and its host had time for its operation and the latency has passed; in
-BOOT for the latency alone. What waits for a thread or a host is carried out even if its machine is deleted meanwhile.
+A machine is PENDING until the controller has handled its request, the latency of the stage has passed and the scheduler
+has placed it. It is in PROLOG until a driver thread and its host have had time for its operation and the latency has
+passed. It is in BOOT for the latency alone. An operation that waits for a thread or a host is carried out even if its
+machine is deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from simyard_sites.emulated.settings import Settings
 
 _FIRST_ADDRESS = ipaddress.IPv4Address("198.18.0.1")
 _ADDRESSES = 2**17 - 2
-_REMEMBERED = 1000  # machines that are gone, for resurrect
+_REMEMBERED = 1000  # Limit of the ended machines that can be resurrected.
 
 _NEXT = {
     MachineState.PENDING: MachineState.PROLOG,
@@ -50,7 +52,7 @@ _STAGE_OF = {
     MachineState.RUNNING: Stage.RUNNING,
 }
 _STARTING = {state: state for state in _NEXT}
-# The state that an action leads to, by the state that the machine is in; what is not here is refused.
+# The state after an action, by the present state of the machine; other combinations are refused.
 _ACTIONS: Mapping[PowerAction, Mapping[MachineState, MachineState]] = {
     PowerAction.START: _STARTING
     | {
@@ -72,7 +74,7 @@ _ACTIONS: Mapping[PowerAction, Mapping[MachineState, MachineState]] = {
 
 
 class GuestOrder(enum.Enum):
-    """What is to become of the guest in a machine. The answer to END is :meth:`Cloud.ended`."""
+    """An order to the guest in a machine. The answer to END is :meth:`Cloud.record_guest_end`."""
 
     RUN = enum.auto()
     FREEZE = enum.auto()
@@ -81,9 +83,9 @@ class GuestOrder(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A machine is new, in another state, or (``gone``) does not exist any more.
+    """A machine that is new, in another state, or (``gone``) does not exist any more.
 
-    Of one that is ``lost`` no watcher hears.
+    Watchers do not receive a change that is ``lost``.
     """
 
     id: str
@@ -95,7 +97,7 @@ class Change:
 
 @dataclass(slots=True)
 class _Record:
-    """A machine. ``due`` is when it leaves its stage; ``then`` is its state once its guest has ended."""
+    """One machine. ``due`` is the end of its stage; ``then`` is its state after the end of its guest."""
 
     id: str
     name: str
@@ -113,7 +115,7 @@ class _Record:
 class Cloud:
     """The machines of one emulated cloud. Ids count up from ``first_id``.
 
-    ``loses_events`` injects a fault: as long as it is set, no watcher hears of any change.
+    ``loses_events`` is a fault: while it is set, no watcher receives a change.
     """
 
     def __init__(self, settings: Settings, first_id: int = 0) -> None:
@@ -127,7 +129,8 @@ class Cloud:
         self._scheduler = Scheduler()
         self._threads = Servers()
         self._hosts: dict[int, Servers] = {}
-        self._timetable: list[tuple[float, int, _Record | None]] = []  # no record: the scheduler runs
+        # An entry without a record is a run of the scheduler.
+        self._timetable: list[tuple[float, int, _Record | None]] = []
         self._timetable_entries = 0
         self._changes: list[Change] = []
 
@@ -135,29 +138,29 @@ class Cloud:
         return len(self._by_id)
 
     def configure(self, settings: Settings, now: float) -> None:
-        """Replace the settings; a machine that is in a stage leaves it when it would have."""
+        """Replace the settings; machines leave their present stage at the time planned before."""
         if settings != self.settings:
             self.settings = settings
             before = self._scheduler.next_run
             self._scheduler.retry(now)
             self._plan_run(before)
 
-    def ids(self) -> list[str]:
-        """The ids of all machines, oldest first."""
+    def list_ids(self) -> list[str]:
+        """Return the ids of all machines, oldest first."""
         return list(self._by_id)
 
-    def named(self, name: str) -> Machine | None:
-        """The machine of that name, or None."""
+    def find_by_name(self, name: str) -> Machine | None:
+        """Return the machine with this name, or None."""
         record = self._by_name.get(name)
         return _seen(record) if record else None
 
-    def machine(self, machine_id: str) -> Machine | None:
-        """The machine of that id, or None."""
+    def find_machine(self, machine_id: str) -> Machine | None:
+        """Return the machine with this id, or None."""
         record = self._by_id.get(machine_id)
         return _seen(record) if record else None
 
     def create(self, name: str, owner: Owner, now: float) -> Machine:
-        """Make a machine with the id ``next_id``, or adopt the one that has this name."""
+        """Create a machine with the id ``next_id``, or adopt the machine with this name."""
         record = self._by_name.get(name)
         if record is None:
             record = _Record(str(self.next_id), name, owner, _draws(name))
@@ -167,7 +170,7 @@ class Cloud:
         return _seen(record)
 
     def delete(self, machine_id: str) -> None:
-        """End a machine, whatever its state; it is gone once its guest has ended. An absent one is no error."""
+        """Delete a machine in any state; it is gone when its guest has ended. An absent machine is ignored."""
         record = self._by_id.get(machine_id)
         if record and record.state is not MachineState.TERMINATING:
             self._scheduler.drop(record.id)
@@ -176,11 +179,11 @@ class Cloud:
             self._changed(record, GuestOrder.END)
 
     def act(self, machine_id: str, action: PowerAction, now: float) -> Machine:
-        """Begin a power action; one that is done or under way already is no error.
+        """Start a power action; an action that is done or running already is ignored.
 
         Raises:
-            MachineNotFoundError: there is no such machine.
-            ConflictError: it is in a state from which the action does not lead anywhere.
+            MachineNotFoundError: The machine does not exist.
+            ConflictError: The action is not possible in the machine's state.
         """
         record = self._by_id.get(machine_id)
         if record is None:
@@ -201,8 +204,8 @@ class Cloud:
             self._changed(record, GuestOrder.END)
         return _seen(record)
 
-    def ended(self, machine_id: str, now: float) -> None:
-        """Nothing runs in the machine any more, as was ordered."""
+    def record_guest_end(self, machine_id: str, now: float) -> None:
+        """Record that the guest of a machine has ended, as ordered."""
         record = self._by_id.get(machine_id)
         if record is None:
             return
@@ -213,13 +216,13 @@ class Cloud:
             self._enter(record, target, now)
 
     def fail(self, machine_id: str, reason: str, message: str) -> None:
-        """What runs in the machine can never work; nothing of it runs any more."""
+        """Record that the guest of a machine has ended and can never work."""
         record = self._by_id.get(machine_id)
         if record and record.state is MachineState.RUNNING and not record.then:
             self._fail(record, reason, message)
 
     def forget(self, machine_id: str, now: float) -> None:
-        """Inject a fault: the machine is gone, and nobody is told. An absent one is no error."""
+        """Inject a fault: the machine disappears without an event. An absent machine is ignored."""
         record = self._by_id.get(machine_id)
         if record:
             self._scheduler.drop(record.id)
@@ -228,26 +231,29 @@ class Cloud:
             self._remove(record, now, is_lost=True)
 
     def resurrect(self, machine_id: str, now: float) -> Machine:
-        """Inject a fault: a machine that is gone is there again, and runs; nothing runs in it.
+        """Inject a fault: a machine that is gone exists again and runs, without a guest.
 
         Raises:
-            MachineNotFoundError: it was never there, too many are gone since, or its name is in use again.
+            MachineNotFoundError: The machine never existed, too many machines are gone since, or its name is in use
+                again.
         """
         record = self._gone.pop(machine_id, None)
         if record is None or record.name in self._by_name:
-            raise MachineNotFoundError(f"the emulated cloud remembers no machine {machine_id}")
+            raise MachineNotFoundError(
+                f"the emulated cloud cannot resurrect the machine {machine_id}: it does not remember it"
+            )
         self._by_id[record.id] = self._by_name[record.name] = record
         record.state = MachineState.RUNNING
         record.entered.setdefault(Stage.RUNNING, now)
         self._changed(record, None)
         return _seen(record)
 
-    def loses_answer(self, name: str, what: str) -> bool:
-        """Whether the answer to a call that does ``what`` to this machine first of all is lost."""
+    def draw_lost_answer(self, name: str, what: str) -> bool:
+        """Return True if the answer to this call loses, by chance, its first success for this machine."""
         return _is_drawn(self.settings.lost_answers_percent, name, what)
 
     def advance(self, now: float) -> list[Change]:
-        """Let time pass; returns everything that changed since the last call, in order."""
+        """Advance the time; return all changes since the last call, in order."""
         while self._timetable and self._timetable[0][0] <= now:
             due, _, record = heapq.heappop(self._timetable)
             if record is None:
@@ -257,8 +263,8 @@ class Cloud:
         changes, self._changes = self._changes, []
         return changes
 
-    def next_change(self) -> float | None:
-        """When ``advance`` will have something to do, as far as time alone brings it."""
+    def get_next_change(self) -> float | None:
+        """Return the time of the next planned change, or None."""
         return self._timetable[0][0] if self._timetable else None
 
     def _enter(self, record: _Record, state: MachineState, now: float) -> None:
@@ -279,7 +285,9 @@ class Cloud:
         luck, which = record.draws[3:]
         fails_in = MachineState.PROLOG if which < 0.5 else MachineState.BOOT
         if record.state is fails_in and luck * 100 < self.settings.failure_percent:
-            message = f"emulated: {self.settings.failure_percent} % of the machines fail, this one in {record.state}"
+            message = (
+                f"emulated: {self.settings.failure_percent} % of the machines fail, this one in state {record.state}"
+            )
             self._fail(record, "EmulatedFailure", message)
         elif record.state is MachineState.PENDING and (self.settings.interval_milliseconds or self.settings.hosts):
             record.due = None
@@ -290,7 +298,7 @@ class Cloud:
             self._enter(record, _NEXT[record.state], now)
 
     def _plan_run(self, before: float | None) -> None:
-        """Put the scheduler's next run into the timetable, unless it was there ``before``."""
+        """Plan the scheduler's next run, unless it was planned at ``before``."""
         if self._scheduler.next_run is not None and self._scheduler.next_run != before:
             self._plan(self._scheduler.next_run, None)
 
@@ -304,21 +312,21 @@ class Cloud:
             self._enter(record, MachineState.PROLOG, now)
         for machine_id in placed.stuck:
             record = self._by_id[machine_id]
-            record.reason, record.message = "Unschedulable", "emulated: no host has room for it"
+            record.reason, record.message = "Unschedulable", "emulated: no host has room for the machine"
             self._changed(record, None)
 
     def _served(self, state: MachineState, record: _Record, now: float) -> float:
-        """When those that a machine shares with others have done their part of the stage."""
+        """Return the time at which the shared servers have finished their part of the stage."""
         settings = self.settings
         if state is MachineState.PENDING and settings.requests_per_second:
-            pace = settings.seconds_per(settings.requests_per_second)
-            return self._controller.take(settings.requests_per_machine, settings.request_burst, pace, now)
+            pace = settings.compute_interval(settings.requests_per_second)
+            return self._controller.reserve(settings.requests_per_machine, settings.request_burst, pace, now)
         if state is MachineState.PROLOG and settings.operation_milliseconds:
             start = self._threads.free_at(settings.threads, now)
             host = self._hosts.setdefault(record.host, Servers()) if record.host is not None else None
             if host:
                 start = max(start, host.free_at(settings.operations_per_host, now))
-            end = start + settings.seconds(settings.operation_milliseconds)
+            end = start + settings.compute_seconds(settings.operation_milliseconds)
             self._threads.occupy(end)
             if host:
                 host.occupy(end)
@@ -332,7 +340,7 @@ class Cloud:
             milliseconds, draw = self.settings.prolog_milliseconds, record.draws[1]
         else:
             milliseconds, draw = self.settings.boot_milliseconds, record.draws[2]
-        return self.settings.seconds(milliseconds) * (1 + (2 * draw - 1) * self.settings.jitter_percent / 100)
+        return self.settings.compute_seconds(milliseconds) * (1 + (2 * draw - 1) * self.settings.jitter_percent / 100)
 
     def _remove(self, record: _Record, now: float, is_lost: bool) -> None:
         del self._by_id[record.id], self._by_name[record.name]
@@ -374,18 +382,18 @@ def _seen(record: _Record) -> Machine:
 
 
 def _address(machine_id: str) -> Address:
-    """Return an address of 198.18.0.0/15, which RFC 2544 keeps for tests: no route leads there."""
+    """Return an address of 198.18.0.0/15, which RFC 2544 reserves for tests: no route leads there."""
     return Address(str(_FIRST_ADDRESS + int(machine_id) % _ADDRESSES), "eth0")
 
 
 def _draws(name: str) -> tuple[float, ...]:
-    """Five numbers in [0, 1) that depend on the name alone: three for the latencies, two for failures."""
+    """Return five numbers in [0, 1) that depend on the name alone: three for the latencies, two for failures."""
     digest = hashlib.blake2b(name.encode(), digest_size=40).digest()
     return tuple(number / 2**64 for number in struct.unpack("<5Q", digest))
 
 
 def _is_drawn(percent: int, name: str, what: str) -> bool:
-    """Whether a machine is among so many for which something happens; depends on both names alone."""
+    """Return True for ``percent`` of all machines; the result depends only on the two names."""
     if not percent:
         return False
     digest = hashlib.blake2b(f"{name} {what}".encode(), digest_size=8).digest()

@@ -1,4 +1,5 @@
-"""The world of the conformance suite for emulated clouds: a cloud for each test, and what can go wrong in it.
+# SPDX-License-Identifier: Apache-2.0
+"""The world of the conformance suite for emulated clouds: a cloud for each test, with faults to switch on.
 
 ``pytest --pyargs simyard_sites.conformance --site simyard_sites.emulated.conformance:make_world``
 """
@@ -17,7 +18,7 @@ import pytest
 from simyard_sites.base import Machine, PermissionDeniedError, QuotaExhaustedError, Site, SiteConfig, ThrottledError
 from simyard_sites.conformance.world import World
 from simyard_sites.emulated import client
-from simyard_sites.emulated.files import DIRECTORY_VARIABLE, cloud_files
+from simyard_sites.emulated.files import DIRECTORY_VARIABLE, get_cloud_files
 from simyard_sites.emulated.protocol import Disturb, Forget
 from simyard_sites.emulated.site import EmulatedSite
 
@@ -26,60 +27,60 @@ _CLOUDS = (("default", _NAME), ("other", _NAME), ("default", "other"))
 _MANY = 1_000_000
 _UNUSABLE = "3"
 _GUEST = ("sh", "-c", "mkfifo end 2>&-; read code < end; exit $code", "guest")
-"""Runs until an exit code is written into the pipe ``end`` in the directory of its machine."""
+"""A guest that runs until an exit code is written into the pipe ``end`` in its machine's directory."""
 _CLOUD = {
     "timeScalePercent": 1,
     "latencies": {"bootMilliseconds": 1000},
-    "hosts": {"count": 1, "machinesPerHost": 50},  # in a burst the others wait: each that runs is a process
+    "hosts": {"count": 1, "machinesPerHost": 50},  # In a burst most machines wait: each running one is a process.
 }
 
 
 class EmulatedWorld(World):
-    """Emulated clouds in a directory of their own. They need no credentials, and keep no machine that has ended."""
+    """Emulated clouds in a directory of their own. They need no credentials, and keep no ended machine."""
 
     def site(self, installation: str = "default", name: str = _NAME) -> Site:
-        """See :class:`World`."""
+        """Create a site for this installation and CloudSite."""
         return _site(_CLOUD, installation, name)
 
     async def lose_answers(self, calls: int) -> None:
-        """See :class:`World`."""
+        """Lose the answers of the next calls."""
         await _inject(Disturb(calls))
 
     async def throttle(self, calls: int, retry_after_seconds: float | None) -> None:
-        """See :class:`World`."""
+        """Refuse the next calls as too many."""
         error = ThrottledError("too many requests", retry_after_seconds=retry_after_seconds)
         await _inject(Disturb(calls, error))
 
     def quota_exhausted(self) -> AbstractAsyncContextManager[None]:
-        """See :class:`World`."""
+        """Exhaust the quota while the block runs."""
         return _while(Disturb(_MANY, QuotaExhaustedError("the quota is used up")))
 
     def permission_denied(self) -> AbstractAsyncContextManager[None]:
-        """See :class:`World`."""
+        """Deny the permission to create machines while the block runs."""
         return _while(Disturb(_MANY, PermissionDeniedError("no machine may be created")))
 
     async def leftovers(self) -> Collection[str]:
-        """See :class:`World`: such a cloud keeps nothing but machines."""
+        """Return nothing: an emulated cloud stores only machines."""
         return ()
 
     def events_lost(self) -> AbstractAsyncContextManager[None]:
-        """See :class:`World`: they are made up for by a snapshot, 0.3 s later."""
+        """Lose all events while the block runs; a snapshot follows after 0.3 s."""
         return _while(Disturb(loses_events=True))
 
     async def fail_machine(self, machine: Machine) -> None:
-        """See :class:`World`: its guest says that it can never work."""
-        end = cloud_files("default", _NAME).machines / machine.id / "end"
+        """Make a machine fail: its guest reports that it can never work."""
+        end = get_cloud_files("default", _NAME).machines / machine.id / "end"
         async with asyncio.timeout(self.deadline_seconds):
             while not end.exists():  # noqa: ASYNC110 - the guest says nothing
                 await asyncio.sleep(0.01)
         await asyncio.to_thread(end.write_text, _UNUSABLE)
 
     async def remove_machine(self, machine: Machine) -> None:
-        """See :class:`World`: nobody is told."""
+        """Remove a machine without an event."""
         await _inject(Forget([machine.id]))
 
     def wrong_sites(self) -> Mapping[str, Callable[[], Site]]:
-        """See :class:`World`."""
+        """Return factories of sites with one wrong setting each, by the field's name."""
         return {
             "spec.provider.emulated.guests": lambda: _site({"guests": "people"}),
             "spec.provider.emulated.hosts.count": lambda: _site({"hosts": {"count": -1}}),
@@ -88,14 +89,14 @@ class EmulatedWorld(World):
 
 @asynccontextmanager
 async def make_world() -> AsyncIterator[World]:
-    """A world of its own; its clouds end with it."""
+    """Yield a new world; its clouds end with it."""
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as environment:
         environment.setenv(DIRECTORY_VARIABLE, root)
         try:
             yield EmulatedWorld()
         finally:
             for installation, name in _CLOUDS:
-                await client.shut_down(cloud_files(installation, name))
+                await client.shut_down(get_cloud_files(installation, name))
 
 
 def _site(provider: Mapping[str, Any], installation: str = "default", name: str = _NAME) -> Site:
@@ -104,8 +105,8 @@ def _site(provider: Mapping[str, Any], installation: str = "default", name: str 
 
 async def _inject(fault: Forget | Disturb) -> None:
     async with contextlib.aclosing(_site(_CLOUD)) as site:
-        await site.probe()  # starts the cloud
-    await client.inject(cloud_files("default", _NAME), fault)
+        await site.probe()  # The probe starts the cloud.
+    await client.inject(get_cloud_files("default", _NAME), fault)
 
 
 @asynccontextmanager

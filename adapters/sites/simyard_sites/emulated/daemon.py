@@ -1,4 +1,5 @@
-"""The process that is an emulated cloud, from its start to its end."""
+# SPDX-License-Identifier: Apache-2.0
+"""The process of an emulated cloud, from its start to its end."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ _LOCK_SECONDS = 10.0
 
 
 async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[str]) -> None:
-    """Be the cloud until SIGTERM, ``ShutDown`` or idleness.
+    """Run the cloud until SIGTERM, ``ShutDown`` or idleness.
 
     Args:
-        files: where the cloud lives.
-        ready: a file descriptor that is written to and closed once clients can connect.
-        lock: what :meth:`CloudFiles.lock` gave to the starter; closed at the same time.
-        guest_command: what a process guest runs.
+        files: The directory of the cloud.
+        ready: A file descriptor that is written to and closed when clients can connect.
+        lock: The result of :meth:`CloudFiles.lock` in the starter; it is closed at the same time.
+        guest_command: The command of a process guest.
     """
     _begin(files)
     stopping = asyncio.Event()
@@ -44,7 +45,7 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
     def stop_if_nobody_comes() -> None:
         try:
             held = files.lock()
-        except FileNotFoundError:  # the directory was removed: nobody can come any more
+        except FileNotFoundError:  # The directory was deleted: no client can connect any more.
             stopping.set()
             return
         if held is not None:
@@ -67,18 +68,18 @@ async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[
             clients = await asyncio.start_unix_server(server.serve, sock=listener, limit=protocol.LINE_BYTES)
             files.process_id.write_text(str(os.getpid()))
             files.identity.write_text(f"{os.getpid()} {_start_time()}\n")
-            with contextlib.suppress(BrokenPipeError):  # the starter may have been killed
+            with contextlib.suppress(BrokenPipeError):  # The starter may have been killed.
                 os.write(ready, b"\n")
             os.close(ready)
             os.close(lock)
-            _LOG.info("%s listens in %s", protocol.VERSION, files.directory)
+            _LOG.info("%s is listening in %s", protocol.VERSION, files.directory)
             await stopping.wait()
-            if not locks:  # nobody is to start the cloud anew before this process has ended
+            if not locks:  # No process may start the cloud again before this one has ended.
                 with contextlib.suppress(TimeoutError, FileNotFoundError):
                     async with asyncio.timeout(_LOCK_SECONDS):
                         locks.append(await files.lock_when_free())
             clients.close()
-        _LOG.info("it ends")
+        _LOG.info("the emulated cloud is ending")
         await server.aclose()
         files.process_id.unlink(missing_ok=True)
         files.identity.unlink(missing_ok=True)
@@ -90,7 +91,7 @@ def _begin(files: CloudFiles) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if leftovers := end_leftovers(files.machines):
-        _LOG.warning("the cloud that was here before ended badly: killed %d processes of its machines", leftovers)
+        _LOG.warning("an earlier cloud in this directory crashed: killed %d processes of its machines", leftovers)
 
 
 def _start_time() -> str:
@@ -100,7 +101,7 @@ def _start_time() -> str:
 def _listening_socket(files: CloudFiles) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     (files.directory / "socket").unlink(missing_ok=True)
-    with files.socket() as path:
+    with files.open_socket_path() as path:
         listener.bind(path)
     (files.directory / "socket").chmod(0o600)
     listener.listen(_BACKLOG)

@@ -1,4 +1,5 @@
-"""The directory of an emulated cloud: who may see it, what lies in it, and who may start or end the cloud."""
+# SPDX-License-Identifier: Apache-2.0
+"""The directory of an emulated cloud: its permissions, its files, and the lock for starting and ending the cloud."""
 
 from __future__ import annotations
 
@@ -19,28 +20,28 @@ _RETRY_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class CloudFiles:
-    """What lies in the directory of one emulated cloud."""
+    """The files in the directory of one emulated cloud."""
 
     directory: Path
 
     @property
     def machines(self) -> Path:
-        """One directory per machine."""
+        """The parent directory of the machines' directories."""
         return self.directory / "machines"
 
     @property
     def process_id(self) -> Path:
-        """The process id of the cloud, as text, while it runs."""
+        """The file with the process id of the cloud, while it runs."""
         return self.directory / "pid"
 
     @property
     def identity(self) -> Path:
-        """The process id and, so that no other process is taken for it, the start time (field 22 of proc(5)'s stat)."""
+        """The file with the process id and start time (field 22 of proc(5)'s stat), which identify the process."""
         return self.directory / "cloud.process"
 
     @property
     def next_id(self) -> Path:
-        """No machine has had this id or a higher one."""
+        """The file with a lower bound for the ids of new machines."""
         return self.directory / "next-id"
 
     @property
@@ -50,12 +51,12 @@ class CloudFiles:
 
     @property
     def start_log(self) -> Path:
-        """What the cloud printed before it had a log."""
+        """The output of the cloud before it had a log."""
         return self.directory / "start.log"
 
     @contextlib.contextmanager
-    def socket(self) -> Iterator[str]:
-        """A path of its socket that is short enough to bind and to connect to (108 bytes, unix(7))."""
+    def open_socket_path(self) -> Iterator[str]:
+        """Yield a path of the socket that is short enough for bind and connect (108 bytes, unix(7))."""
         directory = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
         try:
             yield f"/proc/self/fd/{directory}/socket"
@@ -63,9 +64,9 @@ class CloudFiles:
             os.close(directory)
 
     def lock(self) -> int | None:
-        """The right to start or to end the cloud: a file descriptor that holds it until all its copies are closed.
+        """Take the lock for starting or ending the cloud; return its descriptor, or None if another process has it.
 
-        None says that somebody else has it.
+        The lock is held until all copies of the file descriptor are closed.
         """
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -76,17 +77,17 @@ class CloudFiles:
         return lock
 
     async def lock_when_free(self) -> int:
-        """The same, as soon as nobody else has it."""
+        """Wait for the lock and return its file descriptor."""
         while (lock := self.lock()) is None:  # noqa: ASYNC110 - flock(2) can be waited for only in a thread
             await asyncio.sleep(_RETRY_SECONDS)
         return lock
 
 
-def cloud_files(installation: str, site: str) -> CloudFiles:
-    """The files of the cloud of a site, below ``$SIMYARD_EMULATED_DIR``, the user's runtime or temporary directory.
+def get_cloud_files(installation: str, site: str) -> CloudFiles:
+    """Return the files of a site's cloud, below ``$SIMYARD_EMULATED_DIR``, the user's runtime or temporary directory.
 
     Raises:
-        OSError: the directory cannot be made, or others can get at it.
+        OSError: The directory cannot be created, or other users can access it.
     """
     if base := os.environ.get(DIRECTORY_VARIABLE):
         root = Path(base)
@@ -106,4 +107,6 @@ def cloud_files(installation: str, site: str) -> CloudFiles:
 def _check_ours(directory: Path, forbidden_mode: int) -> None:
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & forbidden_mode:
-        raise PermissionError(f"{directory} must be a directory of ours that nobody else can get at")
+        raise PermissionError(
+            f"{directory} must belong to the user of this process, and no other user may have access to it"
+        )

@@ -1,4 +1,5 @@
-"""The process that runs many service adapters; see :class:`simyard_sites.emulated.shared_guests.SharedGuests`."""
+# SPDX-License-Identifier: Apache-2.0
+"""The process that runs many service adapters (see :class:`simyard_sites.emulated.shared_guests.SharedGuests`)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _CHANNELS_PER_CONNECTION = 200
 
 
 class GuestHost:
-    """Runs adapters by their directories; those of one broker user share its connections."""
+    """The adapters of one process, by their directories; adapters of one broker user share connections."""
 
     def __init__(self, writer: asyncio.StreamWriter, tasks: asyncio.TaskGroup) -> None:
         self._writer = writer
@@ -32,7 +33,7 @@ class GuestHost:
         self._connections: weakref.WeakValueDictionary[BrokerAddress, Connections] = weakref.WeakValueDictionary()
 
     def run(self, directory: str) -> None:
-        """Start an adapter; one that is ending starts again when it has ended."""
+        """Start an adapter; an ending one starts again when it has ended."""
         guest = self._guests.get(directory)
         if guest:
             guest.again = guest.ending.is_set()
@@ -41,22 +42,22 @@ class GuestHost:
             self._tasks.create_task(self._keep(directory, guest))
 
     def end(self, directory: str) -> None:
-        """End an adapter; the answer follows."""
+        """End an adapter; the answer is sent when it has ended."""
         guest = self._guests.get(directory)
         if guest:
             guest.answers += 1
             guest.again = False
             guest.end()
         else:
-            self._say(ended=directory)
+            self._send(ended=directory)
 
     def end_all(self) -> None:
         """End all adapters."""
         for directory in list(self._guests):
             self.end(directory)
 
-    def connections(self, broker: BrokerAddress) -> Connections:
-        """The connections of a broker user."""
+    def open_connections(self, broker: BrokerAddress) -> Connections:
+        """Return the connections of a broker user."""
         shared = self._connections.get(broker)
         if shared is None:
             shared = Connections(broker, "emulated machines", channels_per_connection=_CHANNELS_PER_CONNECTION)
@@ -67,14 +68,14 @@ class GuestHost:
         try:
             await keep_running(guest.run, guest.ending, guest.report)
         except UnusableError as error:
-            self._say(failed=directory, message=str(error))
+            self._send(failed=directory, message=str(error))
         del self._guests[directory]
         for _ in range(guest.answers):
-            self._say(ended=directory)
+            self._send(ended=directory)
         if guest.again:
             self.run(directory)
 
-    def _say(self, **message: str) -> None:
+    def _send(self, **message: str) -> None:
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
 
@@ -99,17 +100,19 @@ class _Guest:
     async def run(self) -> str:
         try:
             bootstrap = Bootstrap.from_bytes((self._directory / BOOTSTRAP_FILE).read_bytes())
-            self._adapter = Adapter(bootstrap, self._directory, connections=self._host.connections(bootstrap.broker))
+            self._adapter = Adapter(
+                bootstrap, self._directory, connections=self._host.open_connections(bootstrap.broker)
+            )
             await self._adapter.run()
         except (StartError, ValueError) as error:
             raise UnusableError(str(error)) from error
         except Exception as error:  # noqa: BLE001 - the failure of one adapter, whatever it is, leaves the others alone
             return f"{type(error).__name__}: {error}"
-        return "without a reason"
+        return "it gave no reason"
 
 
 async def serve(connection: socket.socket) -> None:
-    """Run adapters as the other end says, until it is closed or SIGTERM comes; then end them all."""
+    """Run adapters as the other end requests, until it closes the connection or SIGTERM arrives; then end them all."""
     reader, writer = await asyncio.open_connection(sock=connection)
     async with asyncio.TaskGroup() as tasks:
         host = GuestHost(writer, tasks)
@@ -123,5 +126,6 @@ async def serve(connection: socket.socket) -> None:
 
 if __name__ == "__main__":
     configure("text")
-    gc.set_threshold(50_000, 20, 20)  # thousands of channels live long: looking at them often takes a third of the CPU
+    # Thousands of channels live long: frequent collections would take a third of the CPU time.
+    gc.set_threshold(50_000, 20, 20)
     asyncio.run(serve(socket.socket(fileno=sys.stdin.fileno())))

@@ -1,4 +1,5 @@
-"""What runs inside the machines of an emulated cloud: the interface, the machines' directories, process guests."""
+# SPDX-License-Identifier: Apache-2.0
+"""The guests of an emulated cloud's machines: their interface, the machines' directories, and process guests."""
 
 from __future__ import annotations
 
@@ -20,66 +21,65 @@ from simyard_sites.emulated.service import UnusableError, keep_running
 ADAPTER = (sys.executable, "-m", "simyard_adapter", "run")
 BOOTSTRAP_FILE = "bootstrap.json"
 REQUEST_FILE = "machine.json"
-EXIT_UNUSABLE = 3  # the adapter's EXIT_START: its bootstrap document or its connector is wrong
-GRACE_SECONDS = 20.0  # the adapter takes up to 15 s to end what runs
+EXIT_UNUSABLE = 3  # The adapter's EXIT_START: its bootstrap document or its connector is wrong.
+GRACE_SECONDS = 20.0  # The adapter takes up to 15 s to end its programs.
 
 
 class GuestListener(Protocol):
-    """Hears from guests; both are called from the event loop, never from within a call to :class:`Guests`."""
+    """The receiver of the guests' ends. The event loop calls it, never a method of :class:`Guests`."""
 
     def guest_ended(self, machine_id: str) -> None:
-        """It has ended as it was told to; nothing of it runs any more."""
+        """Handle the end of a guest that was asked to end; all its processes have ended."""
         ...
 
     def guest_failed(self, machine_id: str, message: str) -> None:
-        """It ended by itself and can never work; nothing of it runs any more."""
+        """Handle the end of a guest that ended by itself and can never work; all its processes have ended."""
         ...
 
 
 class Guests(Protocol):
-    """The guests of one kind, by machine id. One that ends by itself is started again, as a service manager would."""
+    """The guests of one kind, by machine id. A guest that ends by itself is started again, as by a service manager."""
 
     def run(self, machine_id: str) -> None:
-        """Start the guest, or let a frozen one go on."""
+        """Start the guest, or continue a frozen one."""
         ...
 
     def freeze(self, machine_id: str) -> None:
-        """Stop the clock of a guest."""
+        """Suspend a guest."""
         ...
 
     def end(self, machine_id: str) -> bool:
-        """Begin to end a guest; False says that there is none, else the listener hears of the end."""
+        """Start to end a guest; return False if there is none. The listener is called at its end."""
         ...
 
     async def aclose(self) -> None:
-        """End all guests; the listener hears nothing of it."""
+        """End all guests without calls of the listener."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """The directories of the machines, each readable by us alone, with the document that its guest starts from.
+    """The directories of the machines, each readable by us alone, with the guest's bootstrap document.
 
-    Beside it, of one that stands alone, is what else was asked for (:data:`REQUEST_FILE`): nothing here acts on it.
-
-    Changes wait for the disk: call them from a thread.
+    For a machine without a pool, :data:`REQUEST_FILE` contains the other fields of its request, which have no effect.
+    All methods that change files block: call them from a thread.
     """
 
     root: Path
 
-    def path(self, machine_id: str) -> Path:
-        """The directory of a machine."""
+    def get_path(self, machine_id: str) -> Path:
+        """Return the directory of a machine."""
         return self.root / machine_id
 
     def make(self, requests: Mapping[str, MachineRequest]) -> None:
-        """Make the directories of new machines, all or none.
+        """Create the directories of new machines, all or none.
 
         Raises:
-            OSError: they cannot be made.
+            OSError: The directories cannot be created.
         """
         try:
             for machine_id, request in requests.items():
-                self.path(machine_id).mkdir(mode=0o700, exist_ok=True)
+                self.get_path(machine_id).mkdir(mode=0o700, exist_ok=True)
                 self._write(machine_id, BOOTSTRAP_FILE, request.bootstrap)
                 if not request.owner.pool:
                     self._write(machine_id, REQUEST_FILE, json.dumps(_asked(request), indent=1).encode())
@@ -88,17 +88,17 @@ class Disks:
             raise
 
     def _write(self, machine_id: str, name: str, content: bytes) -> None:
-        document = os.open(self.path(machine_id) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        document = os.open(self.get_path(machine_id) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(document, "wb") as file:
             file.write(content)
 
     def remove(self, machine_ids: Iterable[str]) -> None:
-        """Remove the directories of machines whose guests have ended."""
+        """Delete the directories of machines whose guests have ended."""
         for machine_id in machine_ids:
-            shutil.rmtree(self.path(machine_id), ignore_errors=True)
+            shutil.rmtree(self.get_path(machine_id), ignore_errors=True)
 
     def clear(self) -> None:
-        """Start with no machines."""
+        """Delete the directories of all machines."""
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir(mode=0o700)
 
@@ -114,7 +114,7 @@ def _asked(request: MachineRequest) -> dict[str, Any]:
 
 
 class ProcessGuests:
-    """One process per machine: the service adapter, or ``command`` with the same arguments."""
+    """The process guests, one process per machine: the service adapter, or ``command`` with the same arguments."""
 
     def __init__(
         self, disks: Disks, tasks: asyncio.TaskGroup, listener: GuestListener, command: Sequence[str] = ADAPTER
@@ -128,12 +128,12 @@ class ProcessGuests:
         self._closing = False
 
     def run(self, machine_id: str) -> None:
-        """See :class:`Guests`."""
+        """Start the process of a guest, or continue a frozen one."""
         guest = self._guests.get(machine_id)
         if guest:
             guest.freeze(False)
         elif not self._closing:
-            directory = self._disks.path(machine_id)
+            directory = self._disks.get_path(machine_id)
             files = ("--bootstrap", str(directory / BOOTSTRAP_FILE), "--directory", str(directory))
             guest = self._guests[machine_id] = _ProcessGuest((*self._command, *files), directory)
             task = self._tasks.create_task(self._keep(machine_id, guest))
@@ -141,19 +141,19 @@ class ProcessGuests:
             task.add_done_callback(self._kept.discard)
 
     def freeze(self, machine_id: str) -> None:
-        """See :class:`Guests`: its processes are stopped (SIGSTOP) and keep their memory."""
+        """Stop the processes of a guest (SIGSTOP); they keep their memory."""
         if machine_id in self._guests:
             self._guests[machine_id].freeze(True)
 
     def end(self, machine_id: str) -> bool:
-        """See :class:`Guests`: SIGTERM to its processes, SIGKILL after ``GRACE_SECONDS``."""
+        """Send SIGTERM to the guest's processes, and SIGKILL after ``GRACE_SECONDS``."""
         guest = self._guests.get(machine_id)
         if guest:
             guest.end()
         return guest is not None
 
     async def aclose(self) -> None:
-        """See :class:`Guests`."""
+        """End all guests."""
         self._closing = True
         for guest in self._guests.values():
             guest.end()
@@ -187,7 +187,7 @@ class _ProcessGuest:
     def freeze(self, frozen: bool) -> None:
         self._frozen = frozen
         if self._child:
-            self._child.signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+            self._child.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def end(self) -> None:
         self.ending.set()
@@ -200,7 +200,7 @@ class _ProcessGuest:
         except OSError as error:
             return str(error)
         if self._frozen:
-            self._child.signal(signal.SIGSTOP)
+            self._child.send_signal(signal.SIGSTOP)
         code = await self._child.exited
         self._child = None
         if code:

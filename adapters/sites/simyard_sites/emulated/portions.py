@@ -1,4 +1,5 @@
-"""The items of a call, handed out as a slow front end gets to them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Yields the items of a call at the times when a slow front end serves them."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ _TOGETHER_SECONDS = 0.005
 _Item = TypeVar("_Item")
 
 
-async def portions(
+async def yield_portions(
     items: Sequence[_Item], times: Sequence[float], heartbeat_seconds: float, closing: asyncio.Event
 ) -> AsyncIterator[Sequence[_Item]]:
-    """Each item when its time has come (seconds since the epoch, ascending), those of the same moment together.
+    """Yield each item at its time (seconds since the epoch, ascending); items with the same time come together.
 
-    There is a portion at least every ``heartbeat_seconds``, if need be an empty one; no items are one empty portion.
-    When ``closing`` is set, the rest is not handed out.
+    A portion is yielded at least every ``heartbeat_seconds``, if necessary an empty one. No items give one empty
+    portion. When ``closing`` is set, the remaining items are dropped.
     """
     done = bisect.bisect_right(times, time.time() + _TOGETHER_SECONDS)
     yield items[:done]

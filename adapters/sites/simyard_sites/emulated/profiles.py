@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """The named profiles of emulated clouds.
 
-Where each number comes from, and how close a profile is to what was published, is in ``docs/emulated-clouds.md``.
+``docs/emulated-clouds.md`` gives the source of each number, and the accuracy of each profile.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 
 class Profile(enum.StrEnum):
-    """A cloud whose start of machines was measured and published; ``instant`` is none and takes no time."""
+    """A cloud whose start times were measured and published; ``instant`` is not such a cloud and takes no time."""
 
     INSTANT = "instant"
     CLOUD4E_2014 = "cloud4e-2014"
@@ -69,4 +70,4 @@ PROFILES: Mapping[Profile, Mapping[str, int]] = {
     Profile.KUBEVIRT_DEFAULT: _KUBEVIRT | {"controller.requestsPerSecond": 5, "controller.requestBurst": 10},
     Profile.KUBEVIRT_TUNED: _KUBEVIRT | {"controller.requestsPerSecond": 400, "controller.requestBurst": 400},
 }
-"""Settings by profile and by their path below ``spec.provider.emulated``; what is not named is 0."""
+"""The settings of each profile by their path below ``spec.provider.emulated``; other settings are 0."""

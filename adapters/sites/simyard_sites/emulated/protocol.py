@@ -1,9 +1,10 @@
-"""What an emulated cloud and its clients say to each other: JSON, one message per line, over a unix socket.
+# SPDX-License-Identifier: Apache-2.0
+"""The protocol between an emulated cloud and its clients: JSON, one message per line, over a unix socket.
 
-A client sends :class:`Configure` first, then one call after the other; for calls beside each other it has several
-connections. Each call is answered by one line, or by several :class:`Outcomes`. After :class:`Watch` the cloud sends
-:class:`Batch` lines without end: the snapshot in parts, then changes, and the snapshot again after it has lost some.
-At least every ``HEARTBEAT_SECONDS`` it sends a line, which may be empty.
+A client sends :class:`Configure` first, then one call after another; parallel calls use several connections. The answer
+to a call is one line, or several :class:`Outcomes`. After :class:`Watch`, the cloud sends :class:`Batch` lines without
+end: the snapshot in parts, then changes, and the snapshot again after it has lost changes. It sends a line at least
+every ``HEARTBEAT_SECONDS``, if necessary an empty one.
 """
 
 from __future__ import annotations
@@ -32,48 +33,48 @@ from simyard_sites.base import (
 from simyard_sites.emulated.settings import Settings
 
 VERSION = f"emulated {importlib.metadata.version('simyard-sites')}"
-"""What an emulated cloud says it is."""
+"""The version that an emulated cloud reports."""
 LINE_BYTES = 64 * 2**20
-"""The longest line; :data:`ITEMS` and :data:`BOOTSTRAP_BYTES` keep a sender far below it."""
+"""Limit of a line; :data:`ITEMS` and :data:`BOOTSTRAP_BYTES` keep a sender far below it."""
 ITEMS = 500
-"""The most items in one line."""
+"""Limit of the items in one line."""
 BOOTSTRAP_BYTES = 8 * 2**20
-"""How much of bootstrap documents one ``Create`` carries, unless a single one is larger."""
+"""Limit of the bootstrap documents in one ``Create``, unless a single document is larger."""
 HEARTBEAT_SECONDS = 10.0
-_BYTES = "latin-1"  # any bytes as a string, one character each
+_BYTES = "latin-1"  # Latin-1 represents any bytes as a string with one character each.
 
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Behave like this from now on; answered by :class:`Welcome`."""
+    """The call that sets the cloud's settings from now on; answered by :class:`Welcome`."""
 
     settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create or adopt machines; answered by :class:`Outcomes`."""
+    """The call that creates or adopts machines; answered by :class:`Outcomes`."""
 
     requests: Sequence[MachineRequest]
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """End machines; answered by :class:`Outcomes`."""
+    """The call that deletes machines; answered by :class:`Outcomes`."""
 
     ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Look at machines; answered by :class:`Outcomes`."""
+    """The call that reads the state of machines; answered by :class:`Outcomes`."""
 
     ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Do a power action; answered by :class:`Outcomes`."""
+    """The call that applies a power action; answered by :class:`Outcomes`."""
 
     ids: Sequence[str]
     action: PowerAction
@@ -81,24 +82,25 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Inject a fault: these machines are gone without a word; answered by :class:`Outcomes`."""
+    """The call for a fault: these machines disappear without an event; answered by :class:`Outcomes`."""
 
     ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Resurrect:
-    """Inject a fault: these machines, which are gone, run again, empty; answered by :class:`Outcomes`."""
+    """The call for a fault: these machines, which are gone, run again without guests; answered by :class:`Outcomes`."""
 
     ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Disturb:
-    """Inject a fault, in place of the one before; answered by :class:`Outcomes` of nothing.
+    """The call for a fault that replaces the previous one; answered by :class:`Outcomes` without items.
 
-    The next ``calls`` that would create machines refuse those with ``error``; without one, the next ``calls`` that
-    create or delete are carried out and their answers are lost. With ``loses_events`` no change is told one by one.
+    With ``error``, the next ``calls`` that create machines refuse new ones with it. Without it, the next ``calls`` that
+    create or delete machines are carried out, but their answers are lost. With ``loses_events``, single changes are not
+    reported.
     """
 
     calls: int = 0
@@ -108,12 +110,12 @@ class Disturb:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Tell all machines and all changes; answered by :class:`Batch` lines until the connection ends."""
+    """The call for all machines and all changes; answered by :class:`Batch` lines until the connection ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """End all machines and the cloud itself; answered by the end of the connection."""
+    """The call that ends all machines and the cloud itself; answered by the end of the connection."""
 
 
 Call = Configure | Create | Delete | Get | Act | Forget | Resurrect | Disturb | Watch | ShutDown
@@ -128,7 +130,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of items of a call; with ``more`` there are others, which another line follows for."""
+    """The outcomes of items of a call; with ``more``, another line follows."""
 
     items: Sequence[Outcome]
     more: bool = False
@@ -136,13 +138,13 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The call as a whole is refused; nothing was done."""
+    """The refusal of a whole call, which had no effect."""
 
     error: SiteError
 
 
 class BatchKind(enum.StrEnum):
-    """A part of the snapshot, or changes since; the first batch of changes says that the snapshot is complete."""
+    """A part of the snapshot, or changes since; the first batch of changes means that the snapshot is complete."""
 
     SNAPSHOT = "snapshot"
     CHANGES = "changes"
@@ -150,7 +152,7 @@ class BatchKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Machines as they are now, and machines that are gone."""
+    """Machines in their present state, and machines that are gone."""
 
     kind: BatchKind
     machines: Sequence[Machine] = ()
@@ -161,7 +163,7 @@ Reply = Welcome | Outcomes | Refused | Batch
 
 
 def encode(message: Call | Reply) -> bytes:
-    """The message as a line."""
+    """Return the message as a line."""
     return json.dumps(_to_json(message), separators=(",", ":")).encode() + b"\n"
 
 
@@ -204,7 +206,7 @@ def decode_call(line: bytes) -> Call:
     """Read a call.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The line is not a call.
     """
     data = _object(line)
     try:
@@ -238,7 +240,7 @@ def decode_reply(line: bytes) -> Reply:
     """Read an answer.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The line is not an answer.
     """
     data = _object(line)
     try:
@@ -266,7 +268,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 def _request_to_json(request: MachineRequest) -> list[Any]:
     data: list[Any] = [request.name, _owner_to_json(request.owner), request.bootstrap.decode(_BYTES)]
-    if not request.owner.pool:  # of thousands in a pool nobody looks at it
+    if not request.owner.pool:  # The request of one of thousands in a pool is not worth its bytes.
         size = {"cores": request.cores, "memory_mib": request.memory_mib}
         keys = list(request.ssh_public_keys)
         data.append({**size, "hostname": request.hostname, "user_data": request.user_data, "ssh_public_keys": keys})
@@ -306,7 +308,7 @@ def _machine_from_json(data: dict[str, Any]) -> Machine:
         {Stage(stage): time for stage, time in data["entered"].items()},
         data["reason"],
         data["message"],
-        tuple(Address(*address) for address in data.get("addresses", ())),  # earlier versions say none
+        tuple(Address(*address) for address in data.get("addresses", ())),  # Earlier versions send no addresses.
     )
 
 
@@ -330,7 +332,7 @@ def _error_to_json(error: SiteError) -> list[Any]:
 
 
 def _error_from_json(data: list[Any]) -> SiteError:
-    name, message, retry_after_seconds, *scope = data  # a cloud that was started by an earlier version says no scope
+    name, message, retry_after_seconds, *scope = data  # A cloud of an earlier version sends no scope.
     kind = _ERRORS[name]
     return kind(message, scope=ErrorScope(*scope) if scope else None, retry_after_seconds=retry_after_seconds)
 

@@ -1,4 +1,5 @@
-"""Queues of the model: what is served in turn, and what is let through at a rate. Pure; times are in seconds."""
+# SPDX-License-Identifier: Apache-2.0
+"""The queues of the model: servers that serve in turn, and rate limits. Pure; times are in seconds."""
 
 from __future__ import annotations
 
@@ -8,17 +9,17 @@ import math
 from simyard_sites.base import ThrottledError
 from simyard_sites.emulated.settings import Settings
 
-_ROUNDING_SECONDS = 1e-6  # of floats that count seconds since 1970
+_ROUNDING_SECONDS = 1e-6  # The rounding error of floats that count seconds since 1970.
 
 
 class Servers:
-    """Servers that are busy for some time each; who comes first is served first."""
+    """Servers that are each busy for some time; the first to arrive is served first."""
 
     def __init__(self) -> None:
         self._free_at: list[float] = []
 
     def free_at(self, count: int, now: float) -> float:
-        """When one of ``count`` servers (0: there is no limit) is free."""
+        """Return the time at which one of ``count`` servers is free (0: no limit)."""
         if not count:
             return now
         while len(self._free_at) < count:
@@ -28,29 +29,29 @@ class Servers:
         return max(now, self._free_at[0])
 
     def occupy(self, until: float) -> None:
-        """Take the server that :meth:`free_at` spoke of."""
+        """Occupy the server that :meth:`free_at` found."""
         if self._free_at:
             heapq.heapreplace(self._free_at, until)
 
 
 class Rate:
-    """A token bucket, full at first."""
+    """A token bucket that starts full."""
 
     def __init__(self) -> None:
         self._full_at = -math.inf
 
-    def take(self, tokens: int, burst: int, seconds_per_token: float, now: float) -> float:
-        """Take tokens in turn; when the last of them is there."""
+    def reserve(self, tokens: int, burst: int, seconds_per_token: float, now: float) -> float:
+        """Reserve tokens in turn; return the time at which the last of them is available."""
         self._full_at = max(now, self._full_at) + tokens * seconds_per_token
         return max(now, self._full_at - burst * seconds_per_token)
 
     def is_open(self, burst: int, seconds_per_token: float, now: float) -> bool:
-        """Whether a token is there."""
+        """Return True if a token is available."""
         return max(now, self._full_at) + (1 - burst) * seconds_per_token <= now + _ROUNDING_SECONDS
 
 
 class Front:
-    """The front end of a cloud: which calls it accepts, and when it has served their items, one after the other."""
+    """The front end of a cloud: it accepts or refuses calls, and serves their items one after the other."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -61,33 +62,33 @@ class Front:
         """Accept a call; :meth:`end` follows.
 
         Raises:
-            ThrottledError: there are too many.
+            ThrottledError: Too many calls are running.
         """
         if settings.calls_in_flight and self._calls >= settings.calls_in_flight:
-            raise throttled(f"{self._calls} calls are under way", settings)
+            raise make_throttled_error(f"{self._calls} calls are running", settings)
         self._calls += 1
 
     def end(self) -> None:
-        """A call has been answered."""
+        """Record that a call has been answered."""
         self._calls -= 1
 
     def admit(self, settings: Settings, now: float) -> bool:
-        """Whether one more machine may be created now."""
-        pace = settings.seconds_per(settings.creates_per_second)
+        """Return True if one more machine may be created now."""
+        pace = settings.compute_interval(settings.creates_per_second)
         if not self._creates.is_open(settings.create_burst, pace, now):
             return False
-        self._creates.take(1, settings.create_burst, pace, now)
+        self._creates.reserve(1, settings.create_burst, pace, now)
         return True
 
     def serve(self, items: int, settings: Settings, now: float) -> list[float]:
-        """When each item of a call that came now has been served."""
-        each = settings.seconds(settings.item_milliseconds)
-        begin = max(now, self._free_at) + settings.seconds(settings.call_milliseconds)
+        """Return the times at which the items of a call that arrived now are served."""
+        each = settings.compute_seconds(settings.item_milliseconds)
+        begin = max(now, self._free_at) + settings.compute_seconds(settings.call_milliseconds)
         self._free_at = begin + items * each
         return [begin + number * each for number in range(1, items + 1)]
 
 
-def throttled(why: str, settings: Settings) -> ThrottledError:
-    """A refusal; it says when to come again only if the settings do."""
-    seconds = settings.seconds(settings.retry_after_milliseconds)
+def make_throttled_error(why: str, settings: Settings) -> ThrottledError:
+    """Return a refusal; it has a delay only if the settings give one."""
+    seconds = settings.compute_seconds(settings.retry_after_milliseconds)
     return ThrottledError(f"emulated: too many requests: {why}", retry_after_seconds=seconds or None)

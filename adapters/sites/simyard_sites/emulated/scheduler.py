@@ -1,4 +1,5 @@
-"""The model's scheduler: machines wait for it, and it places them on hosts. Pure; times are in seconds."""
+# SPDX-License-Identifier: Apache-2.0
+"""The model's scheduler, which places waiting machines on hosts. Pure; times are in seconds."""
 
 from __future__ import annotations
 
@@ -12,18 +13,21 @@ from simyard_sites.emulated.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What a run of the scheduler did: machines with their hosts (None: hosts do not matter), and machines for which
-    it found no room for the first time."""
+    """The result of a run: machines with their hosts, and machines without room.
+
+    The host is None if hosts do not matter. ``full`` has only the machines that found no room for the first time.
+    """
 
     machines: list[tuple[str, int | None]] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
 
 
 class Scheduler:
-    """Places machines on the host with the fewest, oldest first, so many per run and so many per host and run.
+    """The scheduler: it places the oldest machines first, each on the host with the fewest machines.
 
-    It runs each interval. After a time without work the first run is half an interval later: the mean of a clock that
-    ticks on by itself. Without an interval it runs whenever there is something to do.
+    The numbers of machines per run, and per host and run, are limited. The scheduler runs once per interval. After a
+    time without work, the first run follows half an interval later: the mean delay of a clock that ticks independently.
+    Without an interval it runs whenever there is work.
     """
 
     def __init__(self) -> None:
@@ -36,32 +40,32 @@ class Scheduler:
         self.next_run: float | None = None
 
     def add(self, machine_id: str, settings: Settings, now: float) -> None:
-        """A machine is to be placed."""
+        """Add a machine to be placed."""
         self._waiting[machine_id] = None
         if self.next_run is None:
-            interval = settings.seconds(settings.interval_milliseconds)
+            interval = settings.compute_seconds(settings.interval_milliseconds)
             beat = -math.inf if self._last_run is None else self._last_run + interval
             self.next_run = beat if now < beat else now + interval / 2
 
     def drop(self, machine_id: str) -> None:
-        """A machine is not to be placed any more."""
+        """Remove a machine that is not to be placed any more."""
         self._waiting.pop(machine_id, None)
         self._stuck.pop(machine_id, None)
 
     def release(self, host: int, settings: Settings, now: float) -> None:
-        """A machine has left its host."""
+        """Record that a machine has left its host."""
         self._loads[host] -= 1
         if host < self._count:
             heapq.heappush(self._free, (self._loads[host], host))
         self.retry(now)
 
     def retry(self, now: float) -> None:
-        """There may be room now for those for whom there was none."""
+        """Try again to place the machines that found no room."""
         if self._stuck and self.next_run is None:
             self.next_run = now
 
     def run(self, settings: Settings, now: float) -> Placed:
-        """Place what can be placed."""
+        """Place as many machines as possible."""
         self._last_run, self.next_run = now, None
         self._use_hosts(settings.hosts)
         placed = Placed()
@@ -84,20 +88,20 @@ class Scheduler:
             placed.stuck.extend(self._waiting)
             self._stuck.update(self._waiting)
             self._waiting.clear()
-        interval = settings.seconds(settings.interval_milliseconds)
+        interval = settings.compute_seconds(settings.interval_milliseconds)
         if self._waiting or (self._stuck and interval):
             self.next_run = now + interval
         return placed
 
     def _next_host(self, settings: Settings, on_host: Counter[int], full: list[tuple[int, int]]) -> int | None:
-        """The host with the fewest machines that takes one more in this run; those that take no more go to ``full``."""
+        """Return the host with the fewest machines that accepts one more in this run; move full hosts to ``full``."""
         while self._free:
             load, host = self._free[0]
-            if load != self._loads[host]:  # it has changed since
+            if load != self._loads[host]:  # This entry is outdated.
                 heapq.heappop(self._free)
                 continue
             if settings.machines_per_host and load >= settings.machines_per_host:
-                return None  # and so are all others
+                return None  # All other hosts are full too.
             heapq.heappop(self._free)
             if settings.machines_per_host_and_interval and on_host[host] >= settings.machines_per_host_and_interval:
                 full.append((load, host))
@@ -109,7 +113,7 @@ class Scheduler:
         return None
 
     def _use_hosts(self, count: int) -> None:
-        if count != self._count or len(self._free) > 4 * count:  # entries that have changed since add up
+        if count != self._count or len(self._free) > 4 * count:  # Outdated entries accumulate.
             self._count = count
             self._free = [(self._loads[host], host) for host in range(count)]
             heapq.heapify(self._free)

@@ -1,4 +1,5 @@
-"""The emulated cloud at work: the model, its clock, its guests, and its clients."""
+# SPDX-License-Identifier: Apache-2.0
+"""The server of an emulated cloud: it connects the model, the clock, the guests and the clients."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ from simyard_sites.emulated import protocol
 from simyard_sites.emulated.cloud import Change, Cloud, GuestOrder
 from simyard_sites.emulated.files import CloudFiles
 from simyard_sites.emulated.guests import Disks, GuestListener, Guests
-from simyard_sites.emulated.portions import portions
+from simyard_sites.emulated.portions import yield_portions
 from simyard_sites.emulated.protocol import Act, Create, Delete, Disturb, Outcomes, Refused, Reply, Welcome
-from simyard_sites.emulated.queueing import Front, throttled
+from simyard_sites.emulated.queueing import Front, make_throttled_error
 from simyard_sites.emulated.settings import GuestKind, Settings
 from simyard_sites.emulated.watching import Watchers
 
@@ -44,10 +45,10 @@ MakeGuests = Callable[[Disks, GuestListener], Mapping[GuestKind, Guests]]
 
 
 class CloudServer:
-    """One emulated cloud and its clients; starts with no machines.
+    """One emulated cloud and its clients; it starts without machines.
 
-    ``on_idle`` is called when it has had neither machines nor clients for ``idle_seconds``, and again after as long;
-    ``on_shut_down`` when a client asks for its end. To be used in a running event loop.
+    ``on_idle`` is called after ``idle_seconds`` without machines and clients, and again after each such time.
+    ``on_shut_down`` is called when a client asks for the end. Use it in a running event loop.
     """
 
     def __init__(
@@ -83,13 +84,14 @@ class CloudServer:
         self._idle_timer = self._loop.call_later(idle_seconds, self._consider_idle)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client until it leaves."""
+        """Serve one client until it disconnects."""
         task = asyncio.current_task()
         assert task
         self._clients[writer] = task
 
         async def send(reply: Reply) -> None:
-            with contextlib.suppress(ConnectionError):  # it left; what it asked for is carried out all the same
+            # The client has disconnected; its request is carried out nevertheless.
+            with contextlib.suppress(ConnectionError):
                 if not writer.is_closing():
                     writer.write(protocol.encode(reply))
                     await writer.drain()
@@ -99,7 +101,7 @@ class CloudServer:
                 try:
                     call = protocol.decode_call(line)
                 except ValueError as error:
-                    _LOG.warning("a client does not speak our protocol: %s", error)
+                    _LOG.warning("a client uses another protocol: %s", error)
                     break
                 if isinstance(call, protocol.Watch):
                     await self._watchers.serve(reader, writer)
@@ -108,14 +110,14 @@ class CloudServer:
                 elif not await self._answer(call, send):
                     break
         except ConnectionError:
-            pass  # it left in the middle
+            pass  # The client disconnected in the middle of a line.
         finally:
             del self._clients[writer]
             self._restart_idle_clock()
             writer.close()
 
     async def aclose(self) -> None:
-        """Leave the clients and end all guests; the machines are gone, and their ids will not be used again."""
+        """Disconnect the clients and end all guests; the machines are gone, and their ids are never used again."""
         self._closing.set()
         for client in self._clients:
             client.transport.abort()
@@ -131,12 +133,12 @@ class CloudServer:
         self._next_id.write_text(str(self._cloud.next_id))
 
     def guest_ended(self, machine_id: str) -> None:
-        """See :class:`GuestListener`."""
+        """Record that a guest has ended as ordered."""
         self._ended(machine_id)
         self._advance()
 
     def guest_failed(self, machine_id: str, message: str) -> None:
-        """See :class:`GuestListener`."""
+        """Record that a guest has failed for good."""
         _LOG.warning("the guest of machine %s can never work: %s", machine_id, message)
         self._cloud.fail(machine_id, "GuestUnusable", message)
         self._advance()
@@ -153,7 +155,7 @@ class CloudServer:
         | Disturb,
         send: _Send,
     ) -> bool:
-        """Do what was asked and say so; False says that the answer is lost, and the connection with it."""
+        """Answer a call; return False if the answer, and the connection with it, is lost."""
         reply: Reply
         match call:
             case Create() | Delete() | Act():
@@ -178,7 +180,7 @@ class CloudServer:
         return True
 
     async def _serve_call(self, call: Create | Delete | Act, send: _Send) -> bool:
-        """The same for a call that the front end limits, in the time that it takes."""
+        """Answer a call that the front end limits, in the time that it takes; return False if the answer is lost."""
         try:
             self._front.begin(self._cloud.settings)
         except ThrottledError as error:
@@ -210,7 +212,7 @@ class CloudServer:
         times = self._front.serve(len(items), self._cloud.settings, time.time())
         left = len(items)
         outcomes = list(refused)
-        async for part in portions(items, times, protocol.HEARTBEAT_SECONDS, self._closing):
+        async for part in yield_portions(items, times, protocol.HEARTBEAT_SECONDS, self._closing):
             if part:
                 outcomes += await do(part)
                 self._advance()
@@ -221,49 +223,49 @@ class CloudServer:
         return not is_lost
 
     def _loses_answer(self, call: Create | Delete | Act) -> bool:
-        """Only what does something new can lose its answer, so that repeating it leads somewhere."""
+        """Return True if the answer is lost; only a call with a new effect can lose it, so a repetition succeeds."""
         match call:
             case Create(requests):
                 what = "create"
-                new = [request.name for request in requests if self._cloud.named(request.name) is None]
+                new = [request.name for request in requests if self._cloud.find_by_name(request.name) is None]
             case Delete(ids):
                 what = "delete"
-                found = (machine for machine in map(self._cloud.machine, ids) if machine)
+                found = (machine for machine in map(self._cloud.find_machine, ids) if machine)
                 new = [machine.name for machine in found if machine.state is not MachineState.TERMINATING]
             case Act():
                 return False
         if not new:
             return False
-        return self._cloud.loses_answer(new[0], what) or (self._disturbance.error is None and self._disturbs())
+        return self._cloud.draw_lost_answer(new[0], what) or (self._disturbance.error is None and self._disturbs())
 
     def _disturbs(self) -> bool:
-        """Whether this call is one of those that the injected fault is for."""
+        """Return True if the injected fault affects this call."""
         calls = self._disturbance.calls
         self._disturbance = dataclasses.replace(self._disturbance, calls=max(0, calls - 1))
         return calls > 0
 
     def _admit(self, requests: Sequence[MachineRequest]) -> tuple[list[MachineRequest], list[Outcome]]:
-        """Those that the front end accepts at this moment, and the refusals of the others."""
+        """Return the requests that the front end accepts now, and the refusals of the others."""
         settings = self._cloud.settings
         error = self._disturbance.error
         if error:
-            new = {request.name for request in requests if self._cloud.named(request.name) is None}
+            new = {request.name for request in requests if self._cloud.find_by_name(request.name) is None}
             refused = new if new and self._disturbs() else set()
         else:
-            error = throttled(f"more than {settings.creates_per_second} creates per second", settings)
+            error = make_throttled_error(f"more than {settings.creates_per_second} creates per second", settings)
             refused = {request.name for request in requests if not self._front.admit(settings, time.time())}
         admitted = [request for request in requests if request.name not in refused]
         return admitted, [Outcome(request.name, error=error) for request in requests if request.name in refused]
 
     async def _create(self, requests: Sequence[MachineRequest]) -> list[Outcome]:
         async with self._creating:
-            found = {request.name: self._cloud.named(request.name) for request in requests}
+            found = {request.name: self._cloud.find_by_name(request.name) for request in requests}
             new = {request.name: request for request in requests if not found[request.name]}
             by_id = {str(self._cloud.next_id + n): request for n, request in enumerate(new.values())}
             try:
                 await asyncio.to_thread(self._prepare, by_id)
             except OSError as error:
-                no_disk = InternalError(f"the emulated cloud cannot make disks: {error}")
+                no_disk = InternalError(f"the emulated cloud cannot create disks: {error}")
                 return [Outcome(request.name, error=no_disk) for request in requests]
             self._guests_of |= dict.fromkeys(by_id, self._guests[self._cloud.settings.guests])
             for name, request in new.items():
@@ -280,7 +282,7 @@ class CloudServer:
     async def _delete(self, machine_ids: Sequence[str]) -> list[Outcome]:
         for machine_id in machine_ids:
             self._cloud.delete(machine_id)
-        return [Outcome(machine_id, self._cloud.machine(machine_id)) for machine_id in machine_ids]
+        return [Outcome(machine_id, self._cloud.find_machine(machine_id)) for machine_id in machine_ids]
 
     def _forget(self, machine_id: str) -> Outcome:
         self._cloud.forget(machine_id, time.time())
@@ -295,7 +297,7 @@ class CloudServer:
         return Outcome(machine_id, machine)
 
     def _get(self, machine_id: str) -> Outcome:
-        machine = self._cloud.machine(machine_id)
+        machine = self._cloud.find_machine(machine_id)
         if machine is None:
             return Outcome(machine_id, error=MachineNotFoundError(f"the emulated cloud has no machine {machine_id}"))
         return Outcome(machine_id, machine)
@@ -310,14 +312,14 @@ class CloudServer:
         return outcomes
 
     def _advance(self) -> None:
-        """Carry out all that has changed, and wake again when time brings the next change."""
+        """Carry out all changes, and plan the next call for the time of the next change."""
         while changes := self._cloud.advance(time.time()):
             for change in changes:
                 self._carry_out(change)
-                self._watchers.tell(change)
+                self._watchers.report(change)
         if self._timer:
             self._timer.cancel()
-        due = self._cloud.next_change()
+        due = self._cloud.get_next_change()
         if due is not None:
             self._timer = self._loop.call_later(max(due - time.time(), _TICK_SECONDS), self._advance)
 
@@ -334,21 +336,24 @@ class CloudServer:
             self._ended(change.id)
 
     def _ended(self, machine_id: str) -> None:
-        """Nothing runs in the machine any more. One that is to go, or forgotten, has its directory removed first."""
-        machine = self._cloud.machine(machine_id)
+        """Record that a guest has ended.
+
+        The directory of a machine that is being deleted, or was forgotten, is deleted first.
+        """
+        machine = self._cloud.find_machine(machine_id)
         if machine is None or machine.state is MachineState.TERMINATING:
             self._to_remove.append(machine_id)
             if self._removing is None:
                 self._removing = self._tasks.create_task(self._remove())
         else:
-            self._cloud.ended(machine_id, time.time())
+            self._cloud.record_guest_end(machine_id, time.time())
 
     async def _remove(self) -> None:
         while self._to_remove:
             machine_ids, self._to_remove = self._to_remove, []
             await asyncio.to_thread(self._disks.remove, machine_ids)
             for machine_id in machine_ids:
-                self._cloud.ended(machine_id, time.time())
+                self._cloud.record_guest_end(machine_id, time.time())
             self._advance()
         self._removing = None
 
@@ -364,8 +369,8 @@ class CloudServer:
 
 
 def _adopted(request: MachineRequest, machine: Machine | None) -> Outcome:
-    """The machine of that name, if it is the worker's that asks for it."""
+    """Return the existing machine with this name, or an error if it belongs to another worker."""
     if machine is None or machine.owner == request.owner:
         return Outcome(request.name, machine)
-    said = f"the machine {request.name} exists and is not of this worker: delete it"
+    said = f"the machine {request.name} exists but belongs to another owner: delete it"
     return Outcome(request.name, error=InvalidSpecError(said, scope=ErrorScope.ITEM))

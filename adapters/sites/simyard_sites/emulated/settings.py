@@ -1,4 +1,5 @@
-"""What a CloudSite says about its emulated cloud: the member ``emulated`` of ``spec.provider``."""
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of an emulated cloud: the member ``emulated`` of ``spec.provider`` of a CloudSite."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _Member = TypeVar("_Member", bound=enum.StrEnum)
 
 
 class GuestKind(enum.StrEnum):
-    """What runs in a machine: a process of its own, or one of many adapters in a single process."""
+    """The kind of a guest: a process of its own, or one of many adapters in a single process."""
 
     PROCESS = "process"
     SHARED = "shared"
@@ -27,9 +28,9 @@ class GuestKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How an emulated cloud behaves; ``docs/emulated-clouds.md`` says what each number does. 0 is: none, or no limit.
+    """The behaviour of an emulated cloud; ``docs/emulated-clouds.md`` explains each number. 0 means none or no limit.
 
-    Times and rates are in the cloud's own time; :meth:`seconds` gives the time that passes here.
+    Times and rates are in the cloud's own time; :meth:`compute_seconds` converts them to real time.
     """
 
     guests: GuestKind = GuestKind.PROCESS
@@ -62,10 +63,10 @@ class Settings:
 
     @classmethod
     def from_provider(cls, provider: Mapping[str, Any]) -> Settings:
-        """Read the member ``emulated``; what is not given is as in its profile.
+        """Read the member ``emulated``; missing values come from its profile.
 
         Raises:
-            InvalidSpecError: names the field that cannot be used, and what it accepts.
+            InvalidSpecError: A field is wrong; the message names it and the accepted values.
         """
         guests = _member(provider, "guests", GuestKind, GuestKind.PROCESS)
         profile = _member(provider, "profile", Profile, Profile.INSTANT)
@@ -74,7 +75,7 @@ class Settings:
         return cls(guests, profile, **(_of_profile(profile) | given))
 
     def to_provider(self) -> dict[str, Any]:
-        """The same as :meth:`from_provider` reads, with every number."""
+        """Return the settings in the form that :meth:`from_provider` reads, with every number."""
         provider: dict[str, Any] = {"guests": self.guests.value, "profile": self.profile.value}
         for name, (path, _, _) in _NUMBERS.items():
             group, _, key = path.rpartition(".")
@@ -84,19 +85,19 @@ class Settings:
 
     @property
     def title(self) -> str:
-        """The profile, whether single settings differ from it, and the time scale unless that is 100 %."""
+        """The profile, a note if single settings differ from it, and the time scale unless it is 100 %."""
         plain = type(self)(self.guests, self.profile, self.time_scale_percent, **_of_profile(self.profile))
         adjusted = "" if self == plain else " (adjusted)"
         scale = "" if self.time_scale_percent == 100 else f" at {self.time_scale_percent} % of its time"
         return f"{self.profile}{adjusted}{scale}"
 
-    def seconds(self, milliseconds: float) -> float:
-        """How long a time of the cloud lasts here, in seconds."""
+    def compute_seconds(self, milliseconds: float) -> float:
+        """Return a duration of the cloud in real seconds."""
         return milliseconds * self.time_scale_percent / 100_000
 
-    def seconds_per(self, rate: int) -> float:
-        """The time here between two events of a rate (per second of the cloud); 0 where the rate has no limit."""
-        return self.seconds(1000 / rate) if rate else 0.0
+    def compute_interval(self, rate: int) -> float:
+        """Return the real time between two events of a rate (per second of the cloud); 0 if the rate has no limit."""
+        return self.compute_seconds(1000 / rate) if rate else 0.0
 
 
 _NUMBERS: Mapping[str, tuple[str, int, int]] = {
@@ -126,7 +127,7 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "operations_per_host": ("hosts.operationsPerHost", 0, _THREADS),
     "machines_per_host": ("hosts.machinesPerHost", 0, _MANY),
 }
-"""Each number's path below ``spec.provider.emulated``, its least and its largest value."""
+"""The path of each number below ``spec.provider.emulated``, its minimum and its maximum."""
 
 
 def _of_profile(profile: Profile) -> dict[str, Any]:
@@ -141,7 +142,7 @@ def _member(provider: Mapping[str, Any], name: str, kind: type[_Member], default
 
 
 def _number(provider: Mapping[str, Any], path: str, limits: list[int]) -> int | None:
-    """The number at that path, None if it is not given."""
+    """Return the number at this path, or None if it is missing."""
     group, _, name = path.rpartition(".")
     members = provider.get(group, {}) if group else provider
     if not isinstance(members, Mapping):

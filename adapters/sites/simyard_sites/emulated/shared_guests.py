@@ -1,4 +1,5 @@
-"""Many service adapters in one process, the guest host, for fleets larger than one computer has memory for."""
+# SPDX-License-Identifier: Apache-2.0
+"""Runs many service adapters in one process, the guest host, for pools that are larger than one computer's memory."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ HOST = (sys.executable, "-m", "simyard_sites.emulated.guest_host")
 
 
 class SharedGuests:
-    """All guests in one process, started with the first of them and again whenever it dies.
+    """All guests in one process, which starts with the first guest and again whenever it dies.
 
-    Its standard input is a socket over which it is told what to do in JSON lines: ``{"run": directory}`` and
-    ``{"end": directory}``. To each ``end`` it answers ``{"ended": directory}`` once nothing runs there; it says
-    ``{"failed": directory, "message": why}`` of an adapter that ended because it can never work.
+    Its standard input is a socket with JSON lines. We send ``{"run": directory}`` and ``{"end": directory}``. The host
+    answers each ``end`` with ``{"ended": directory}`` when the adapter has ended. It sends ``{"failed": directory,
+    "message": why}`` when an adapter has ended because it can never work.
     """
 
     def __init__(
@@ -42,30 +43,30 @@ class SharedGuests:
         self._closing = asyncio.Event()
 
     def run(self, machine_id: str) -> None:
-        """See :class:`Guests`."""
+        """Start the adapter of a machine."""
         if self._closing.is_set():
             return
         self._wanted.add(machine_id)
         if self._writer:
-            self._tell(self._writer, "run", machine_id)
+            self._send_order(self._writer, "run", machine_id)
         if self._host is None:
             self._host = self._tasks.create_task(self._keep_host())
 
     def freeze(self, machine_id: str) -> None:
-        """See :class:`Guests`: one adapter among many cannot be stopped in its tracks, so it is ended."""
+        """End the adapter: one adapter among many in a process cannot be stopped like a process."""
         self.end(machine_id)
 
     def end(self, machine_id: str) -> bool:
-        """See :class:`Guests`."""
+        """Start to end the adapter of a machine; return False if there is none."""
         if machine_id in self._wanted:
             self._wanted.remove(machine_id)
             if self._writer:
                 self._unanswered[machine_id] += 1
-                self._tell(self._writer, "end", machine_id)
+                self._send_order(self._writer, "end", machine_id)
         return machine_id in self._unanswered
 
     async def aclose(self) -> None:
-        """See :class:`Guests`."""
+        """End all adapters and the process."""
         self._closing.set()
         if self._child:
             self._child.terminate(GRACE_SECONDS)
@@ -95,29 +96,29 @@ class SharedGuests:
         self._child = None
         end_leftovers(self._directory)
         unanswered, self._unanswered = self._unanswered, Counter()
-        self._tell_ended(unanswered)
+        self._report_ended(unanswered)
         return f"exit code {code}"
 
     async def _talk(self, connection: socket.socket) -> None:
-        """Tell the host what to do and hear what it says, until it closes the connection."""
+        """Send orders to the host and read its messages until it closes the connection."""
         reader, writer = await asyncio.open_connection(sock=connection)
         self._writer = writer
         try:
             for machine_id in self._wanted:
-                self._tell(writer, "run", machine_id)
+                self._send_order(writer, "run", machine_id)
             async for line in reader:
-                self._hear(json.loads(line))
+                self._handle_message(json.loads(line))
         except ConnectionError:
-            pass  # it died with words unread
+            pass  # The host died with unread orders.
         finally:
             self._writer = None
             writer.close()
 
-    def _tell(self, writer: asyncio.StreamWriter, what: str, machine_id: str) -> None:
-        message = {what: str(self._disks.path(machine_id))}
+    def _send_order(self, writer: asyncio.StreamWriter, what: str, machine_id: str) -> None:
+        message = {what: str(self._disks.get_path(machine_id))}
         writer.write(json.dumps(message).encode() + b"\n")
 
-    def _hear(self, message: dict[str, str]) -> None:
+    def _handle_message(self, message: dict[str, str]) -> None:
         if "failed" in message:
             machine_id = Path(message["failed"]).name
             if machine_id in self._wanted:
@@ -128,9 +129,9 @@ class SharedGuests:
         self._unanswered[machine_id] -= 1
         if not self._unanswered[machine_id]:
             del self._unanswered[machine_id]
-            self._tell_ended([machine_id])
+            self._report_ended([machine_id])
 
-    def _tell_ended(self, machine_ids: Iterable[str]) -> None:
+    def _report_ended(self, machine_ids: Iterable[str]) -> None:
         for machine_id in machine_ids:
             if machine_id not in self._wanted and not self._closing.is_set():
                 self._listener.guest_ended(machine_id)

@@ -1,4 +1,5 @@
-"""The provider ``emulated``: a site whose cloud is emulated by a process of its own."""
+# SPDX-License-Identifier: Apache-2.0
+"""The provider ``emulated``: a site whose cloud is an emulated one, in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from simyard_sites.base import (
 )
 from simyard_sites.emulated import client, protocol
 from simyard_sites.emulated.client import Connection
-from simyard_sites.emulated.files import cloud_files
+from simyard_sites.emulated.files import get_cloud_files
 from simyard_sites.emulated.guests import ADAPTER
 from simyard_sites.emulated.protocol import (
     Act,
@@ -42,14 +43,14 @@ _SILENCE_SECONDS = 3 * protocol.HEARTBEAT_SECONDS
 
 
 class EmulatedSite:
-    """See :class:`simyard_sites.base.Site`. Nothing comes of a request's image, size, options, host name, user data and
-    keys: those of a machine that stands alone are shown in a file beside its disk.
+    """A site at an emulated cloud.
 
-    The cloud is started by the first call, lives in a process of its own, and outlives this one; ``guest_command`` is
-    what its process guests run. Each call that is under way has a connection of its own.
+    A request's image, size, options, host name, user data and keys have no effect; for a worker without a pool, a file
+    beside its disk shows them. The first call starts the cloud, which is a process of its own and outlives this one.
+    ``guest_command`` is the command of its process guests. Each running call has a connection of its own.
 
     Raises:
-        InvalidSpecError: the provider's settings cannot be used.
+        InvalidSpecError: The provider's settings cannot be used.
     """
 
     def __init__(self, config: SiteConfig, guest_command: Sequence[str] = ADAPTER) -> None:
@@ -59,39 +60,39 @@ class EmulatedSite:
         self._idle: list[Connection] = []
 
     async def probe(self) -> SiteInfo:
-        """See :class:`simyard_sites.base.Site`; the version says that it is emulated, and by which profile."""
+        """Return the version, which says that the cloud is emulated and by which profile."""
         connection, welcome = await self._connect()
         connection.close()
         return SiteInfo(version=welcome.version)
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Create machines."""
         return self._ask(Create(part) for part in _parts_by_size(requests))
 
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Delete machines."""
         return self._ask(Delete(part) for part in _parts(ids))
 
     def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Yield the present state of machines."""
         return self._ask(Get(part) for part in _parts(ids))
 
     def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Apply a power action to machines."""
         return self._ask(Act(part, action) for part in _parts(ids))
 
     async def list_owned(self) -> Sequence[Machine]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Return all machines of this site."""
         async with contextlib.aclosing(self.events()) as events:
             async for event in events:
                 if isinstance(event, Snapshot):
                     return event.machines
-        raise UnavailableError("the emulated cloud did not say what it has")
+        raise UnavailableError("the emulated cloud did not list its machines")
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
-        """See :class:`simyard_sites.base.Site`: pushed by the cloud; a state that was passed quickly may be skipped.
+        """Yield the events that the cloud sends; a state of short duration may be skipped.
 
-        A cloud that has lost events gives a snapshot again some time later.
+        A cloud that has lost events sends a snapshot again some time later.
         """
         connection, _ = await self._connect()
         try:
@@ -116,10 +117,10 @@ class EmulatedSite:
             connection.close()
 
     async def clear(self) -> None:
-        """See :class:`simyard_sites.base.Site`: a cloud that has no machine ends by itself."""
+        """Do nothing: a cloud without machines ends by itself."""
 
     async def aclose(self) -> None:
-        """See :class:`simyard_sites.base.Site`."""
+        """Close the connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -130,7 +131,7 @@ class EmulatedSite:
                     yield outcome
 
     async def _call(self, call: Create | Delete | Get | Act) -> AsyncGenerator[Outcome, None]:
-        """Ask over a connection of its own; it is kept for the next call."""
+        """Make a call over a connection of its own, which is kept for the next call."""
         connection = await self._idle_connection()
         is_answered = False
         try:
@@ -169,9 +170,9 @@ class EmulatedSite:
 
     async def _connect(self) -> tuple[Connection, Welcome]:
         try:
-            files = cloud_files(self._config.installation, self._config.name)
+            files = get_cloud_files(self._config.installation, self._config.name)
         except OSError as error:
-            raise UnavailableError(f"there is no place for the emulated cloud: {error}") from error
+            raise UnavailableError(f"no directory for the emulated cloud: {error}") from error
         return await client.connect(files, self._settings, self._guest_command)
 
 
@@ -179,7 +180,7 @@ async def _next_batch(connection: Connection) -> Batch:
     async with asyncio.timeout(_SILENCE_SECONDS):
         reply = await connection.receive()
     if not isinstance(reply, Batch):
-        raise ConnectionAbortedError(f"it said {type(reply).__name__}")
+        raise ConnectionAbortedError(f"it sent {type(reply).__name__}")
     return reply
 
 

@@ -1,4 +1,5 @@
-"""Those who watch an emulated cloud, and what each of them has not been told yet."""
+# SPDX-License-Identifier: Apache-2.0
+"""Sends the changes of an emulated cloud to its watchers."""
 
 from __future__ import annotations
 
@@ -12,28 +13,28 @@ from simyard_sites.emulated import protocol
 from simyard_sites.emulated.cloud import Change, Cloud
 from simyard_sites.emulated.protocol import Batch, BatchKind
 
-_RESYNC_MILLISECONDS = 30_000  # of the cloud's own time
+_RESYNC_MILLISECONDS = 30_000  # Milliseconds of the cloud's own time.
 _Item = TypeVar("_Item")
 
 
 class Watchers:
-    """All who watch one cloud."""
+    """The watchers of one cloud."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._watchers: set[_Watcher] = set()
 
-    def tell(self, change: Change) -> None:
-        """Something has changed; one that is lost is made up for by a snapshot, 30 s of the cloud's time later."""
-        resync_seconds = self._cloud.settings.seconds(_RESYNC_MILLISECONDS)
+    def report(self, change: Change) -> None:
+        """Report a change to all watchers; a lost change leads to a snapshot 30 s of the cloud's time later."""
+        resync_seconds = self._cloud.settings.compute_seconds(_RESYNC_MILLISECONDS)
         for watcher in self._watchers:
             if change.lost:
                 watcher.lose(resync_seconds)
             else:
-                watcher.tell(change)
+                watcher.report(change)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Send batches until the client leaves."""
+        """Send batches until the client disconnects."""
         sending = asyncio.create_task(self._send_batches(writer))
         try:
             await reader.read()
@@ -51,26 +52,26 @@ class Watchers:
         try:
             while True:
                 if watcher.needs_snapshot():
-                    for ids in _parts(self._cloud.ids()):
+                    for ids in _parts(self._cloud.list_ids()):
                         await send(Batch(BatchKind.SNAPSHOT, self._present(ids)))
                     await send(Batch(BatchKind.CHANGES))
-                changes = await watcher.take(protocol.HEARTBEAT_SECONDS)
+                changes = await watcher.collect(protocol.HEARTBEAT_SECONDS)
                 for part in _parts(list(changes.values())):
                     machines = self._present(change.id for change in part)
                     here = {machine.id for machine in machines}
                     gone = [Gone(change.id, change.name) for change in part if change.id not in here]
                     await send(Batch(BatchKind.CHANGES, machines, gone))
         except ConnectionError:
-            pass  # it left in the middle
+            pass  # The client disconnected.
         finally:
             self._watchers.discard(watcher)
 
     def _present(self, ids: Iterable[str]) -> list[Machine]:
-        return [machine for machine in map(self._cloud.machine, ids) if machine]
+        return [machine for machine in map(self._cloud.find_machine, ids) if machine]
 
 
 class _Watcher:
-    """What one client has not been told yet: the last change of each machine, so that a slow client costs no more."""
+    """The unsent changes for one client: only the last change of each machine, so that a slow client costs no more."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -78,25 +79,25 @@ class _Watcher:
         self._changed = asyncio.Event()
         self._snapshot_at: float | None = self._loop.time()
 
-    def tell(self, change: Change) -> None:
+    def report(self, change: Change) -> None:
         self._changes[change.id] = change
         self._changed.set()
 
     def lose(self, resync_seconds: float) -> None:
-        """There is something that it will not be told; a snapshot is to come so much later."""
+        """Plan a snapshot after ``resync_seconds``, because a change is lost."""
         if self._snapshot_at is None:
             self._snapshot_at = self._loop.time() + resync_seconds
-            self._changed.set()  # so that the time is noticed
+            self._changed.set()  # Wake the sender, so that it sees the new time.
 
     def needs_snapshot(self) -> bool:
-        """Whether a snapshot is due; says so once."""
+        """Return True, once, if a snapshot is due."""
         if self._snapshot_at is None or self._loop.time() < self._snapshot_at:
             return False
         self._snapshot_at = None
         return True
 
-    async def take(self, timeout_seconds: float) -> dict[str, Change]:
-        """All of it; waits until there is something or a snapshot is due, but not longer than that."""
+    async def collect(self, timeout_seconds: float) -> dict[str, Change]:
+        """Return and clear the changes; wait until there is one or a snapshot is due, at most ``timeout_seconds``."""
         end = self._loop.time() + timeout_seconds
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(end if self._snapshot_at is None else min(end, self._snapshot_at)):
@@ -107,5 +108,5 @@ class _Watcher:
 
 
 def _parts(items: Sequence[_Item]) -> list[Sequence[_Item]]:
-    """The items in the parts that a line may hold; no items are one empty part."""
+    """Split the items into the parts that fit into a line; no items give one empty part."""
     return [items[start : start + protocol.ITEMS] for start in range(0, len(items) or 1, protocol.ITEMS)]

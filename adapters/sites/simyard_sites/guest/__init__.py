@@ -1,10 +1,11 @@
-"""What a virtual machine is given so that it becomes a worker; pure.
+# SPDX-License-Identifier: Apache-2.0
+"""The data that make a virtual machine a worker: user data or context; pure.
 
-The image has systemd, the command ``simyard-adapter`` and either cloud-init (:func:`user_data`) or OpenNebula's
-contextualisation (:func:`context`). See docs/sites/guest-images.md.
+The image has systemd, the command ``simyard-adapter``, and either cloud-init (:func:`build_user_data`) or OpenNebula's
+contextualisation (:func:`build_context`). See docs/sites/guest-images.md.
 """
 
-from simyard_sites.guest.cloud_init import user_data
-from simyard_sites.guest.one_context import context
+from simyard_sites.guest.cloud_init import build_user_data
+from simyard_sites.guest.one_context import build_context
 
-__all__ = ["context", "user_data"]
+__all__ = ["build_context", "build_user_data"]

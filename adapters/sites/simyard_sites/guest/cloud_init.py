@@ -1,4 +1,5 @@
-"""User data for cloud-init (any data source; KubeVirt's NoCloud disk among them)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the user data for cloud-init (any data source, such as KubeVirt's NoCloud disk)."""
 
 from __future__ import annotations
 
@@ -9,31 +10,31 @@ from collections.abc import Sequence
 import yaml
 
 from simyard_adapter.bootstrap import Bootstrap
-from simyard_sites.guest.start_script import start_script
+from simyard_sites.guest.start_script import build_start_script
 
 _SNIFFED = 4096
 _HEAD = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{boundary}"\n\n'
 _APPEND = "Merge-Type: list(append)+dict(recurse_array)+str()\n"
 
 
-def user_data(document: bytes, own: str = "", ssh_public_keys: Sequence[str] = ()) -> bytes:
-    """A MIME message that makes a machine a worker; it holds the document's password.
+def build_user_data(document: bytes, own: str = "", ssh_public_keys: Sequence[str] = ()) -> bytes:
+    """Return a MIME message that makes a machine a worker; it contains the document's password.
 
-    The adapter's part is a boothook, not cloud-config: cloud-config of the user's own would be merged with it, and by
-    default replaces lists such as ``write_files`` and ``runcmd``. cloud-init runs a boothook at every boot, as soon as
-    it has the user data. With data of the user's own, the adapter starts when cloud-init has carried it out, so that
-    a worker that is ready has all of it.
+    The adapter's part is a boothook and not cloud-config. A second cloud-config would be merged with the user's, and by
+    default it would replace lists such as ``write_files`` and ``runcmd``. cloud-init runs a boothook at every boot, as
+    soon as it has the user data. If the user has data too, the adapter starts after cloud-init has applied them, so a
+    ready worker has all of it.
 
     Args:
-        document: the bootstrap document. If it is shared (:func:`simyard_adapter.bootstrap.shared`), the machine's
-            SMBIOS must say which worker it is: system serial number = the Worker's name, system UUID = its uid.
-        own: the user's, in any form that cloud-init knows; it arrives as it is.
-        ssh_public_keys: may log in as the image's default user, besides those in ``own``.
+        document: The bootstrap document. If it names no worker (:func:`simyard_adapter.bootstrap.remove_worker`), the
+            machine's SMBIOS must: the system serial number is the Worker's name, the system UUID its uid.
+        own: The user's data, in any form that cloud-init knows; they are passed on unchanged.
+        ssh_public_keys: The keys that may log in as the image's default user, in addition to those in ``own``.
 
     Raises:
-        ValueError: it is no bootstrap document.
+        ValueError: ``document`` is not a bootstrap document.
     """
-    script = start_script(
+    script = build_start_script(
         document=document,
         identity_from_dmi=not Bootstrap.from_bytes(document).worker,
         after="cloud-final.service" if own else "",
@@ -53,7 +54,7 @@ def user_data(document: bytes, own: str = "", ssh_public_keys: Sequence[str] = (
 
 
 def _own_part(own: bytes) -> bytes:
-    """What cloud-init would take for a MIME message is one within ours; the type of all else is found by cloud-init."""
+    """Return the user's part. MIME messages are embedded as such; cloud-init detects the type of all other data."""
     if b"mime-version:" in own[:_SNIFFED].lower():
         return own
     return b"Content-Type: text/plain\nContent-Transfer-Encoding: base64\n\n" + base64.encodebytes(own)

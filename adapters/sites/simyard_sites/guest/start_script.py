@@ -1,6 +1,8 @@
-"""The script that starts the adapter in a guest, at every boot of it.
+# SPDX-License-Identifier: Apache-2.0
+"""The script that starts the adapter in a guest, at every boot.
 
-What it writes is below /run: the document is 0600, and an image that is made of a worker's disk holds no worker's unit.
+It writes its files below /run: the document has mode 0600, and an image made from a worker's disk contains no worker's
+files.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import base64
 import gzip
 
 VARIABLE = "SIMYARD_BOOTSTRAP"
-"""The shell variable that the script finds the packed document in."""
+"""The shell variable with the packed document."""
 DOCUMENT = "/run/simyard/bootstrap.json"
 UNIT = "simyard-adapter.service"
 _DMI = "/sys/class/dmi/id"
@@ -51,22 +53,22 @@ systemctl daemon-reload
 """
 
 
-def packed(document: bytes) -> str:
-    """The document as the script reads it: gzip, then base64 in one line; the same for the same document."""
+def pack_document(document: bytes) -> str:
+    """Return the document as the script reads it: gzip, then base64 in one line; equal documents give equal texts."""
     return base64.b64encode(gzip.compress(document, mtime=0)).decode()
 
 
-def start_script(
+def build_start_script(
     *, document: bytes | None = None, identity_from_dmi: bool = False, after: str = "", before: str = ""
 ) -> str:
-    """The script, for a POSIX shell and systemd.
+    """Return the script, for a POSIX shell and systemd.
 
     Args:
-        document: what the script itself brings; None: the environment has it, packed, as :data:`VARIABLE`.
-        identity_from_dmi: the document is shared, and the machine's SMBIOS says which worker it is: the system's
-            serial number is the Worker's name, its UUID the Worker's uid.
-        after: a unit that the adapter waits for, besides the network.
-        before: lines of the script that run before the adapter is started.
+        document: The document in the script; None if the environment has it, packed, as :data:`VARIABLE`.
+        identity_from_dmi: The document is shared, and the machine's SMBIOS names the worker: the system's serial number
+            is the Worker's name, its UUID the Worker's uid.
+        after: A unit that the adapter waits for, in addition to the network.
+        before: Lines of the script that run before the adapter starts.
     """
     service = _SERVICE.format(
         after=f"network-online.target {after}".rstrip(),
@@ -74,7 +76,7 @@ def start_script(
         identity=_IDENTITY if identity_from_dmi else "",
     )
     return _SCRIPT.format(
-        assignment="" if document is None else _assignment(packed(document)),
+        assignment="" if document is None else _assignment(pack_document(document)),
         variable=VARIABLE,
         document=DOCUMENT,
         unit=UNIT,

@@ -1,4 +1,5 @@
-"""What a cluster says of itself, and of what we may do there."""
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the version of a cluster and the rights of our account."""
 
 from __future__ import annotations
 
@@ -13,24 +14,24 @@ from simyard_sites.kubernetes.rights import Rule
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 
 
-async def server_version(client: KubeClient) -> str:
-    """The version of the API server, for people.
+async def get_server_version(client: KubeClient) -> str:
+    """Return the version of the API server, as text for users.
 
     Raises:
-        ApiError: it refuses, or does not answer.
+        ApiError: The API server refuses the request or does not answer.
     """
     version = await client.request("GET", "/version")
     return f"Kubernetes {version.get('gitVersion', 'of an unknown version')}"
 
 
 async def check_rights(client: KubeClient, wanted: Sequence[tuple[Rule, str]], document: str) -> None:
-    """Ask whether the account has these rights, each in a namespace; "" is every namespace.
+    """Check that the account has these rights, each in a namespace; "" means every namespace.
 
-    ``document`` is where the rights are listed.
+    ``document`` is the page that lists the rights.
 
     Raises:
-        PermissionDeniedError: it lacks some; which, is in the message.
-        ApiError: the API server refuses, or does not answer.
+        PermissionDeniedError: Some rights are missing; the message lists them.
+        ApiError: The API server refuses the request or does not answer.
     """
     asked = [(rule, namespace, verb) for rule, namespace in wanted for verb in rule.verbs]
     answers = await asyncio.gather(*(client.create(REVIEWS, _review(*question)) for question in asked))
@@ -44,7 +45,9 @@ async def check_rights(client: KubeClient, wanted: Sequence[tuple[Rule, str]], d
             f" in {f'namespace {namespace}' if namespace else 'all namespaces'}"
             for (rule, namespace), verbs in missing.items()
         ]
-        raise PermissionDeniedError(f"the account may not {'; '.join(named)}: grant it what {document} lists")
+        raise PermissionDeniedError(
+            f"the account lacks the rights: {'; '.join(named)}. Grant the rights that {document} lists"
+        )
 
 
 def _review(rule: Rule, namespace: str, verb: str) -> Json:

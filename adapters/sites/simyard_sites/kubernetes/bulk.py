@@ -1,4 +1,5 @@
-"""Bulk calls made of one request per item, beside each other."""
+# SPDX-License-Identifier: Apache-2.0
+"""Bulk calls that consist of one request per item, sent in parallel."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from simyard_sites.base import Outcome
 _Item = TypeVar("_Item")
 
 
-async def each(
+async def run_each(
     items: Sequence[_Item], call: Callable[[_Item], Awaitable[Outcome]], slots: asyncio.Semaphore
 ) -> AsyncGenerator[Outcome, None]:
-    """The outcomes, each as soon as it is there; as many calls are under way as there are slots.
+    """Yield the outcomes as soon as they are known; the number of slots limits the parallel calls.
 
-    When it is closed early, what is under way is cancelled and has ended.
+    When the iteration is closed early, the running calls are cancelled and have ended.
     """
 
     async def one(item: _Item) -> Outcome:

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client for the Kubernetes API that speaks raw JSON.
 
-Configuration, credentials and their renewal are kubernetes_asyncio's; requests go through its session without its
+kubernetes_asyncio provides the configuration and the credentials, and renews them. Requests use its session without its
 object model, which costs more CPU than the rest of a request.
 """
 
@@ -26,7 +27,7 @@ from kubernetes_asyncio import client as kubernetes
 from kubernetes_asyncio import config as kubernetes_config
 from prometheus_client import Counter
 
-from simyard_sites.kubernetes.errors import ApiError, UnavailableError, error_from
+from simyard_sites.kubernetes.errors import ApiError, UnavailableError, parse_error
 from simyard_sites.kubernetes.resource import Resource
 
 Json = dict[str, Any]
@@ -43,14 +44,16 @@ MAX_ATTEMPTS = 5
 READ_BYTES = 2**21
 WATCH_SECONDS = 300
 ACCEPT = "application/json, */*;q=0.5"
-"""JSON where there is a choice. Aggregated APIs may answer without a body, and refuse who accepts nothing but JSON:
-KubeVirt's ``pause`` does (406)."""
+"""The media types of an answer: JSON is preferred, but any other is accepted.
+
+Aggregated APIs may answer without a body, and refuse clients that accept only JSON: KubeVirt's ``pause`` does so (406).
+"""
 WATCH_SILENCE_SECONDS = 90
-"""A watch that says nothing for so long is dead: a bookmark comes about every minute."""
+"""The silence after which a watch counts as dead; a bookmark arrives about every minute."""
 
 
 class PatchType(enum.StrEnum):
-    """The content types of a patch."""
+    """A content type of a patch."""
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
@@ -59,18 +62,19 @@ class PatchType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One line of a watch: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``."""
+    """One event of a watch: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``."""
 
     type: str
     object: Json
 
 
 class KubeClient:
-    """Requests to one API server; every one has a deadline, and a 429 is waited out ``attempts`` - 1 times.
+    """A client of one API server. Every request has a deadline; after a 429 it is repeated, up to ``attempts`` in all.
 
     Attributes:
-        kubeconfig: the file that it was connected by; None: that of the environment, or none.
-        clock_skew_seconds: how far the server's clock is ahead of ours by its newest answer; None before the first.
+        kubeconfig: The file with the configuration; None if it came from the environment.
+        clock_skew_seconds: The time by which the server's clock is ahead, from its newest answer; None before the
+            first.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class KubeClient:
         self.clock_skew_seconds: float | None = None
         self._attempts = attempts
         self._api = kubernetes.ApiClient(configuration)
-        # The library's own session reads .netrc and the proxies of the environment anew for each request.
+        # The session of kubernetes_asyncio reads .netrc and the proxy variables again for each request.
         self._session = aiohttp.ClientSession(
             connector=self._api.rest_client.pool_manager.connector, connector_owner=False, read_bufsize=READ_BYTES
         )
@@ -99,7 +103,7 @@ class KubeClient:
     async def connect(
         cls, kubeconfig: Path | None = None, *, max_connections: int = 32, attempts: int = MAX_ATTEMPTS
     ) -> Self:
-        """A client for ``kubeconfig``, ``$KUBECONFIG``, the cluster that this process is in, or ``~/.kube/config``."""
+        """Create a client for ``kubeconfig``, ``$KUBECONFIG``, the cluster of this process, or ``~/.kube/config``."""
         configuration = kubernetes.Configuration()
         if kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
             kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
@@ -112,7 +116,7 @@ class KubeClient:
 
     @property
     def configuration(self) -> kubernetes.Configuration:
-        """The server's address and the credentials."""
+        """The address of the server and the credentials."""
         return self._configuration
 
     async def __aenter__(self) -> Self:
@@ -129,8 +133,8 @@ class KubeClient:
         await self._api.close()
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
-        """Read one object."""
-        return await self.request("GET", path_of(resource, namespace, name), resource=resource)
+        """Return one object."""
+        return await self.request("GET", build_path(resource, namespace, name), resource=resource)
 
     async def list_all(
         self,
@@ -139,32 +143,34 @@ class KubeClient:
         *,
         labels: str = "",
         fields: str = "",
-        take: Callable[[list[Json]], None] | None = None,
+        on_page: Callable[[list[Json]], None] | None = None,
     ) -> tuple[list[Json], str]:
-        """All objects, read in pages, and the resource version of the list.
+        """Return all objects, read in pages, and the resource version of the list.
 
-        With ``take`` each page is given to it as it comes, and none is kept: thousands of objects as raw JSON take more
-        memory than all that is made of them.
+        With ``on_page``, each page is passed to that function and not stored: thousands of raw objects take more memory
+        than everything that is made from them.
         """
         items: list[Json] = []
-        take = take or items.extend
+        on_page = on_page or items.extend
         query = {"limit": str(LIST_PAGE)}
         if labels:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
         while True:
-            page = await self.request("GET", path_of(resource, namespace), query=query, resource=resource, verb="list")
-            take(page.get("items") or [])
+            page = await self.request(
+                "GET", build_path(resource, namespace), query=query, resource=resource, verb="list"
+            )
+            on_page(page.get("items") or [])
             more = page["metadata"].get("continue")
             if not more:
                 return items, str(page["metadata"]["resourceVersion"])
             query["continue"] = more
 
     async def create(self, resource: Resource, body: Json, namespace: str = "") -> Json:
-        """Create an object and return it as it was stored."""
+        """Create an object and return it as the server stored it."""
         return await self.request(
-            "POST", path_of(resource, namespace), body=body, query={"fieldManager": FIELD_MANAGER}, resource=resource
+            "POST", build_path(resource, namespace), body=body, query={"fieldManager": FIELD_MANAGER}, resource=resource
         )
 
     async def patch(
@@ -177,34 +183,40 @@ class KubeClient:
         subresource: str = "",
         kind: PatchType = PatchType.MERGE,
     ) -> Json:
-        """Change an object and return it. An ``APPLY`` takes over fields that others own."""
+        """Change an object and return it. An ``APPLY`` takes over fields of other owners."""
         query = {"fieldManager": FIELD_MANAGER}
         if kind is PatchType.APPLY:
             query["force"] = "true"
-        path = path_of(resource, namespace, name, subresource)
+        path = build_path(resource, namespace, name, subresource)
         return await self.request("PATCH", path, body=body, query=query, content_type=kind.value, resource=resource)
 
-    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str = "") -> Json | None:
-        """Delete an object in the background; with ``uid``, only that very one. An absent one is a NotFoundError.
+    async def delete(
+        self, resource: Resource, name: str, namespace: str = "", *, uid: str = "", version: str = ""
+    ) -> Json | None:
+        """Delete an object in the background and return it if finalizers still keep it; return None if it is gone.
 
-        Returns the object where finalizers keep it for now, None when it is gone.
+        With ``uid``, only the object with this uid is deleted; with ``version``, only in this resource version.
+
+        Raises:
+            NotFoundError: the object does not exist.
+            ConflictError: the object has another uid or another resource version.
         """
         body: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        if uid:
-            body["preconditions"] = {"uid": uid}
-        answer = await self.request("DELETE", path_of(resource, namespace, name), body=body, resource=resource)
+        if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}:
+            body["preconditions"] = preconditions
+        answer = await self.request("DELETE", build_path(resource, namespace, name), body=body, resource=resource)
         return answer if answer.get("kind") == resource.kind else None
 
     async def watch(
         self, resource: Resource, namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncGenerator[WatchEvent, None]:
-        """What changes after a resource version, until the server ends the watch (after some minutes).
+        """Yield the changes after a resource version until the server ends the watch (after some minutes).
 
-        With an empty version, first every object as it is now, as ``ADDED``.
+        With an empty version, the present objects come first, as ``ADDED``.
 
         Raises:
-            ExpiredError: the version is too old.
-            UnavailableError: the connection broke.
+            ExpiredError: The version is too old.
+            UnavailableError: The connection broke.
         """
         query = {
             "watch": "true",
@@ -220,7 +232,7 @@ class KubeClient:
         asked = time.time()
         try:
             async with self._session.get(
-                self._host + path_of(resource, namespace),
+                self._host + build_path(resource, namespace),
                 params=query,
                 headers=await self._headers(),
                 timeout=timeout,
@@ -230,15 +242,15 @@ class KubeClient:
                 REQUESTS.labels("watch", resource.plural, str(response.status)).inc()
                 self._note_date(response.headers.get("Date"), asked)
                 if response.status != 200:
-                    raise error_from(response.status, _parse(await response.read()), None)
+                    raise parse_error(response.status, _parse(await response.read()), None)
                 async with aclosing(_lines(response.content)) as lines:
                     async for line in lines:
                         event = orjson.loads(line)
                         if event["type"] == "ERROR":
-                            raise error_from(int(event["object"].get("code") or 500), event["object"], None)
+                            raise parse_error(int(event["object"].get("code") or 500), event["object"], None)
                         yield WatchEvent(event["type"], event["object"])
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnavailableError(0, "", f"watch of {resource.plural}: {_said(error)}") from error
+            raise UnavailableError(0, "", f"watch of {resource.plural}: {_describe(error)}") from error
 
     async def request(
         self,
@@ -254,8 +266,8 @@ class KubeClient:
         """Send any request and return the parsed answer.
 
         Raises:
-            ApiError: the server refused; a 429 (the server is busy and has done nothing) is tried again first.
-            UnavailableError: there was no answer; the request may have been carried out.
+            ApiError: The server refused the request. A 429 (the server is busy and has done nothing) is retried first.
+            UnavailableError: No answer arrived; the request may have been carried out.
         """
         label = resource.plural if resource else "other"
         for attempt in range(1, self._attempts + 1):
@@ -295,15 +307,15 @@ class KubeClient:
                 REQUESTS.labels(*labels, str(response.status)).inc()
                 self._note_date(response.headers.get("Date"), asked)
                 if response.status >= 400:
-                    raise error_from(response.status, _parse(data), response.headers.get("Retry-After"))
+                    raise parse_error(response.status, _parse(data), response.headers.get("Retry-After"))
                 parsed = _parse(data)
                 return parsed if isinstance(parsed, dict) else {}
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             REQUESTS.labels(*labels, "0").inc()
-            raise UnavailableError(0, "", f"{method} {path}: {_said(error)}") from error
+            raise UnavailableError(0, "", f"{method} {path}: {_describe(error)}") from error
 
     def _note_date(self, date: str | None, asked: float) -> None:
-        if (skew := clock_skew(date, asked, time.time())) is not None:
+        if (skew := compute_clock_skew(date, asked, time.time())) is not None:
             self.clock_skew_seconds = skew
 
     async def _headers(self) -> dict[str, str]:
@@ -314,10 +326,11 @@ class KubeClient:
         return headers
 
 
-def clock_skew(date: str | None, asked: float, answered: float) -> float | None:
-    """Return how many seconds a server's clock is ahead at least, by the ``Date`` of its answer; None without one.
+def compute_clock_skew(date: str | None, asked: float, answered: float) -> float | None:
+    """Return the minimum number of seconds by which a server's clock is ahead, from the ``Date`` of its answer.
 
-    The date is one of whole seconds from between the question and the answer: what that explains counts as 0.
+    The date has whole seconds and lies between the request and the answer; a difference that this explains counts as 0.
+    Return None without a date.
     """
     try:
         said = parsedate_to_datetime(date or "").timestamp()
@@ -326,8 +339,8 @@ def clock_skew(date: str | None, asked: float, answered: float) -> float | None:
     return max(0.0, said - answered) + min(0.0, said + 1.0 - asked)
 
 
-def path_of(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path of a resource; without ``namespace`` that of all namespaces."""
+def build_path(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Return the path of a resource; without ``namespace``, the path for all namespaces."""
     parts = [f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"]
     if resource.namespaced and namespace:
         parts.append(f"namespaces/{namespace}")
@@ -337,12 +350,12 @@ def path_of(resource: Resource, namespace: str = "", name: str = "", subresource
 
 
 def _environment_proxy(host: str) -> str | None:
-    """The proxy that the environment names for a URL."""
+    """Return the proxy for a URL from the environment variables."""
     url = urlsplit(host)
     return None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
@@ -354,7 +367,7 @@ def _parse(data: bytes) -> object:
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """Lines of any length (``readline`` has a limit, and an object may be larger)."""
+    """Yield lines of any length (``readline`` has a limit, and an object may be longer)."""
     rest = b""
     async for chunk in stream.iter_any():
         *lines, rest = (rest + chunk).split(b"\n")

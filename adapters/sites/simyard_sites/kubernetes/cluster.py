@@ -1,4 +1,5 @@
-"""The cluster of a site: the control plane's own, or the one of a kubeconfig in a Secret."""
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster of a site: the control plane's own cluster, or the cluster of a kubeconfig in a Secret."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from simyard_sites.base import InvalidSpecError, SiteConfig, UnavailableError
 from simyard_sites.kubernetes.client import KubeClient
 
 REQUESTS = 64
-"""Requests of bulk calls under way at once: more would wait for a connection, and their deadlines with them."""
+"""Limit of the parallel requests of bulk calls: more requests would wait for a connection while their deadlines run."""
 _CONNECTIONS = REQUESTS + 8
 KUBECONFIG_KEY = "kubeconfig"
 _RUNS_PROGRAMS = ("exec", "auth-provider")
@@ -22,16 +23,16 @@ _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 
 
 class Cluster:
-    """Gives the one client of a site; it connects when it is first asked for.
+    """The cluster of a site, with one client that connects at its first use.
 
-    With ``spec.provider.<kind>.kubeconfigSecretRef`` to the cluster that the Secret's kubeconfig names, else to the one
-    that the control plane itself uses.
+    The cluster is the one in the kubeconfig of ``spec.provider.<kind>.kubeconfigSecretRef``, or else the cluster of the
+    control plane.
 
     Attributes:
-        slots: for the requests of bulk calls.
+        slots: The limit of parallel requests of bulk calls.
 
     Raises:
-        InvalidSpecError: the kubeconfig cannot be used.
+        InvalidSpecError: The kubeconfig cannot be used.
     """
 
     def __init__(self, config: SiteConfig, kind: str) -> None:
@@ -46,14 +47,14 @@ class Cluster:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is another cluster than the control plane's."""
+        """True if the cluster is not the control plane's own."""
         return self._document is not None
 
-    async def client(self) -> KubeClient:
-        """The client; 429 is not waited out, so that the fleet hears of it.
+    async def get_client(self) -> KubeClient:
+        """Return the client. It does not retry after a 429, so that the platform sees the refusal.
 
         Raises:
-            UnavailableError: there is no configuration to connect by.
+            UnavailableError: No configuration for a connection was found.
         """
         async with self._connecting:
             if self._client is None:
@@ -61,7 +62,7 @@ class Cluster:
             return self._client
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         async with self._connecting:
             if self._client is not None:
                 await self._client.aclose()
@@ -81,23 +82,27 @@ class Cluster:
 
     def _read(self, text: str) -> dict[str, object]:
         if not text:
-            raise InvalidSpecError(f"{self._field}: the Secret has no key {KUBECONFIG_KEY}")
+            raise InvalidSpecError(
+                f"{self._field}: the Secret has no key {KUBECONFIG_KEY}; store the kubeconfig under this key"
+            )
         try:
             document = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise InvalidSpecError(f"{self._field}: the kubeconfig is not YAML") from None
+            raise InvalidSpecError(f"{self._field}: the kubeconfig in the Secret is not valid YAML") from None
         if not isinstance(document, dict):
-            raise InvalidSpecError(f"{self._field}: the kubeconfig is not a mapping")
+            raise InvalidSpecError(f"{self._field}: the kubeconfig in the Secret is not a YAML mapping")
         for entry, what in _entries(document):
             if any(name in entry for name in _RUNS_PROGRAMS):
-                raise InvalidSpecError(f"{self._field}: a {what} of the kubeconfig runs a program; give it a token")
+                raise InvalidSpecError(f"{self._field}: a {what} in the kubeconfig runs a program; use a token instead")
             if found := [name for name in _FILES if name in entry]:
-                raise InvalidSpecError(f"{self._field}: the kubeconfig refers to a file by {found[0]}; put its data in")
+                raise InvalidSpecError(
+                    f"{self._field}: the kubeconfig refers to a file by {found[0]}; insert the file's data instead"
+                )
         return document
 
 
 def _entries(document: dict[str, object]) -> list[tuple[dict[str, object], str]]:
-    """What a kubeconfig says of each of its clusters and users."""
+    """Return the clusters and users of a kubeconfig, each with a name for messages."""
     found = []
     for plural, what in (("clusters", "cluster"), ("users", "user")):
         items = document.get(plural)

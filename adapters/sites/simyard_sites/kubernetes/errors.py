@@ -1,4 +1,5 @@
-"""What the API server can answer, as types that carry policy."""
+# SPDX-License-Identifier: Apache-2.0
+"""The errors of the Kubernetes API, as types that say how to react."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from typing import Any
 
 
 class ApiError(Exception):
-    """The API server refused or failed.
+    """A refusal or failure of the API server.
 
     Attributes:
-        status: the HTTP status; 0 when there was no answer.
-        reason: the reason of the ``metav1.Status``, such as ``NotFound``.
-        message: what the server said.
-        retry_after_seconds: when to try again, where it said so.
+        status: The HTTP status; 0 if there was no answer.
+        reason: The reason in the ``metav1.Status``, such as ``NotFound``.
+        message: The server's message.
+        retry_after_seconds: The delay before a retry, if the server gave one.
     """
 
     retryable = False
@@ -27,39 +28,39 @@ class ApiError(Exception):
 
 
 class NotFoundError(ApiError):
-    """There is no such object."""
+    """An object that does not exist."""
 
 
 class AlreadyExistsError(ApiError):
-    """An object of that name exists."""
+    """An object whose name exists already."""
 
 
 class ConflictError(ApiError):
-    """The object has changed since it was read."""
+    """An object that has changed since it was read."""
 
     retryable = True
 
 
 class ExpiredError(ApiError):
-    """The resource version is too old: list again."""
+    """A resource version that is too old: list the objects again."""
 
     retryable = True
 
 
 class InvalidError(ApiError):
-    """The object was refused by its schema or by a policy."""
+    """An object that its schema or a policy refuses."""
 
 
 class TooLargeError(ApiError):
-    """The object or the request has more bytes than the API server or etcd takes."""
+    """An object or request that is larger than the API server or etcd accepts."""
 
 
 class ForbiddenError(ApiError):
-    """RBAC does not permit it."""
+    """A request that RBAC does not permit."""
 
 
 class UnavailableError(ApiError):
-    """No answer, or none now: the same request may succeed later. It may have been carried out."""
+    """A missing answer, or a temporary failure: the same request may succeed later. It may have been carried out."""
 
     retryable = True
 
@@ -68,8 +69,8 @@ _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger
 """Texts of etcd and of its client (gRPC, ``ResourceExhausted``) that kube-apiserver passes on as internal errors."""
 
 
-def error_from(status: int, body: Any, retry_after: str | None) -> ApiError:
-    """The error for an answer; ``body`` is the parsed ``metav1.Status`` or anything else."""
+def parse_error(status: int, body: Any, retry_after: str | None) -> ApiError:
+    """Return the error for an answer; ``body`` is the parsed ``metav1.Status`` or any other value."""
     if isinstance(body, dict):
         reason, message = str(body.get("reason") or ""), str(body.get("message") or "")
     else:
@@ -97,5 +98,5 @@ def error_from(status: int, body: Any, retry_after: str | None) -> ApiError:
 
 
 def _phrase(status: int) -> str:
-    """The name of an HTTP status, as a standard has it."""
+    """Return the standard phrase of an HTTP status."""
     return HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown status"

@@ -1,4 +1,5 @@
-"""Whose machine an object is: the labels by which it is found again."""
+# SPDX-License-Identifier: Apache-2.0
+"""The labels that say to which site and worker an object belongs."""
 
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ LABEL_WORKER = "simyard.dev/worker"
 LABEL_WORKER_UID = "simyard.dev/worker-uid"
 
 
-def site_labels(installation: str, site: str) -> dict[str, str]:
-    """The labels of everything that we make at a site."""
+def build_site_labels(installation: str, site: str) -> dict[str, str]:
+    """Return the labels of every object that this site creates."""
     return {LABEL_INSTALLATION: installation, LABEL_SITE: site}
 
 
-def selector(labels: dict[str, str]) -> str:
-    """The label selector of what has them all."""
+def build_selector(labels: dict[str, str]) -> str:
+    """Return the label selector for objects that have all these labels."""
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-def owner_labels(owner: Owner) -> dict[str, str]:
-    """The labels of a machine, beside those of its site."""
+def build_owner_labels(owner: Owner) -> dict[str, str]:
+    """Return the labels of a machine, in addition to those of its site."""
     labels = {
         LABEL_NAMESPACE: owner.namespace,
         LABEL_WORKER: owner.worker,
@@ -33,8 +34,8 @@ def owner_labels(owner: Owner) -> dict[str, str]:
     return {**labels, LABEL_POOL: owner.pool} if owner.pool else labels
 
 
-def owner_of(item: Json) -> Owner | None:
-    """The owner that an object's labels name; None where they name none."""
+def read_owner(item: Json) -> Owner | None:
+    """Return the owner that an object's labels name, or None."""
     labels = item["metadata"].get("labels") or {}
     try:
         return Owner(

@@ -1,4 +1,5 @@
-"""What one resource of a Kubernetes API is called."""
+# SPDX-License-Identifier: Apache-2.0
+"""Names one resource of a Kubernetes API."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the Kubernetes API: what its path is made of.
+    """A resource of the Kubernetes API, with the parts of its path.
 
-    ``name_max``: names are DNS labels of at most so many characters (None: as long as Kubernetes permits).
+    ``name_max`` limits names to DNS labels of this many characters; None allows every name that Kubernetes allows.
     """
 
     group: str
@@ -21,5 +22,5 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As in ``apiVersion`` of an object."""
+        """The value of ``apiVersion`` in an object."""
         return f"{self.group}/{self.version}" if self.group else self.version

@@ -1,4 +1,5 @@
-"""What the account of a site must be permitted to do in the machines' cluster."""
+# SPDX-License-Identifier: Apache-2.0
+"""The rights that the account of a site needs in the cluster of its machines."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Verbs for one resource; ``resource`` may have a subresource: ``pods/log``."""
+    """The verbs for one resource; ``resource`` may have a subresource: ``pods/log``."""
 
     group: str
     resource: str
@@ -18,10 +19,10 @@ SHARED = (
     Rule("", "secrets", ("create",)),
     Rule("apps", "controllerrevisions", ("get", "list", "create", "delete")),
 )
-"""For what the machines of a pool share."""
+"""The rights for the objects that the machines of a pool share."""
 
 PODS = (Rule("", "pods", ("get", "list", "watch", "create", "delete")), *SHARED)
-"""Where the machines are pods."""
+"""The rights for machines that are pods."""
 
 MACHINES = (
     Rule("kubevirt.io", "virtualmachineinstances", ("get", "list", "watch", "create", "delete")),
@@ -29,14 +30,16 @@ MACHINES = (
     Rule("subresources.kubevirt.io", "virtualmachineinstances/unpause", ("update",)),
     *SHARED,
 )
-"""Where the machines are KubeVirt's, in their namespaces."""
+"""The rights for machines of KubeVirt, in their namespaces."""
 
 VIRT_VERSION = Rule("subresources.kubevirt.io", "version", ("list",))
-"""In the whole cluster: the probe asks virt-api for its version. KubeVirt grants it to every account that is known
-(``kubevirt.io:default``), unless somebody took that away."""
+"""The right in the whole cluster with which the probe asks virt-api for its version.
+
+KubeVirt grants it to every authenticated account (``kubevirt.io:default``), unless an administrator removed it.
+"""
 
 DISKS = (Rule("cdi.kubevirt.io", "datavolumes", ("list", "create")),)
-"""There as well, where root disks are DataVolumes."""
+"""The additional rights for root disks that are DataVolumes."""
 
 INSTANCETYPES = tuple(
     Rule("instancetype.kubevirt.io", f"{kind.lower()}s", ("get",))
@@ -47,4 +50,4 @@ INSTANCETYPES = tuple(
         "VirtualMachineClusterPreference",
     )
 )
-"""Where the CloudSite names an instance type or a preference: of those kinds."""
+"""The additional rights for the instance type or preference that the CloudSite names."""

@@ -1,7 +1,10 @@
-"""What the machines of a pool share and nobody else may read: one Secret for each content.
+# SPDX-License-Identifier: Apache-2.0
+"""The Secrets with the bootstrap documents that the machines of a pool share: one Secret per content.
 
-Each Secret belongs to a ControllerRevision (a named revision of something, which holds nothing secret): it goes when
-that one goes. So the Secrets of a site are found and removed without the right to read any.
+The problem: unused Secrets must be deleted, also those of an earlier process, but the site must not have the right to
+read any Secret. Each Secret is therefore owned by a ControllerRevision, an object that contains nothing secret. The
+site lists these revisions and deletes the unused ones, and Kubernetes deletes their Secrets with them. The invariant: a
+Secret that a machine refers to, or may refer to soon, is never deleted.
 """
 
 from __future__ import annotations
@@ -16,24 +19,24 @@ from dataclasses import dataclass, field
 
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, NotFoundError
-from simyard_sites.kubernetes.ownership import selector
+from simyard_sites.kubernetes.ownership import build_selector
 from simyard_sites.kubernetes.resource import Resource
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 FRESH_SECONDS = 30.0
-"""So long a Secret that was seen is taken to be there."""
+"""The time for which a Secret that was seen is assumed to exist."""
 GRACE_SECONDS = 60.0
-"""A Secret that nothing refers to stays so long after it was last asked for: its machines may be on their way."""
+"""The time for which an unused Secret is kept after its last request: its machines may still be created."""
 _DIGITS = 10
 
 Key = tuple[str, str]
-"""Namespace and name of a Secret."""
+"""The namespace and name of a Secret."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A Secret of ours: the revision it belongs to, and the machines that refer to it (by id)."""
+    """A Secret of this site: the revision that owns it, and the ids of the machines that refer to it."""
 
     revision: str = ""
     asked: float = float("-inf")
@@ -41,7 +44,7 @@ class _Known:
 
 
 class SharedSecrets:
-    """Those of one site; ``labels`` are the site's (:func:`simyard_sites.kubernetes.ownership.site_labels`)."""
+    """The shared Secrets of one site; ``labels`` are the labels of the site's objects."""
 
     def __init__(self, labels: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
         self._labels = dict(labels)
@@ -52,10 +55,10 @@ class SharedSecrets:
         self._making: dict[Key, asyncio.Lock] = {}
 
     async def ensure(self, client: KubeClient, namespace: str, name: str, data: Mapping[str, bytes]) -> str:
-        """The name of the Secret that has this data, after it was made if need be: two writes for each content.
+        """Return the name of the Secret with this data; create it if it does not exist (two writes for each content).
 
         Raises:
-            ApiError: the API server refuses, or does not answer.
+            ApiError: The API server refuses the request or does not answer.
         """
         revision = f"{name}-{_digest(data, self._labels)}"
         making = self._making.setdefault((namespace, revision), asyncio.Lock())
@@ -93,59 +96,59 @@ class SharedSecrets:
             await client.create(SECRETS, body, namespace)
         return secret
 
-    def refer(self, machine_id: str, namespace: str, secret: str) -> None:
-        """A machine that is there refers to the Secret."""
+    def record_reference(self, machine_id: str, namespace: str, secret: str) -> None:
+        """Record that an existing machine refers to the Secret."""
         key = (namespace, secret)
         if self._key_of.get(machine_id) != key:
-            self.gone(machine_id)
+            self.record_machine_gone(machine_id)
             self._key_of[machine_id] = key
             self._known.setdefault(key, _Known()).machines.add(machine_id)
 
-    def gone(self, machine_id: str) -> None:
-        """A machine is not there any more."""
+    def record_machine_gone(self, machine_id: str) -> None:
+        """Record that a machine is gone."""
         key = self._key_of.pop(machine_id, None)
         if key is not None:
             self._known[key].machines.discard(machine_id)
 
     def forget_others(self, machine_ids: set[str]) -> None:
-        """These are all machines that are there."""
+        """Forget all machines except these."""
         for machine_id in [known for known in self._key_of if known not in machine_ids]:
-            self.gone(machine_id)
+            self.record_machine_gone(machine_id)
 
     async def sweep(self, client: KubeClient, namespace: str) -> None:
-        """Remove those that nothing refers to, also those of an earlier process; "" is every namespace.
+        """Delete the unused Secrets, including those of an earlier process; "" means every namespace.
 
         Raises:
-            ApiError: the API server refuses, or does not answer.
+            ApiError: The API server refuses the request or does not answer.
         """
         await self._find(client, namespace)
         for key in self._unused():
             await self._remove(client, key, self._unused)
 
     async def clear(self, client: KubeClient, namespace: str) -> None:
-        """Remove all of them, also those of an earlier process: no machine is left, nor will be made.
+        """Delete all Secrets of the site, including those of an earlier process; call this when no machine is left.
 
         Raises:
-            ApiError: the API server refuses, or does not answer.
+            ApiError: The API server refuses the request or does not answer.
         """
         await self._find(client, namespace)
         for key in list(self._known):
             await self._remove(client, key, lambda: self._known)
 
     async def _find(self, client: KubeClient, namespace: str) -> None:
-        """Know all that are there; "" is every namespace."""
+        """Read all revisions that exist; "" means every namespace."""
 
-        def take(page: list[Json]) -> None:
+        def read_page(page: list[Json]) -> None:
             for item in page:
                 metadata = item["metadata"]
                 key = (metadata["namespace"], _secret_of(metadata["name"], metadata["uid"]))
                 self._known.setdefault(key, _Known()).revision = metadata["name"]
 
-        await client.list_all(REVISIONS, namespace, labels=selector(self._labels), take=take)
+        await client.list_all(REVISIONS, namespace, labels=build_selector(self._labels), on_page=read_page)
 
     @property
     def has_unused(self) -> bool:
-        """Whether there is something to sweep, as far as is known."""
+        """True if a Secret that is known is unused."""
         return bool(self._unused())
 
     def _unused(self) -> list[Key]:
@@ -153,7 +156,7 @@ class SharedSecrets:
         return [key for key, known in self._known.items() if not known.machines and known.asked <= oldest]
 
     async def _remove(self, client: KubeClient, key: Key, due: Callable[[], Container[Key]]) -> None:
-        """Remove one, if it is still due when nobody makes it any more."""
+        """Delete one Secret if it is still unused and no call is creating it."""
         namespace, _ = key
         revision = self._known[key].revision
         async with self._making.setdefault((namespace, revision), asyncio.Lock()):
@@ -169,12 +172,15 @@ class SharedSecrets:
 
 
 def _secret_of(revision: str, uid: str) -> str:
-    """A revision that is made again has another Secret: the former one goes some time after its revision."""
+    """Return the name of a revision's Secret; a revision that is created again gets another Secret."""
     return f"{revision}-{uid[:8]}"
 
 
 def _digest(data: Mapping[str, bytes], labels: Mapping[str, str]) -> str:
-    """Of what is in it and whose it is: sites that share a namespace share no Secret, since each removes its own."""
+    """Return a digest of the data and the site's labels.
+
+    The labels keep sites in one namespace from sharing a Secret, which one of them would delete.
+    """
     digest = hashlib.sha256()
     of_whom = {key: value.encode() for key, value in labels.items()}
     for key, value in [*sorted(of_whom.items()), *sorted(data.items())]:

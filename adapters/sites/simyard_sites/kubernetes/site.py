@@ -1,4 +1,5 @@
-"""A site whose machines are objects of a Kubernetes API: what pods and KubeVirt's machines have in common."""
+# SPDX-License-Identifier: Apache-2.0
+"""The common base of the sites whose machines are Kubernetes objects: pods and KubeVirt's machines."""
 
 from __future__ import annotations
 
@@ -23,29 +24,30 @@ from simyard_sites.base import (
     SiteEvent,
     Snapshot,
 )
-from simyard_sites.kubernetes.bulk import each
+from simyard_sites.kubernetes.bulk import run_each
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubernetes.cluster import Cluster
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, ForbiddenError, NotFoundError
 from simyard_sites.kubernetes.errors import ConflictError as ChangedError
-from simyard_sites.kubernetes.ownership import selector, site_labels
-from simyard_sites.kubernetes.refusals import QUOTA, Hint, site_error
+from simyard_sites.kubernetes.ownership import build_selector, build_site_labels
+from simyard_sites.kubernetes.refusals import QUOTA, Hint, make_site_error
 from simyard_sites.kubernetes.resource import Resource
 from simyard_sites.kubernetes.secrets import SharedSecrets
-from simyard_sites.kubernetes.watching import Seen, follow, listed
+from simyard_sites.kubernetes.watching import Seen, follow, list_machines
 
 log = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 
 
 class KubernetesSite(ABC):
-    """See :class:`simyard_sites.base.Site`. A machine's id is ``namespace/name`` of its object.
+    """A site whose machines are Kubernetes objects (implements :class:`simyard_sites.base.Site`).
 
-    An object is a machine of this site by its labels, in the namespace where the site would have made it. Nothing is
-    done to any other one: what ends or acts knows the object's uid from an answer that was looked at.
+    A machine's id is ``namespace/name`` of its object. An object is a machine of this site if it has the site's labels
+    and is in the namespace where the site would create it. Other objects are never touched: each deletion or action
+    names the uid of an object that was read before.
 
     Raises:
-        InvalidSpecError: the provider's settings cannot be used.
+        InvalidSpecError: The provider's settings cannot be used.
     """
 
     stop_ends: ClassVar[bool] = True
@@ -55,25 +57,25 @@ class KubernetesSite(ABC):
     def __init__(self, config: SiteConfig, kind: str) -> None:
         self._cluster = Cluster(config, kind)
         self._namespace = str(config.provider.get("namespace") or "")
-        self._labels = site_labels(config.installation, config.name)
-        self._selector = selector(self._labels)
+        self._labels = build_site_labels(config.installation, config.name)
+        self._selector = build_selector(self._labels)
         self._secrets = SharedSecrets(self._labels)
         self._seen = Seen()
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`. One of that name that is ending is a conflict until it is gone."""
+        """Create machines; a machine with the same name that is ending is a conflict until it is gone."""
         return self._each(requests, self._create, lambda request: request.name)
 
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Delete machines."""
         return self._each(ids, self._delete, str)
 
     def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Yield the present state of machines."""
         return self._each(ids, self._get, str)
 
     def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`. A machine that is stopped or restarted ends, and is created again."""
+        """Apply a power action; a machine that is stopped or restarted ends, and is created again."""
         calls: Mapping[PowerAction, Callable[[KubeClient, str], Awaitable[Machine | None]]] = {
             PowerAction.START: self._start,
             PowerAction.STOP: self._end,
@@ -83,14 +85,14 @@ class KubernetesSite(ABC):
         return self._each(ids, calls[action], str)
 
     async def list_owned(self) -> Sequence[Machine]:
-        """See :class:`simyard_sites.base.Site`."""
-        client = await self._cluster.client()
-        found = await listed(client, self.resource, self._read, namespace=self._namespace, labels=self._selector)
+        """Return all machines of this site."""
+        client = await self._cluster.get_client()
+        found = await list_machines(client, self.resource, self._read, namespace=self._namespace, labels=self._selector)
         return found[0]
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
-        """See :class:`simyard_sites.base.Site`: one list, one watch; Secrets that nothing refers to any more go."""
-        client = await self._cluster.client()
+        """Yield events from one list and one watch; delete unused shared Secrets meanwhile."""
+        client = await self._cluster.get_client()
         changes = follow(
             client, self.resource, self._read, namespace=self._namespace, labels=self._selector, seen=self._seen
         )
@@ -100,55 +102,55 @@ class KubernetesSite(ABC):
                     yield event
                 if isinstance(event, Snapshot):
                     self._secrets.forget_others({machine.id for machine in event.machines})
-                    await self._mend(client, event.machines)
+                    await self._repair(client, event.machines)
                 elif isinstance(event, Gone):
-                    self._secrets.gone(event.id)
+                    self._secrets.record_machine_gone(event.id)
                 elif event is None:
-                    await self._mend(client, None)
+                    await self._repair(client, None)
                 if isinstance(event, Snapshot) or (event is None and self._secrets.has_unused):
                     await self._sweep(client)
 
     async def clear(self) -> None:
-        """See :class:`simyard_sites.base.Site`: the Secrets that machines shared go."""
-        client = await self._cluster.client()
+        """Delete the Secrets that machines shared."""
+        client = await self._cluster.get_client()
         try:
             await self._secrets.clear(client, self._namespace)
         except ApiError as error:
             raise self._error(error) from error
 
     async def aclose(self) -> None:
-        """See :class:`simyard_sites.base.Site`."""
+        """Close the connections to the cluster."""
         await self._cluster.aclose()
 
-    # What differs
+    # Parts that differ between providers
 
     @abstractmethod
     async def _make(self, client: KubeClient, request: MachineRequest, namespace: str) -> Machine:
-        """Make the machine, or adopt it (:meth:`_store`); may raise an ApiError."""
+        """Create the machine, or adopt it (:meth:`_store`); may raise an ApiError."""
 
     @abstractmethod
     async def _start(self, client: KubeClient, machine_id: str) -> Machine | None:
-        """Start a machine."""
+        """Start a machine; return its state if it is known."""
 
     @abstractmethod
     async def _suspend(self, client: KubeClient, machine_id: str) -> Machine | None:
-        """Suspend a machine."""
+        """Suspend a machine; return its state if it is known."""
 
     @abstractmethod
     def _machine(self, item: Json) -> Machine | None:
-        """The machine that an object is; None where its labels name no worker."""
+        """Return the machine that an object represents; None if its labels name no worker."""
 
     @abstractmethod
     def _secret(self, item: Json) -> str:
-        """The shared Secret that an object refers to; "" where it refers to none."""
+        """Return the name of the shared Secret that an object refers to, or ""."""
 
-    async def _mend(self, client: KubeClient, machines: Sequence[Machine] | None) -> None:  # noqa: B027 - most have nothing to finish
-        """Finish what was begun and not finished. Called with all machines, or with None now and then."""
+    async def _repair(self, client: KubeClient, machines: Sequence[Machine] | None) -> None:  # noqa: B027 - most have nothing to finish
+        """Complete unfinished work. Called with all machines after a snapshot, and with None about every minute."""
 
     def _error(self, error: ApiError, *, writes: bool = False) -> SiteError:
-        return site_error(error, hints=self.hints, writes=writes, own_quota=bool(self._namespace))
+        return make_site_error(error, hints=self.hints, writes=writes, own_quota=bool(self._namespace))
 
-    # What is done for one machine
+    # Calls for one machine
 
     async def _each(
         self,
@@ -156,7 +158,7 @@ class KubernetesSite(ABC):
         call: Callable[[KubeClient, _Item], Awaitable[Machine | None]],
         key_of: Callable[[_Item], str],
     ) -> AsyncGenerator[Outcome, None]:
-        client = await self._cluster.client()
+        client = await self._cluster.get_client()
 
         async def one(item: _Item) -> Outcome:
             try:
@@ -164,7 +166,7 @@ class KubernetesSite(ABC):
             except SiteError as error:
                 return Outcome(key_of(item), error=error)
 
-        async with contextlib.aclosing(each(items, one, self._cluster.slots)) as outcomes:
+        async with contextlib.aclosing(run_each(items, one, self._cluster.slots)) as outcomes:
             async for outcome in outcomes:
                 yield outcome
 
@@ -177,11 +179,13 @@ class KubernetesSite(ABC):
     async def _store(
         self, client: KubeClient, body: Json, request: MachineRequest, namespace: str
     ) -> tuple[Json, Machine]:
-        """The object of the machine, be it new or there already, and the machine. A quota is looked at before the name.
+        """Create the object of a machine or read the existing one; return the object and the machine.
+
+        The quota plugin runs before the check of the name, so its refusal may hide an existing machine.
 
         Raises:
-            SiteError: the one of that name is ending, or is not this worker's.
-            ApiError: the API server refuses, or does not answer.
+            SiteError: The object with this name is ending, or belongs to another worker.
+            ApiError: The API server refuses the request or does not answer.
         """
         place = f"the {self.resource.kind} {namespace}/{request.name}"
         try:
@@ -194,21 +198,24 @@ class KubernetesSite(ABC):
             except NotFoundError:
                 if isinstance(refused, ForbiddenError):
                     raise refused from None
-                raise ConflictError(f"{place} has just ended") from None
+                raise ConflictError(f"{place} has just ended; retry") from None
         machine = self._read(item)
         if machine is None or machine.owner != request.owner:
-            raise InvalidSpecError(f"{place} exists and is not of this worker: delete it", scope=ErrorScope.ITEM)
+            raise InvalidSpecError(
+                f"{place} exists and belongs to another owner: delete it, so that the worker's machine can be created",
+                scope=ErrorScope.ITEM,
+            )
         if item["metadata"].get("deletionTimestamp"):
-            raise ConflictError(f"{place} is ending")
-        return item, self._seen.newest(item, machine)
+            raise ConflictError(f"{place} is still ending; retry when it is gone")
+        return item, self._seen.choose_newest(item, machine)
 
     async def _delete(self, client: KubeClient, machine_id: str) -> None:
-        """An absent machine is deleted already."""
+        """Delete a machine; an absent machine counts as deleted."""
         with contextlib.suppress(MachineNotFoundError):
             await self._end(client, machine_id)
 
     async def _end(self, client: KubeClient, machine_id: str) -> None:
-        """Says nothing of the machine: it may be gone by now, and the watch tells."""
+        """End a machine, and return None: the machine may be gone already, and the watch reports it."""
         uid = await self._own(client, machine_id)
         namespace, _, name = machine_id.partition("/")
         try:
@@ -216,20 +223,20 @@ class KubernetesSite(ABC):
         except ChangedError as error:
             self._seen.forget(machine_id)
             raise ConflictError(
-                f"the {self.resource.kind} {machine_id} is not the one it was: {error.message}"
+                f"the {self.resource.kind} {machine_id} was replaced by another one with the same name: {error.message}"
             ) from error
         except ApiError as error:
             raise self._refused(error, machine_id, writes=True) from error
 
     async def _own(self, client: KubeClient, machine_id: str) -> str:
-        """The uid of a machine of this site.
+        """Return the uid of a machine of this site.
 
         Raises:
-            SiteError: there is none of that id, or it cannot be said.
+            SiteError: The site has no machine with this id, or the API server does not say.
         """
-        if (uid := self._seen.uid(machine_id)) is None:
+        if (uid := self._seen.get_uid(machine_id)) is None:
             await self._get(client, machine_id)
-            uid = self._seen.uid(machine_id)
+            uid = self._seen.get_uid(machine_id)
         if uid is None:
             raise MachineNotFoundError(f"the {self.resource.kind} {machine_id} is gone")
         return uid
@@ -237,18 +244,20 @@ class KubernetesSite(ABC):
     async def _get(self, client: KubeClient, machine_id: str) -> Machine:
         namespace, _, name = machine_id.partition("/")
         if not name or "/" in name:
-            raise MachineNotFoundError(f"{machine_id!r} is no id of a {self.resource.kind}")
+            raise MachineNotFoundError(
+                f"{machine_id!r} is not the id of a {self.resource.kind}; an id has the form namespace/name"
+            )
         try:
             item = await client.get(self.resource, name, namespace)
         except ApiError as error:
             raise self._refused(error, machine_id) from error
         machine = self._read(item)
         if machine is None:
-            raise MachineNotFoundError(f"the {self.resource.kind} {machine_id} is none of ours")
-        return self._seen.newest(item, machine)
+            raise MachineNotFoundError(f"the {self.resource.kind} {machine_id} does not belong to this CloudSite")
+        return self._seen.choose_newest(item, machine)
 
     def _refused(self, error: ApiError, machine_id: str, *, writes: bool = False) -> SiteError:
-        """Why nothing can be said of a machine, or done to it."""
+        """Return the error for a machine that could not be read or changed."""
         told = self._error(error, writes=writes)
         if isinstance(error, NotFoundError) and told.scope is not ErrorScope.SITE:
             self._seen.forget(machine_id)
@@ -256,7 +265,7 @@ class KubernetesSite(ABC):
         return told
 
     def _read(self, item: Json) -> Machine | None:
-        """The machine of this site that an object is; its uid and what it shares with others are noted."""
+        """Return the machine of this site that an object represents; record its uid and its shared Secret."""
         metadata = item["metadata"]
         labels = metadata.get("labels") or {}
         machine = self._machine(item)
@@ -264,13 +273,13 @@ class KubernetesSite(ABC):
             return None
         if metadata["namespace"] != (self._namespace or machine.owner.namespace):
             return None
-        self._seen.note(machine.id, metadata["uid"])
+        self._seen.record_uid(machine.id, metadata["uid"])
         if secret := self._secret(item):
-            self._secrets.refer(machine.id, metadata["namespace"], secret)
+            self._secrets.record_reference(machine.id, metadata["namespace"], secret)
         return machine
 
     async def _sweep(self, client: KubeClient) -> None:
         try:
             await self._secrets.sweep(client, self._namespace)
         except ApiError as error:
-            log.warning("Secrets that nothing refers to any more stay for now: %s", error)
+            log.warning("cannot delete unused Secrets now; trying again later: %s", error)

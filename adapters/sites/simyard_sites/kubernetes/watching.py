@@ -1,4 +1,5 @@
-"""The machines of a site as the API server tells of them: a list, then a watch from its version."""
+# SPDX-License-Identifier: Apache-2.0
+"""Follows the machines of a site: a list, then a watch from its resource version."""
 
 from __future__ import annotations
 
@@ -8,91 +9,94 @@ from contextlib import aclosing
 from simyard_sites.base import Changed, Gone, Machine, SiteEvent, Snapshot
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubernetes.errors import ApiError, ExpiredError, UnavailableError
-from simyard_sites.kubernetes.refusals import site_error
+from simyard_sites.kubernetes.refusals import make_site_error
 from simyard_sites.kubernetes.resource import Resource
 
 
 class Seen:
-    """What was seen of each machine: what the streams of events told last, so that no answer takes anybody back behind
-    it; and the uid of its object, so that nothing is done to another one."""
+    """The last reported state of each machine, and the uid of its object.
+
+    The states ensure that an answer never takes a machine back behind its reported state. The uids ensure that no call
+    changes an object that replaced the machine's.
+    """
 
     def __init__(self) -> None:
         self._machines: dict[str, tuple[int, Machine]] = {}
         self._uids: dict[str, str] = {}
 
-    def note(self, machine_id: str, uid: str) -> None:
-        """The object of a machine was seen."""
+    def record_uid(self, machine_id: str, uid: str) -> None:
+        """Record the uid of a machine's object."""
         self._uids[machine_id] = uid
 
-    def uid(self, machine_id: str) -> str | None:
-        """The uid of a machine's object, as it was seen last."""
+    def get_uid(self, machine_id: str) -> str | None:
+        """Return the last known uid of a machine's object, or None."""
         return self._uids.get(machine_id)
 
     def forget(self, machine_id: str) -> None:
-        """The object of that id is gone, or is another one."""
+        """Forget an object that is gone or was replaced."""
         self._uids.pop(machine_id, None)
 
-    def newest(self, item: Json, machine: Machine) -> Machine:
-        """The machine as an answer has it (``item``), or as a stream told meanwhile."""
+    def choose_newest(self, item: Json, machine: Machine) -> Machine:
+        """Return the newer state: the machine in an answer (``item``), or the one that a stream reported."""
         seen = self._machines.get(machine.id)
         return seen[1] if seen is not None and seen[0] > _version(item) else machine
 
-    def put(self, item: Json, machine: Machine) -> None:
-        """A change is told."""
+    def apply_change(self, item: Json, machine: Machine) -> None:
+        """Record a change that is reported."""
         self._machines[machine.id] = (_version(item), machine)
 
     def remove(self, machine: Machine) -> None:
-        """It is told that a machine is gone."""
+        """Record that a machine is reported as gone."""
         self._machines.pop(machine.id, None)
         self.forget(machine.id)
 
-    def keep(self, machine_ids: Iterable[str]) -> None:
-        """A snapshot is told: what is not in it is gone."""
+    def apply_snapshot(self, machine_ids: Iterable[str]) -> None:
+        """Record a reported snapshot: forget all other machines."""
         kept = set(machine_ids)
         self._machines = {key: seen for key, seen in self._machines.items() if key in kept}
         self._uids = {key: uid for key, uid in self._uids.items() if key in kept}
 
 
 Read = Callable[[Json], Machine | None]
-"""Makes a machine from an object; None: it is not one of ours."""
+"""A function that returns the machine of an object, or None if the object is not a machine of this site."""
 
 
-async def listed(
+async def list_machines(
     client: KubeClient, resource: Resource, read: Read, *, namespace: str, labels: str
 ) -> tuple[list[Machine], str]:
-    """The machines that are there, and the version of the list. Only what ``read`` makes of an object is kept.
+    """Return the present machines and the resource version of the list; only the results of ``read`` are stored.
 
     Raises:
-        SiteError: the API server refuses, or does not answer.
+        SiteError: The API server refuses the request or does not answer.
     """
     machines: list[Machine] = []
 
-    def take(page: list[Json]) -> None:
+    def read_page(page: list[Json]) -> None:
         machines.extend(machine for item in page if (machine := read(item)) is not None)
 
     try:
-        _, version = await client.list_all(resource, namespace, labels=labels, take=take)
+        _, version = await client.list_all(resource, namespace, labels=labels, on_page=read_page)
     except ApiError as error:
-        raise site_error(error) from error
+        raise make_site_error(error) from error
     return machines, version
 
 
 async def follow(
     client: KubeClient, resource: Resource, read: Read, *, namespace: str, labels: str, seen: Seen | None = None
 ) -> AsyncGenerator[SiteEvent | None, None]:
-    """A :class:`Snapshot`, then what changes; None about every minute in which nothing does (a bookmark).
+    """Yield a :class:`Snapshot`, then changes; yield None about every minute without changes (a bookmark).
 
-    What changes in an object and not in its machine is not told. A watch that breaks after it told something goes on
-    from there; one whose version is too old begins with a snapshot again. ``seen`` is kept up to date.
+    Changes of an object that do not change its machine are not yielded. A watch that breaks after an event continues
+    from there. If its version is too old, a new snapshot follows. ``seen`` is kept up to date.
 
     Raises:
-        SiteError: the API server refuses, or does not answer.
+        SiteError: The API server refuses the request or does not answer.
     """
     seen = seen or Seen()
     while True:
-        machines, version = await listed(client, resource, read, namespace=namespace, labels=labels)
+        machines, version = await list_machines(client, resource, read, namespace=namespace, labels=labels)
         known = {machine.id: machine for machine in machines}
-        seen.keep(known)
+        seen.apply_snapshot(known)
         yield Snapshot(machines)
         del machines
         fresh = True
@@ -114,18 +118,18 @@ async def follow(
                             yield Gone(machine.id, machine.name)
                         elif known.get(machine.id) != machine:
                             known[machine.id] = machine
-                            seen.put(event.object, machine)
+                            seen.apply_change(event.object, machine)
                             yield Changed(machine)
                 fresh = True
             except ExpiredError:
                 break
             except UnavailableError as error:
                 if not fresh:
-                    raise site_error(error) from error
+                    raise make_site_error(error) from error
             except ApiError as error:
-                raise site_error(error) from error
+                raise make_site_error(error) from error
 
 
 def _version(item: Json) -> int:
-    """Kubernetes promises that versions of one resource can be compared as numbers (KEP-5504)."""
+    """Return the resource version as a number, by which the versions of one resource are ordered (KEP-5504)."""
     return int(item["metadata"]["resourceVersion"])

@@ -1,4 +1,5 @@
-"""The root disks of machines, where each has one of its own: DataVolumes, which CDI fills."""
+# SPDX-License-Identifier: Apache-2.0
+"""Creates the root disks of machines that have a disk of their own: DataVolumes, which CDI fills."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, NotFou
 from simyard_sites.kubernetes.ownership import LABEL_WORKER_UID
 from simyard_sites.kubevirt.probing import NO_CDI, lacks_api
 from simyard_sites.kubevirt.settings import DataVolume
-from simyard_sites.kubevirt.vmi import ANNOTATION_DISK, DATA_VOLUMES, VMIS, data_volume
+from simyard_sites.kubevirt.vmi import ANNOTATION_DISK, DATA_VOLUMES, VMIS, build_data_volume
 
 _REFUSED = (400, 403, 404, 422)
-"""The answer is no, and will be the next time: for a quota, a right, a definition that is not there."""
+"""The HTTP statuses of a permanent refusal: a quota, a missing right, or a missing definition."""
 
 
 class Disks:
-    """Makes them, each after its machine, which it goes with.
+    """The root disks of a site's machines. Each disk is created after its machine and is deleted with it.
 
-    A machine whose disk is refused is taken back: it would wait for ever. One whose disk could not be made for another
-    reason (a lost answer, a busy server, a call that was given up) stays, and :meth:`make_missing` makes the disk.
+    A machine whose disk is refused is deleted, because it would wait for ever. If the disk fails for another reason (a
+    lost answer, a busy server, a cancelled call), the machine stays, and :meth:`make_missing` creates the disk later.
     """
 
     def __init__(self, disk: DataVolume, namespace: str, selector: str) -> None:
@@ -31,17 +32,17 @@ class Disks:
         self._missing: set[str] = set()
 
     async def make(self, client: KubeClient, stored: Json) -> None:
-        """Make the disk of a machine that is there (``stored``), unless it has it.
+        """Create the disk of a machine that exists (``stored``), unless it has one.
 
         Raises:
-            InvalidSpecError: there is no CDI.
-            ApiError: the API server refuses, or does not answer.
+            InvalidSpecError: CDI is not installed.
+            ApiError: The API server refuses the request or does not answer.
         """
         metadata = stored["metadata"]
         machine_id = f"{metadata['namespace']}/{metadata['name']}"
         self._missing.add(machine_id)
         try:
-            await client.create(DATA_VOLUMES, data_volume(stored, self._disk), metadata["namespace"])
+            await client.create(DATA_VOLUMES, build_data_volume(stored, self._disk), metadata["namespace"])
         except AlreadyExistsError:
             pass
         except ApiError as error:
@@ -55,28 +56,28 @@ class Disks:
         self._missing.discard(machine_id)
 
     async def find_missing(self, client: KubeClient, machines: Sequence[Machine]) -> None:
-        """See which of all machines have no disk: an earlier process did not get that far.
+        """Find the machines without a disk, which an earlier process left behind.
 
         Raises:
-            ApiError: the API server refuses, or does not answer.
+            ApiError: The API server refuses the request or does not answer.
         """
         waiting = [machine for machine in machines if machine.state is MachineState.PENDING]
         if not waiting:
             return
         there: set[str] = set()
 
-        def take(page: list[Json]) -> None:
+        def read_page(page: list[Json]) -> None:
             there.update((item["metadata"].get("labels") or {}).get(LABEL_WORKER_UID, "") for item in page)
 
-        await client.list_all(DATA_VOLUMES, self._namespace, labels=self._selector, take=take)
+        await client.list_all(DATA_VOLUMES, self._namespace, labels=self._selector, on_page=read_page)
         self._missing.update(machine.id for machine in waiting if machine.owner.worker_uid not in there)
 
     async def make_missing(self, client: KubeClient) -> None:
-        """Make the disks that machines lack, as far as is known, and as far as can be.
+        """Create the known missing disks, as far as possible.
 
         Raises:
-            InvalidSpecError: there is no CDI.
-            ApiError: the API server refuses, or does not answer.
+            InvalidSpecError: CDI is not installed.
+            ApiError: The API server refuses the request or does not answer.
         """
         failure: ApiError | InvalidSpecError | None = None
         for machine_id in sorted(self._missing):

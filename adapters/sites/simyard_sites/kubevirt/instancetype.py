@@ -1,7 +1,9 @@
-"""Instance types and preferences, written out into a machine: a VirtualMachineInstance cannot name them itself.
+# SPDX-License-Identifier: Apache-2.0
+"""Applies instance types and preferences to a machine, because a VirtualMachineInstance cannot refer to them.
 
 The rules are those of KubeVirt v1.9 for VirtualMachines (``pkg/instancetype/apply`` and
-``pkg/instancetype/preference/apply``): an instance type decides, a preference fills in what nobody decided.
+``pkg/instancetype/preference/apply``): an instance type decides, and a preference fills in the fields that are still
+empty.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _CPU = (
     ("realtime", "realtime"),
     ("maxSockets", "maxSockets"),
 )
-"""How an instance type calls it, and how a machine does."""
+"""The fields of an instance type, and the corresponding fields of a machine."""
 
 _FILLED_IN = (
     ("clock.preferredTimer", "domain.clock.timer"),
@@ -55,7 +57,7 @@ _FILLED_IN = (
     ("devices.preferredAutoattachPodInterface", "domain.devices.autoattachPodInterface"),
     ("devices.preferredAutoattachSerialConsole", "domain.devices.autoattachSerialConsole"),
 )
-"""What a preference says, and where it goes in the spec when nothing is there."""
+"""The fields of a preference, and the fields of the spec that they fill in if these are empty."""
 
 _DISK = (
     ("preferredDiskBlockSize", "blockSize"),
@@ -64,12 +66,12 @@ _DISK = (
 )
 
 
-def applied(machine: Json, instancetype: Json | None, preference: Json | None) -> Json:
-    """The machine with the instance type and the preference (whole objects) written out.
+def apply_instancetype(machine: Json, instancetype: Json | None, preference: Json | None) -> Json:
+    """Return the machine with the fields of the instance type and the preference (whole objects).
 
     Raises:
-        InvalidSpecError: the instance type and the CloudSite contradict each other, or the preference asks for more
-            than the machine has.
+        InvalidSpecError: The instance type and the CloudSite contradict each other, or the preference needs more than
+            the machine has.
     """
     result = deepcopy(machine)
     wants: Json = (preference or {}).get("spec") or {}
@@ -82,11 +84,11 @@ def applied(machine: Json, instancetype: Json | None, preference: Json | None) -
     return result
 
 
-def bytes_of(quantity: str | int) -> int:
-    """A Kubernetes quantity of memory in bytes: ``512Mi``, ``2G``, ``1.5Gi``, ``1073741824``."""
+def parse_bytes(quantity: str | int) -> int:
+    """Return a Kubernetes quantity of memory in bytes: ``512Mi``, ``2G``, ``1.5Gi``, ``1073741824``."""
     found = _QUANTITY.fullmatch(str(quantity))
     if found is None or (found[3] or "") not in _UNITS:
-        raise InvalidSpecError(f"{quantity!r} is not a quantity of memory")
+        raise InvalidSpecError(f"{quantity!r} is not a quantity of memory, such as 512Mi or 2G")
     return int(float(found[1] + (found[2] or "")) * _UNITS[found[3] or ""])
 
 
@@ -97,8 +99,8 @@ def _decide(machine: Json, instancetype: Json, wants: Json) -> None:
         if spec.get("nodeSelector"):
             name = instancetype["metadata"]["name"]
             raise InvalidSpecError(
-                f"spec.provider.kubevirt.nodeSelector: the instance type {name} has a nodeSelector of its own; remove"
-                " one of the two"
+                f"spec.provider.kubevirt.nodeSelector: the instance type {name} also has a nodeSelector;"
+                " remove one of the two"
             )
         spec["nodeSelector"] = given["nodeSelector"]
     if given.get("schedulerName"):
@@ -108,7 +110,7 @@ def _decide(machine: Json, instancetype: Json, wants: Json) -> None:
     domain["memory"] = {key: memory[key] for key in ("guest", "hugepages", "maxGuest") if key in memory}
     domain.pop("resources", None)
     if overcommit := memory.get("overcommitPercent"):
-        requested = bytes_of(memory["guest"]) * (100 - overcommit) // 100
+        requested = parse_bytes(memory["guest"]) * (100 - overcommit) // 100
         domain["resources"] = {"requests": {"memory": str(requested)}}
     for key in ("ioThreads", "ioThreadsPolicy", "launchSecurity"):
         if given.get(key):
@@ -120,7 +122,7 @@ def _decide(machine: Json, instancetype: Json, wants: Json) -> None:
 
 
 def _topology(count: int, wants: Json) -> Json:
-    """How the guest sees its processors: as sockets, unless the preference says otherwise."""
+    """Return the CPU topology of the guest: sockets, unless the preference asks for another."""
     topology = {"sockets": 1, "cores": 1, "threads": 1}
     if count == 1:
         return topology
@@ -145,10 +147,10 @@ def _require(domain: Json, preference: Json) -> None:
     count = cpu.get("sockets", 1) * cpu.get("cores", 1) * cpu.get("threads", 1)
     least = (needs.get("cpu") or {}).get("guest") or 0
     if count < least:
-        raise InvalidSpecError(f"the preference {name} needs at least {least} processors, and a machine has {count}")
+        raise InvalidSpecError(f"the preference {name} needs at least {least} processors, but a machine has {count}")
     memory, guest = (needs.get("memory") or {}).get("guest"), domain["memory"]["guest"]
-    if memory and bytes_of(guest) < bytes_of(memory):
-        raise InvalidSpecError(f"the preference {name} needs at least {memory} of memory, and a machine has {guest}")
+    if memory and parse_bytes(guest) < parse_bytes(memory):
+        raise InvalidSpecError(f"the preference {name} needs at least {memory} of memory, but a machine has {guest}")
 
 
 def _prefer(spec: Json, wants: Json) -> None:
@@ -195,7 +197,7 @@ def _find(tree: Json, path: str) -> Any:
 
 
 def _fill_in(tree: Json, path: str, value: Any) -> None:
-    """Put a value where there is none; None is no value."""
+    """Set a field that is empty; None is no value."""
     if value is None:
         return
     *parents, last = path.split(".")

@@ -1,4 +1,5 @@
-"""Whether a cluster can run our machines: is KubeVirt there, which version, and may we do what we need to."""
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that a cluster can run our machines: the version of KubeVirt and the rights of our account."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from simyard_sites.base import ErrorScope, InvalidSpecError, UnavailableError
 from simyard_sites.kubernetes.access import check_rights
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError, NotFoundError
-from simyard_sites.kubernetes.refusals import site_error
+from simyard_sites.kubernetes.refusals import make_site_error
 from simyard_sites.kubernetes.rights import DISKS, INSTANCETYPES, MACHINES
 from simyard_sites.kubevirt.settings import DataVolume, Settings
 
@@ -16,8 +17,8 @@ API = "/apis/kubevirt.io/v1"
 CDI = "/apis/cdi.kubevirt.io/v1beta1"
 SUBRESOURCES = "/apis/subresources.kubevirt.io/v1"
 NOT_INSTALLED = (
-    "KubeVirt is not installed in the cluster: there is no API kubevirt.io/v1. Install KubeVirt, or name its cluster in"
-    " spec.provider.kubevirt.kubeconfigSecretRef"
+    "KubeVirt is not installed in the cluster: the API kubevirt.io/v1 is missing. Install KubeVirt, or create"
+    " another CloudSite whose spec.provider.kubevirt.kubeconfigSecretRef names a cluster with KubeVirt"
 )
 NO_CDI = (
     "spec.provider.kubevirt.rootDisk.dataVolume: the Containerized Data Importer (CDI) is not installed in the cluster;"
@@ -27,15 +28,15 @@ _NO_API = ("could not find the requested resource", "404 page not found")
 
 
 def lacks_api(error: ApiError) -> bool:
-    """Whether it is not the object that is absent, but its kind."""
+    """Return True if the kind of the object is absent, and not only the object."""
     return error.status == 404 and any(text in error.message for text in _NO_API)
 
 
 async def probe_cluster(client: KubeClient, settings: Settings) -> str:
-    """The version of KubeVirt.
+    """Return the version of KubeVirt.
 
     Raises:
-        SiteError: that says why machines cannot run there.
+        SiteError: The reason why machines cannot run in the cluster.
     """
     await _served(client, API, NOT_INSTALLED)
     if isinstance(settings.root_disk, DataVolume):
@@ -50,7 +51,7 @@ async def _served(client: KubeClient, path: str, otherwise: str) -> None:
     except NotFoundError:
         raise InvalidSpecError(otherwise, scope=ErrorScope.SITE) from None
     except ApiError as error:
-        raise site_error(error) from error
+        raise make_site_error(error) from error
 
 
 async def _version(client: KubeClient) -> str:
@@ -59,7 +60,7 @@ async def _version(client: KubeClient) -> str:
     except ApiError as error:
         if error.status in (404, 503):
             raise UnavailableError(f"KubeVirt's virt-api does not answer: {error.message.strip()}") from error
-        raise site_error(error) from error
+        raise make_site_error(error) from error
     return f"KubeVirt {told.get('gitVersion') or 'of an unknown version'}"
 
 
@@ -72,4 +73,4 @@ async def _permitted(client: KubeClient, settings: Settings) -> None:
     try:
         await check_rights(client, wanted, "docs/sites/kubevirt.md")
     except ApiError as error:
-        raise site_error(error) from error
+        raise make_site_error(error) from error

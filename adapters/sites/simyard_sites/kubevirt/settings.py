@@ -1,4 +1,5 @@
-"""What a CloudSite says of its KubeVirt: ``spec.provider.kubevirt``."""
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a KubeVirt site: ``spec.provider.kubevirt`` of a CloudSite."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from simyard_sites.kubernetes.client import Json
 
 @dataclass(frozen=True, slots=True)
 class ContainerDisk:
-    """The root disk is in the service's container image."""
+    """A root disk that is the service's container image."""
 
     image_pull_policy: str = ""
     image_pull_secret: str = ""
@@ -19,10 +20,10 @@ class ContainerDisk:
 
 @dataclass(frozen=True, slots=True)
 class DataVolume:
-    """The root disk is a volume of the machine's own, made by CDI.
+    """A root disk that is a volume of its own, which CDI creates.
 
-    ``source`` is ``DataSource`` or ``PersistentVolumeClaim``, whose clone it is, or "" where it is imported from the
-    service's container image; ``source_name`` is "" where the image says which.
+    ``source`` is ``DataSource`` or ``PersistentVolumeClaim`` if the volume is a clone, or "" if it is imported from the
+    service's container image. ``source_name`` is "" if the image of the service names the source.
     """
 
     size: str
@@ -34,7 +35,7 @@ class DataVolume:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An instance type or a preference."""
+    """The name of an instance type or a preference."""
 
     kind: str
     name: str
@@ -42,7 +43,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a site; ``namespace`` is "" where each machine is in its worker's own namespace."""
+    """The settings of a site; ``namespace`` is "" if each machine is in its worker's own namespace."""
 
     namespace: str = ""
     root_disk: ContainerDisk | DataVolume = ContainerDisk()
@@ -57,7 +58,7 @@ class Settings:
 
     @classmethod
     def from_provider(cls, provider: Mapping[str, Any]) -> Settings:
-        """From the member of a CloudSite; what is not given has the default of the CloudSite's definition."""
+        """Read the member of a CloudSite; missing fields have the defaults of the CloudSite's definition."""
         network: Mapping[str, Any] = provider.get("network") or {}
         return cls(
             namespace=provider.get("namespace") or "",

@@ -1,4 +1,5 @@
-"""The instance type and the preference that a CloudSite names, as they are now."""
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the instance type and the preference that a CloudSite names, and applies them to machines."""
 
 from __future__ import annotations
 
@@ -10,22 +11,22 @@ from simyard_sites.base import InvalidSpecError
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
-from simyard_sites.kubevirt.instancetype import applied
+from simyard_sites.kubevirt.instancetype import apply_instancetype
 from simyard_sites.kubevirt.settings import Reference, Settings
 
 FRESH_SECONDS = 30.0
-"""So long an instance type that was read is taken to be the same: a burst of machines reads it once."""
+"""The time for which an instance type is not read again, so that a burst of machines reads it once."""
 _NAMED = {
     "VirtualMachineInstancetype": "instancetype-name",
     "VirtualMachineClusterInstancetype": "cluster-instancetype-name",
     "VirtualMachinePreference": "preference-name",
     "VirtualMachineClusterPreference": "cluster-preference-name",
 }
-"""The annotations by which KubeVirt's metrics know what a machine was made from."""
+"""The annotations with which KubeVirt's metrics identify the instance type and preference of a machine."""
 
 
 class Shapes:
-    """Writes the shape into machines; what it read is kept for some seconds."""
+    """The reader of the instance type and the preference; it caches them for some seconds."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -34,30 +35,30 @@ class Shapes:
         self._reading = asyncio.Lock()
 
     async def check(self, client: KubeClient) -> None:
-        """Read what the CloudSite names, but for what depends on a pool's namespace.
+        """Read the objects that the CloudSite names, except those in a pool's own namespace.
 
         Raises:
-            InvalidSpecError: there is no such instance type or preference.
-            ApiError: the API server refuses, or does not answer.
+            InvalidSpecError: The instance type or the preference does not exist.
+            ApiError: The API server refuses the request or does not answer.
         """
         settings = self._settings
         for reference, field in ((settings.instancetype, "instancetype"), (settings.preference, "preference")):
             if reference is not None and (settings.namespace or "Cluster" in reference.kind):
                 await self._get(client, reference, settings.namespace, field)
 
-    async def shaped(self, client: KubeClient, machine: Json) -> Json:
-        """The machine with its instance type and its preference written out.
+    async def apply_shape(self, client: KubeClient, machine: Json) -> Json:
+        """Return the machine with the fields of its instance type and its preference.
 
         Raises:
-            InvalidSpecError: there is no such instance type or preference, or they do not go with the CloudSite.
-            ApiError: the API server refuses, or does not answer.
+            InvalidSpecError: The instance type or the preference does not exist or contradicts the CloudSite.
+            ApiError: The API server refuses the request or does not answer.
         """
         settings, namespace = self._settings, machine["metadata"]["namespace"]
         if settings.instancetype is None and settings.preference is None:
             return machine
         instancetype = await self._get(client, settings.instancetype, namespace, "instancetype")
         preference = await self._get(client, settings.preference, namespace, "preference")
-        made = applied(machine, instancetype, preference)
+        made = apply_instancetype(machine, instancetype, preference)
         for reference in (settings.instancetype, settings.preference):
             if reference is not None:
                 annotations = made["metadata"].setdefault("annotations", {})
@@ -79,7 +80,10 @@ class Shapes:
                 found = await client.get(resource, reference.name, where)
             except NotFoundError:
                 place = f" in namespace {where}" if where else ""
-                message = f"spec.provider.kubevirt.{field}: there is no {reference.kind} {reference.name}{place}"
+                message = (
+                    f"spec.provider.kubevirt.{field}: the {reference.kind} {reference.name} does not exist{place}; "
+                )
+                "create it or name another"
                 raise InvalidSpecError(message) from None
             self._read[reference, where] = (self._clock(), found)
             return found

@@ -1,4 +1,5 @@
-"""Runs machines as VirtualMachineInstances of KubeVirt, made directly: no VirtualMachine stands behind them."""
+# SPDX-License-Identifier: Apache-2.0
+"""The provider ``kubevirt``: machines are VirtualMachineInstances without a VirtualMachine."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from functools import lru_cache
 
-from simyard_adapter.bootstrap import shared
+from simyard_adapter.bootstrap import remove_worker
 from simyard_sites.base import (
     ConflictError,
     ErrorScope,
@@ -19,37 +20,37 @@ from simyard_sites.base import (
     SiteInfo,
     UnavailableError,
 )
-from simyard_sites.guest import user_data
+from simyard_sites.guest import build_user_data
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubernetes.errors import ApiError
-from simyard_sites.kubernetes.ownership import owner_labels, owner_of
+from simyard_sites.kubernetes.ownership import build_owner_labels, read_owner
 from simyard_sites.kubernetes.refusals import Hint
 from simyard_sites.kubernetes.site import KubernetesSite
 from simyard_sites.kubevirt.disks import Disks
 from simyard_sites.kubevirt.probing import NOT_INSTALLED, SUBRESOURCES, lacks_api, probe_cluster
 from simyard_sites.kubevirt.settings import DataVolume, Settings
 from simyard_sites.kubevirt.shapes import Shapes
-from simyard_sites.kubevirt.states import machine_of
-from simyard_sites.kubevirt.vmi import VMIS, machine_instance, secret_of
+from simyard_sites.kubevirt.states import read_machine
+from simyard_sites.kubevirt.vmi import VMIS, build_machine_instance, read_secret_name
 
 log = logging.getLogger(__name__)
 
 HINTS = (
     Hint(
         "namespaces ",
-        "create the namespace that spec.provider.kubevirt.namespace names"
-        " (it is immutable: another one takes a new CloudSite)",
+        "create the namespace of spec.provider.kubevirt.namespace"
+        " (an immutable field: another namespace needs a new CloudSite)",
     ),
     Hint("feature gate", "enable it in spec.configuration.developerConfiguration.featureGates of the KubeVirt object"),
 )
 _REFUSED = (400, 404, 409)
-"""virt-api says so when the machine is not in the right state, or its node has no virt-handler."""
+"""The HTTP statuses of virt-api for a machine in an unsuitable state, or on a node without a virt-handler."""
 
 
 class KubevirtSite(KubernetesSite):
-    """One cluster with KubeVirt; see :class:`simyard_sites.kubernetes.site.KubernetesSite`.
+    """A site of virtual machines in one cluster with KubeVirt.
 
-    A VirtualMachineInstance that is stopped is gone; one that is suspended is paused, and keeps its memory on its node.
+    A stopped VirtualMachineInstance is gone. A suspended one is paused and keeps its memory on its node.
     """
 
     resource = VMIS
@@ -59,13 +60,13 @@ class KubevirtSite(KubernetesSite):
         super().__init__(config, "kubevirt")
         self._settings = Settings.from_provider(config.provider)
         self._shapes = Shapes(self._settings)
-        self._user_data = lru_cache(maxsize=64)(user_data)
+        self._user_data = lru_cache(maxsize=64)(build_user_data)
         disk = self._settings.root_disk
         self._disks = Disks(disk, self._namespace, self._selector) if isinstance(disk, DataVolume) else None
 
     async def probe(self) -> SiteInfo:
-        """See :class:`simyard_sites.base.Site`."""
-        client = await self._cluster.client()
+        """Return the versions of Kubernetes and KubeVirt, after a check of the rights and the named objects."""
+        client = await self._cluster.get_client()
         version = await probe_cluster(client, self._settings)
         try:
             await self._shapes.check(client)
@@ -74,12 +75,12 @@ class KubevirtSite(KubernetesSite):
         return SiteInfo(version)
 
     async def _make(self, client: KubeClient, request: MachineRequest, namespace: str) -> Machine:
-        data = self._user_data(shared(request.bootstrap), request.user_data, request.ssh_public_keys)
+        data = self._user_data(remove_worker(request.bootstrap), request.user_data, request.ssh_public_keys)
         name = f"simyard-{request.owner.pool or request.owner.worker}"
         secret = await self._secrets.ensure(client, namespace, name, {"userdata": data})
-        labels = self._labels | owner_labels(request.owner)
-        body = machine_instance(request, namespace, labels, secret, self._settings)
-        body = await self._shapes.shaped(client, body)
+        labels = self._labels | build_owner_labels(request.owner)
+        body = build_machine_instance(request, namespace, labels, secret, self._settings)
+        body = await self._shapes.apply_shape(client, body)
         stored, machine = await self._store(client, body, request, namespace)
         if self._disks is not None and machine.state is MachineState.PENDING:
             await self._disks.make(client, stored)
@@ -100,24 +101,24 @@ class KubevirtSite(KubernetesSite):
         except ApiError as error:
             if error.status not in _REFUSED:
                 raise self._error(error, writes=True) from error
-            # Only a look tells whether a refusal means that it is so already, is absent, or cannot be done now.
+            # A refusal may mean that the machine has this state already, is absent, or cannot do it now: read it.
             machine = await self._get(client, machine_id)
             if machine.state is reached:
                 return machine
             if error.status == 404:
-                raise UnavailableError("KubeVirt's virt-api does not answer") from error
+                raise UnavailableError("KubeVirt's virt-api does not answer: check its pods in the cluster") from error
             raise ConflictError(f"KubeVirt cannot {how} the machine now: {error.message}") from error
         return None
 
     def _machine(self, item: Json) -> Machine | None:
-        owner = owner_of(item)
-        return machine_of(item, owner) if owner is not None else None
+        owner = read_owner(item)
+        return read_machine(item, owner) if owner is not None else None
 
     def _secret(self, item: Json) -> str:
-        return secret_of(item)
+        return read_secret_name(item)
 
-    async def _mend(self, client: KubeClient, machines: Sequence[Machine] | None) -> None:
-        """Give machines their disks that could not be made with them; what still cannot be is tried again later."""
+    async def _repair(self, client: KubeClient, machines: Sequence[Machine] | None) -> None:
+        """Create disks that are missing; failures are retried later."""
         if self._disks is None:
             return
         try:
@@ -125,7 +126,7 @@ class KubevirtSite(KubernetesSite):
                 await self._disks.find_missing(client, machines)
             await self._disks.make_missing(client)
         except (ApiError, SiteError) as error:
-            log.warning("disks of machines cannot be made for now: %s", error)
+            log.warning("cannot create the disks of machines now; trying again later: %s", error)
 
     def _error(self, error: ApiError, *, writes: bool = False) -> SiteError:
         if lacks_api(error):

@@ -1,9 +1,10 @@
-"""What a VirtualMachineInstance says of itself, as a machine of the site interface.
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a VirtualMachineInstance as a machine of the site interface.
 
-``virt-controller`` writes phases and conditions until the machine runs on a node, ``virt-handler`` after that. Phases
-and conditions are those of KubeVirt v1.7 to v1.9. Each condition is written by another part of KubeVirt, and one
-trouble shows in several of them: a disk that is being made, for instance, also reads as a pod that cannot be placed.
-So the conditions are looked at in the order in which one causes the next: disk, pod, guest.
+``virt-controller`` writes the phases and conditions until the machine runs on a node, ``virt-handler`` after that. They
+are those of KubeVirt v1.7 to v1.9. The problem: each condition is written by another part of KubeVirt, and one cause
+shows in several conditions. A disk that is being created, for example, also appears as a pod that cannot be scheduled.
+The conditions are therefore read in the order of cause and effect: disk, pod, guest. The first one gives the reason.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ _STATES = {
     "Unknown": MachineState.FAILED,
 }
 _STAGES = {"Scheduling": Stage.PROLOG, "Scheduled": Stage.BOOT, "Running": Stage.RUNNING}
-"""The phase in which a machine enters each stage: its pod was made, its disks are on the node, the guest runs."""
+"""The phase in which a machine enters each stage: its pod exists, its disks are on the node, the guest runs."""
 
 _NODE_LOST = "NodeUnresponsive"
 _IMAGE = (
-    "its image cannot be pulled: check spec.images.kubevirt of the SimulationService, the pull secret of the CloudSite"
+    "the image cannot be pulled: check spec.images.kubevirt of the SimulationService, the pull secret of the CloudSite"
 )
 _HINTS = {
     "ErrImagePull": _IMAGE,
     "ImagePullBackOff": _IMAGE,
-    "Unschedulable": "no node has room for it",
-    "FailedCreate": "KubeVirt cannot make its pod",
-    "FailedPvcNotFound": "its disk is not there",
-    "FailedDataVolumeImport": "its disk cannot be made: look at the DataVolume of the machine's name",
-    "NotAllDVsReady": "its disk is being made",
-    "FailedGuaranteeResources": "its processors cannot be dedicated to it",
-    "SynchronizationFailed": "the virt-handler of its node reports an error",
-    "PodTerminating": "its pod ends: it was deleted, its node is lost, or the guest ended",
-    "PausedIOError": "its disk fails or is full",
+    "Unschedulable": "no node has room for the machine",
+    "FailedCreate": "KubeVirt cannot create the machine's pod",
+    "FailedPvcNotFound": "the machine's disk does not exist",
+    "FailedDataVolumeImport": "the disk cannot be created: look at the DataVolume with the machine's name",
+    "NotAllDVsReady": "the disk is being created",
+    "FailedGuaranteeResources": "no processors can be dedicated to the machine",
+    "SynchronizationFailed": "the virt-handler of the node reports an error",
+    "PodTerminating": "the machine's pod is ending: it was deleted, its node is lost, or the guest ended",
+    "PausedIOError": "the disk fails or is full",
     "GuestShutDown": "the guest has shut itself down",
-    _NODE_LOST: "its node does not answer: repair the node, or delete it from the cluster",
+    _NODE_LOST: "the node does not answer: repair the node, or delete it from the cluster",
 }
 _CAUSES = (
-    Hint("PriorityClass", "spec.provider.kubevirt.priorityClassName: name a PriorityClass that is there"),
+    Hint("PriorityClass", "spec.provider.kubevirt.priorityClassName: name an existing PriorityClass"),
     Hint(
         "network attachment definition",
-        "spec.provider.kubevirt.network.multus: name a NetworkAttachmentDefinition that is there",
+        "spec.provider.kubevirt.network.multus: name an existing NetworkAttachmentDefinition",
     ),
 )
-"""Hints for refusals of a pod, which come after KubeVirt accepted the machine."""
+"""The hints for refusals of a pod, which occur after KubeVirt accepted the machine."""
 
 _FATAL = frozenset({"ImagePullBackOff", "FailedGuaranteeResources"})
-"""Reasons that stay until somebody acts."""
+"""The reasons that stay until a person acts."""
 
 _POD_SECURITY = "violates PodSecurity"
 _NO_DISK = re.compile(r"\b(PVC|PersistentVolumeClaim)\b.*(not exist|not found)")
@@ -77,13 +78,13 @@ class _Trouble:
 
     @property
     def message(self) -> str:
-        """The same for people: what it means, what KubeVirt says, what to do."""
+        """The message for users: the meaning, KubeVirt's own text, and the remedy."""
         remedies = (cause.remedy for cause in _CAUSES if cause.text in self.said)
         return ": ".join(filter(None, (_HINTS.get(self.reason, ""), self.said, next(remedies, ""))))
 
 
-def machine_of(raw: Json, owner: Owner) -> Machine:
-    """The machine that an object stands for. Nothing of the object is kept: it may take tens of kilobytes."""
+def read_machine(raw: Json, owner: Owner) -> Machine:
+    """Return the machine of an object. No part of the object is kept: it may have tens of kilobytes."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     phase = str(status.get("phase") or "")
     conditions = {item["type"]: item for item in status.get("conditions") or ()}
@@ -105,7 +106,7 @@ def machine_of(raw: Json, owner: Owner) -> Machine:
 
 
 def _addresses(interfaces: Iterable[Json]) -> Iterator[Address]:
-    """Yield the addresses of the interfaces, as KubeVirt or the guest's agent tells them."""
+    """Yield the addresses of the interfaces, as KubeVirt or the guest's agent reports them."""
     for item in interfaces:
         for ip in item.get("ipAddresses") or [item.get("ipAddress")]:
             if ip:
@@ -123,12 +124,12 @@ def _state(phase: str, status: Json, conditions: Mapping[str, Json]) -> tuple[Ma
         return MachineState.FAILED, _Trouble("PodSecurity", trouble.said)
     if trouble.reason in _FATAL:
         return MachineState.FAILED, trouble
-    # A machine that waits says why only while it is pending: it may be placed, but its disk is not there.
+    # A waiting machine shows its reason only while it is pending: it may be placed although its disk is missing.
     return (MachineState.PENDING if trouble.reason and state is MachineState.PROLOG else state), trouble
 
 
 def _running(conditions: Mapping[str, Json], trouble: _Trouble) -> tuple[MachineState, _Trouble]:
-    """A guest that runs may be paused, or about to end because its pod does."""
+    """Return the state of a running guest, which may be paused, or about to end because its pod ends."""
     paused, ready = conditions.get("Paused") or {}, conditions.get("Ready") or {}
     if paused.get("status") == "True":
         if paused.get("reason") == "PausedByUser":
@@ -141,25 +142,25 @@ def _running(conditions: Mapping[str, Json], trouble: _Trouble) -> tuple[Machine
 
 
 def _end(phase: str, reason: str, conditions: Mapping[str, Json], trouble: _Trouble) -> _Trouble:
-    """Why a machine has ended."""
+    """Return the cause of a machine's end."""
     if phase == "Succeeded":
         return _Trouble("GuestShutDown")
     if phase == "Unknown":
         return _Trouble(_NODE_LOST)
     if reason:
-        return _Trouble(reason, "" if reason in _HINTS else trouble.said or "KubeVirt does not say why")
-    if trouble.reason == "NotAllDVsReady":  # the machine would wait for a disk that is being made
+        return _Trouble(reason, "" if reason in _HINTS else trouble.said or "KubeVirt gives no reason")
+    if trouble.reason == "NotAllDVsReady":  # The machine would wait for a disk that is still being created.
         return _Trouble("FailedDataVolumeImport", trouble.said)
     if trouble.reason:
         return trouble
     ready = conditions.get("Ready") or {}
     if ready.get("reason") in ("PodTerminating", "PodNotExists"):
-        return _Trouble("PodGone", "its pod has ended or was deleted")
-    return _Trouble("MachineFailed", "KubeVirt does not say why")
+        return _Trouble("PodGone", "the machine's pod has ended or was deleted")
+    return _Trouble("MachineFailed", "KubeVirt gives no reason")
 
 
 def _troubles(phase: str, conditions: Mapping[str, Json]) -> Iterator[_Trouble]:
-    """Return the causes that keep the machine from running, each before its consequences."""
+    """Yield the causes that keep the machine from running, each before its consequences."""
     found = {
         kind: _trouble(conditions.get(kind) or {}) for kind in ("Synchronized", "DataVolumesReady", "PodScheduled")
     }
@@ -180,7 +181,7 @@ def _troubles(phase: str, conditions: Mapping[str, Json]) -> Iterator[_Trouble]:
 
 
 def _trouble(condition: Json) -> _Trouble | None:
-    """What a condition says; None where it says nothing of a trouble. CDI leaves open whether an import goes well."""
+    """Return the cause in a condition, or None. CDI does not report if an import will succeed."""
     reason = str(condition.get("reason") or "")
     bad = ("False", "Unknown") if condition.get("type") == "DataVolumesReady" else ("False",)
     if condition.get("status") not in bad or not reason:

@@ -1,4 +1,5 @@
-"""The VirtualMachineInstance of a machine, and the DataVolume of its root disk where it has one of its own."""
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the VirtualMachineInstance of a machine, and the DataVolume of its root disk."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ DATA_VOLUMES = Resource("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _HOSTNAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 ANNOTATION_DISK = "simyard.dev/root-disk"
-"""The image that a machine's root disk is made from, where it is a DataVolume: so that it can be made later as well."""
+"""The annotation with the image of a machine's DataVolume, from which a missing disk can be created later."""
 
 
-def machine_instance(
+def build_machine_instance(
     request: MachineRequest, namespace: str, labels: dict[str, str], secret: str, settings: Settings
 ) -> Json:
-    """The machine as it is asked for; ``secret`` has its user data. Instance types come later.
+    """Return the VirtualMachineInstance of a request, before instance types; ``secret`` contains its user data.
 
-    The guest reads which worker it is from its firmware, so that all workers of a pool share one Secret.
+    The guest reads its worker's identity from its firmware, so that all workers of a pool share one Secret.
 
     Raises:
-        InvalidSpecError: the request cannot work with this site.
+        InvalidSpecError: The request is not possible at this site.
     """
     if not request.image:
-        raise InvalidSpecError("spec.images.kubevirt: the SimulationService has no image for KubeVirt; name one")
+        raise InvalidSpecError("spec.images.kubevirt: the SimulationService has no image for KubeVirt; set one")
     own = settings.preference is None
     devices: Json = {
         "disks": [
@@ -39,13 +40,13 @@ def machine_instance(
         "interfaces": _interfaces(settings, {"model": "virtio"} if own else {}),
     }
     if own:
-        # Nobody looks at the screen, and a balloon would take the memory that a simulation has been promised.
+        # No user looks at the screen, and a balloon would take memory that is promised to the simulation.
         devices |= {"rng": {}, "autoattachGraphicsDevice": False, "autoattachMemBalloon": False}
     if not settings.pod_network:
         devices["autoattachPodInterface"] = False
     cores = {"cpu": str(request.cores)}
     spec: Json = {
-        "hostname": hostname_of(request),
+        "hostname": choose_hostname(request),
         "evictionStrategy": "External",
         "terminationGracePeriodSeconds": settings.grace_seconds,
         "networks": _networks(settings),
@@ -56,7 +57,7 @@ def machine_instance(
         "domain": {
             "cpu": {"cores": request.cores},
             "memory": {"guest": f"{request.memory_mib}Mi"},
-            # KubeVirt would ask for a tenth of the processors: simulations use all of theirs.
+            # KubeVirt would request a tenth of the processors, but simulations use all of them.
             "resources": {"requests": cores},
             "firmware": {"uuid": _uuid(request), "serial": request.owner.worker},
             "devices": devices,
@@ -74,33 +75,33 @@ def machine_instance(
     return {"apiVersion": "kubevirt.io/v1", "kind": VMIS.kind, "metadata": metadata, "spec": spec}
 
 
-def hostname_of(request: MachineRequest) -> str:
-    """Return the host name of the guest: the first label of the one that its worker asks for, else the machine's name.
+def choose_hostname(request: MachineRequest) -> str:
+    """Return the host name of the guest: the first label of the requested one, else the machine's name.
 
     Raises:
-        InvalidSpecError: it is no host name; KubeVirt would refuse the machine without naming our field.
+        InvalidSpecError: The host name is not valid. KubeVirt would refuse the machine without naming our field.
     """
     if request.hostname and not _HOSTNAME.fullmatch(request.hostname):
         raise InvalidSpecError(
-            f"spec.hostname: {request.hostname!r} is no host name: use lower-case letters, digits and '-' in labels of"
-            " at most 63 characters, joined by dots",
+            f"spec.hostname: {request.hostname!r} is not a host name: use labels of at most 63 lower-case letters,"
+            " digits and '-', joined by dots",
             scope=ErrorScope.ITEM,
         )
     return request.hostname.partition(".")[0] or request.name
 
 
-def secret_of(machine: Json) -> str:
-    """The Secret that has the user data of a stored machine; "" where it refers to none."""
+def read_secret_name(machine: Json) -> str:
+    """Return the name of the Secret with the user data of a stored machine, or ""."""
     for volume in machine["spec"].get("volumes") or ():
         if (source := volume.get("cloudInitNoCloud")) is not None:
             return str(source["secretRef"]["name"])
     return ""
 
 
-def data_volume(machine: Json, disk: DataVolume) -> Json:
-    """The root disk of a stored machine, which owns it: they go together.
+def build_data_volume(machine: Json, disk: DataVolume) -> Json:
+    """Return the root disk of a stored machine, which owns it, so that both are deleted together.
 
-    Machines come first and wait for their disks, because a disk without a machine would be nobody's.
+    The machine is created first and waits for its disk, because no object would own a disk without a machine.
     """
     metadata = machine["metadata"]
     image = metadata["annotations"][ANNOTATION_DISK]
@@ -109,7 +110,7 @@ def data_volume(machine: Json, disk: DataVolume) -> Json:
     if disk.storage_class:
         storage["storageClassName"] = disk.storage_class
     spec: Json = {"storage": storage}
-    of = {"namespace": disk.source_namespace, "name": disk.source_name or disk_name(image)}
+    of = {"namespace": disk.source_namespace, "name": disk.source_name or make_disk_name(image)}
     if disk.source == "DataSource":
         spec["sourceRef"] = {"kind": "DataSource", **of}
     elif disk.source:
@@ -129,8 +130,8 @@ def data_volume(machine: Json, disk: DataVolume) -> Json:
     }
 
 
-def disk_name(image: str) -> str:
-    """The last part of an image's name, without tag and digest: the name of the disk prepared from it."""
+def make_disk_name(image: str) -> str:
+    """Return the last part of an image's name, without tag and digest: the name of the disk prepared from it."""
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts, stops, suspends and restarts machines."""
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from simyard_sites.base import (
     PowerAction,
     SiteError,
 )
-from simyard_sites.opennebula.client import MULTICALL, Oned, parts
-from simyard_sites.opennebula.errors import refusal_of_change
+from simyard_sites.opennebula.client import MULTICALL, Oned, split
+from simyard_sites.opennebula.errors import make_change_error
 from simyard_sites.opennebula.table import Table
 from simyard_sites.opennebula.view import View
-from simyard_sites.opennebula.wire import Answer, Call
+from simyard_sites.opennebula.wire import Answer, RpcCall
 
 _ACTIONS: Mapping[PowerAction, str] = {
     PowerAction.START: "resume",
@@ -34,28 +35,30 @@ _DONE: Mapping[PowerAction, tuple[MachineState, ...]] = {
     PowerAction.SUSPEND: (MachineState.SUSPENDED,),
     PowerAction.RESTART: (),
 }
-"""States in which there is nothing to do any more."""
+"""The states in which an action has nothing left to do."""
 
 
 async def act(oned: Oned, table: Table, view: View, ids: Sequence[int], action: PowerAction) -> AsyncIterator[Outcome]:
-    """Ask for the action; what a machine's state forbids may be done already, else it is a conflict.
+    """Apply a power action to machines and yield the outcomes.
+
+    If a machine's state does not allow the action, the action may be done already; otherwise the outcome is a conflict.
 
     Raises:
-        SiteError: the call failed.
+        SiteError: The call failed as a whole.
     """
-    for asked in parts(ids, MULTICALL):
-        await view.look_at_unknown(asked)
+    for asked in split(ids, MULTICALL):
+        await view.read_unknown(asked)
         for machine_id in asked:
             if not table.is_own(machine_id):
                 yield Outcome(str(machine_id), error=_absent(machine_id))
         part = [machine_id for machine_id in asked if table.is_own(machine_id)]
         if not part:
             continue
-        calls = [Call("one.vm.action", (_ACTIONS[action], machine_id)) for machine_id in part]
+        calls = [RpcCall("one.vm.action", (_ACTIONS[action], machine_id)) for machine_id in part]
         answers = dict(zip(part, await oned.ask(calls, changes=True), strict=True))
         refused = [machine_id for machine_id, answer in answers.items() if isinstance(answer, OneActionException)]
         if refused:
-            await view.look(refused)
+            await view.read(refused)
         if action is not PowerAction.RESTART:
             table.expect_change(machine_id for machine_id in part if not isinstance(answers[machine_id], Exception))
         for machine_id, answer in answers.items():
@@ -73,11 +76,11 @@ def _error(answer: Answer, table: Table, machine_id: int, action: PowerAction) -
             return None
         if machine.state is MachineState.SUSPENDED:
             return InvalidSpecError(
-                f"OpenNebula does not {action.value} a suspended machine: start it first", scope=ErrorScope.ITEM
+                f"OpenNebula cannot {action.value} a suspended machine: start it first", scope=ErrorScope.ITEM
             )
         return ConflictError(str(answer))
-    return refusal_of_change(answer, "MANAGE its VMs")
+    return make_change_error(answer, "MANAGE its VMs")
 
 
 def _absent(machine_id: int) -> SiteError:
-    return MachineNotFoundError(f"there is no machine {machine_id}")
+    return MachineNotFoundError(f"the machine {machine_id} does not exist")

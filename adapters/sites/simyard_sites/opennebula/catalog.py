@@ -1,4 +1,5 @@
-"""What the account may use at the cloud, by name: its template, its networks, its group, its quota."""
+# SPDX-License-Identifier: Apache-2.0
+"""Looks up the objects that the account may use, by name: its template, networks, group and quota."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from pyone import bindings
 
 from simyard_sites.base import ErrorScope, InternalError, InvalidSpecError
 from simyard_sites.opennebula.client import Oned
-from simyard_sites.opennebula.records import parser
+from simyard_sites.opennebula.records import make_parser
 from simyard_sites.opennebula.settings import PATH, Network, Settings
-from simyard_sites.opennebula.wire import Call
+from simyard_sites.opennebula.wire import RpcCall
 
 _ALL = (-2, -1, -1)
 _ME = -1
@@ -21,7 +22,7 @@ _DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class VmTemplate:
-    """The template that machines are made from; its vectors are replaced as a whole by those given with a request."""
+    """The template of the machines. A vector given with a request replaces the template's vector as a whole."""
 
     id: int
     context: Mapping[str, str]
@@ -30,7 +31,7 @@ class VmTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who we are there. ``machines`` is the quota of virtual machines, None where there is none."""
+    """The account of the site. ``machines`` is its quota of virtual machines, or None."""
 
     id: int
     name: str
@@ -46,7 +47,7 @@ class _Entry:
 
 
 class Catalog:
-    """Looks things up; keeps the template until told that it has changed."""
+    """The catalog of one account; it caches the template until it is told that the template has changed."""
 
     def __init__(self, oned: Oned, settings: Settings) -> None:
         self._oned = oned
@@ -55,46 +56,46 @@ class Catalog:
         self._group: int | None = None
 
     async def refresh(self) -> None:
-        """Look up the template and the group again: both may have been changed, or made anew."""
+        """Read the template and the group again: both may have been changed or created anew."""
         self._template = await self._read_template()
         if self._settings.user_group:
             self._group = await self._read_group()
 
     def forget(self) -> None:
-        """What was kept is not true any more."""
+        """Drop the cached objects, because they are outdated."""
         self._template = self._group = None
 
-    async def template(self) -> VmTemplate:
-        """The template.
+    async def get_template(self) -> VmTemplate:
+        """Return the template.
 
         Raises:
-            InvalidSpecError: there is none that the account may use.
+            InvalidSpecError: The account may use no such template.
         """
         if self._template is None:
             self._template = await self._read_template()
         return self._template
 
     async def account(self) -> Account:
-        """The account, with what its quota says."""
-        body = await self._oned.read(Call("one.user.info", (_ME,)), "see itself (one.user.info)")
+        """Return the account with its quota."""
+        body = await self._oned.read(RpcCall("one.user.info", (_ME,)), "see itself (one.user.info)")
         user = _read(body)
         return Account(int(user.findtext("ID", "")), user.findtext("NAME", ""), _quota(user))
 
     async def group(self) -> int:
-        """The id of the group whose members may use the machines."""
+        """Return the id of the group whose members may use the machines."""
         if self._group is None:
             self._group = await self._read_group()
         return self._group
 
     async def check_networks(self, account: Account) -> None:
-        """See that the networks are there."""
+        """Check that the networks exist."""
         if self._settings.networks:
-            entries = list(_entries(await self._oned.read(Call("one.vnpool.info", _ALL), "USE its networks")))
+            entries = list(_entries(await self._oned.read(RpcCall("one.vnpool.info", _ALL), "USE its networks")))
             for network in self._settings.networks:
                 _pick(entries, network, "networks", "network", account)
 
     async def _read_group(self) -> int:
-        body = await self._oned.read(Call("one.grouppool.info"), "see groups")
+        body = await self._oned.read(RpcCall("one.grouppool.info"), "see groups")
         return _pick(list(_entries(body)), Network(self._settings.user_group), "userGroup", "group").id
 
     async def _read_template(self) -> VmTemplate:
@@ -102,12 +103,12 @@ class Catalog:
         if wanted.isdecimal():
             template_id = int(wanted)
         else:
-            body = await self._oned.read(Call("one.templatepool.info", _ALL), "USE its template")
+            body = await self._oned.read(RpcCall("one.templatepool.info", _ALL), "USE its template")
             name = Network(wanted, self._settings.template_owner)
             template_id = _pick(list(_entries(body)), name, "template", "template").id
-        [answer] = await self._oned.ask([Call("one.template.info", (template_id, False))], changes=False)
+        [answer] = await self._oned.ask([RpcCall("one.template.info", (template_id, False))], changes=False)
         if isinstance(answer, Exception):
-            raise _invalid("template", f"{answer} The account must be permitted to USE it") from answer
+            raise _invalid("template", f"{answer} Give the account the right to USE it") from answer
         found = bindings.parseString(str(answer).encode()).TEMPLATE
         context, disks = found.get("CONTEXT") or {}, found.get("DISK") or []
         return VmTemplate(
@@ -123,9 +124,9 @@ def _invalid(field: str, problem: str) -> InvalidSpecError:
 
 def _read(body: object) -> etree._Element:
     try:
-        return etree.fromstring(str(body), parser())
+        return etree.fromstring(str(body), make_parser())
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise InternalError(f"OpenNebula's answer cannot be read: {error}") from error
+        raise InternalError(f"cannot read OpenNebula's answer: {error}") from error
 
 
 def _entries(body: object) -> Iterator[_Entry]:
@@ -135,7 +136,7 @@ def _entries(body: object) -> Iterator[_Entry]:
 
 
 def _pick(entries: Sequence[_Entry], wanted: Network, field: str, kind: str, me: Account | None = None) -> _Entry:
-    """The one of that name or id: of the owner named, or else our own, or else the only one."""
+    """Return the entry with this name or id: of the given owner, or else our own, or else the only one."""
     if wanted.name.isdecimal():
         found = [each for each in entries if each.id == int(wanted.name)]
     else:
@@ -147,13 +148,16 @@ def _pick(entries: Sequence[_Entry], wanted: Network, field: str, kind: str, me:
         return found[0]
     owned = f" of {wanted.owner}" if wanted.owner else ""
     if not found:
-        raise _invalid(field, f"there is no {kind} {wanted.name!r}{owned} that the account may USE; names count case")
+        raise _invalid(
+            field,
+            f"the account may USE no {kind} {wanted.name!r}{owned}; check the name, its case and the rights",
+        )
     owners = ", ".join(sorted({each.owner for each in found}))
-    raise _invalid(field, f"there are {len(found)} {kind}s {wanted.name!r}, of {owners}: say whose it is")
+    raise _invalid(field, f"there are {len(found)} {kind}s {wanted.name!r}, of {owners}: name the owner as well")
 
 
 def _quota(user: etree._Element) -> int | None:
-    """How many machines the account may have: its own quota, or the default one."""
+    """Return the number of machines that the account may have: by its own quota, or the default one."""
     for path in ("VM_QUOTA/VM/VMS", "DEFAULT_USER_QUOTAS/VM_QUOTA/VM/VMS"):
         limit = user.findtext(path)
         if limit is not None and limit.strip() and int(limit) != _DEFAULT:

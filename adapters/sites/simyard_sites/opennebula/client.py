@@ -1,4 +1,5 @@
-"""A client of oned: what pyone does, but asynchronous, with deadlines, and with ``system.multicall``."""
+# SPDX-License-Identifier: Apache-2.0
+"""A client of oned like pyone, but asynchronous, with deadlines, and with ``system.multicall``."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from typing import TypeVar
 from pyone import OneAuthenticationException, OneAuthorizationException, OneNoExistsException
 
 from simyard_sites.base import UnavailableError, UnknownOutcomeError
-from simyard_sites.opennebula.errors import refusal
+from simyard_sites.opennebula.errors import make_call_error
 from simyard_sites.opennebula.records import VmRecord, read_machine, read_pool
 from simyard_sites.opennebula.session import Session
 from simyard_sites.opennebula.settings import Settings
 from simyard_sites.opennebula.states import SWEPT, VmState
-from simyard_sites.opennebula.transport import Transport, not_opennebula
+from simyard_sites.opennebula.transport import Transport, make_endpoint_error
 from simyard_sites.opennebula.wire import (
     Answer,
-    Call,
     MalformedAnswerError,
+    RpcCall,
     decode,
     decode_all,
     encode,
@@ -28,9 +29,9 @@ from simyard_sites.opennebula.wire import (
 )
 
 SET_IDS = 500
-"""Machines of one ``one.vmpool.infoset``: about 1 MB."""
+"""Limit of the machines in one ``one.vmpool.infoset``: about 1 MB."""
 MULTICALL = 50
-"""Calls of one ``system.multicall``: oned carries them out one after the other."""
+"""Limit of the calls in one ``system.multicall``: oned executes them one after the other."""
 MINE = -3
 _TO_THE_END = -1
 _LARGE = 2_000_000
@@ -38,60 +39,60 @@ _Read = TypeVar("_Read")
 
 
 class Oned:
-    """Calls, and what comes back: a value, or the exception of pyone that says why there is none.
+    """A client of one oned. Each call returns a value, or pyone's exception that explains the failure.
 
-    What reads is asked again once when it is not answered; what changes something never is.
+    A call that only reads is repeated once if it gets no answer; a call that changes something is never repeated.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._transport = Transport(settings)
         self._session = Session(settings, self._ask_with)
 
-    def now(self) -> float:
-        """Seconds since the epoch by the clock of the site."""
-        return self._transport.now()
+    def get_time(self) -> float:
+        """Return the time in seconds since the epoch by the clock of the site."""
+        return self._transport.get_time()
 
-    async def read(self, call: Call, right: str) -> str | int | bool:
-        """The value of one call that changes nothing.
+    async def read(self, call: RpcCall, right: str) -> str | int | bool:
+        """Return the value of one call that changes nothing.
 
         Raises:
-            SiteError: it was refused (``right`` is what it takes), or not answered.
+            SiteError: The call was refused or not answered; ``right`` is the right that it needs.
         """
         [answer] = await self.ask([call], changes=False)
         if isinstance(answer, Exception):
-            raise refusal(answer, right) from answer
+            raise make_call_error(answer, right) from answer
         return answer
 
-    async def ask(self, calls: Sequence[Call], *, changes: bool) -> list[Answer]:
-        """The answers in order; several calls go in one ``system.multicall``.
+    async def ask(self, calls: Sequence[RpcCall], *, changes: bool) -> list[Answer]:
+        """Return the answers in order; several calls are sent in one ``system.multicall``.
 
-        A session that is not good any more is replaced: nothing was done for a call that was refused for it.
+        A session that oned refuses is replaced, and the call is repeated: oned has done nothing for a refused call.
 
         Raises:
-            SiteError: as :meth:`Transport.post`.
+            SiteError: As :meth:`Transport.post`.
         """
-        session = await self._session.current()
+        session = await self._session.get_current()
         answers = await self._ask(calls, session, changes=changes)
         refused = [at for at, answer in enumerate(answers) if isinstance(answer, OneAuthenticationException)]
-        if refused and self._session.refused(session):
-            session = await self._session.current()
+        if refused and self._session.discard_session(session):
+            session = await self._session.get_current()
             again = await self._ask([calls[at] for at in refused], session, changes=changes)
             for at, answer in zip(refused, again, strict=True):
                 answers[at] = answer
         return answers
 
-    async def machines(self, ids: Sequence[int]) -> list[VmRecord]:
-        """What is there of the machines of these ids, :data:`SET_IDS` at most; finished ones as well."""
-        call = Call("one.vmpool.infoset", (",".join(map(str, ids)), False))
+    async def get_machines(self, ids: Sequence[int]) -> list[VmRecord]:
+        """Return the records of the machines with these ids (at most :data:`SET_IDS`), including finished machines."""
+        call = RpcCall("one.vmpool.infoset", (",".join(map(str, ids)), False))
         pool = str(await self.read(call, "USE its VMs"))
         return await _aside(partial(read_pool, pool), len(pool))
 
-    async def each_machine(self, ids: Sequence[int]) -> dict[int, VmRecord | None]:
-        """The machines of these ids, :data:`MULTICALL` at most, asked for one by one; None: there is no such one.
+    async def get_machines_singly(self, ids: Sequence[int]) -> dict[int, VmRecord | None]:
+        """Return the machines with these ids (at most :data:`MULTICALL`), each by a call of its own.
 
-        Of one that the account may not see any more nothing is said.
+        None means that a machine does not exist. A machine that the account may no longer see is absent.
         """
-        answers = await self.ask([Call("one.vm.info", (machine_id, False)) for machine_id in ids], changes=False)
+        answers = await self.ask([RpcCall("one.vm.info", (machine_id, False)) for machine_id in ids], changes=False)
         found: dict[int, VmRecord | None] = {}
         for machine_id, answer in zip(ids, answers, strict=True):
             if isinstance(answer, OneNoExistsException):
@@ -99,31 +100,31 @@ class Oned:
             elif not isinstance(answer, Exception):
                 found[machine_id] = read_machine(str(answer))
             elif not isinstance(answer, OneAuthorizationException):
-                raise refusal(answer, "USE its VMs") from answer
+                raise make_call_error(answer, "USE its VMs") from answer
         return found
 
-    async def unfinished(self, first: int, states: Sequence[VmState] = SWEPT) -> list[VmRecord]:
-        """All machines of the account with that id or a later one, in these states.
+    async def list_unfinished(self, first: int, states: Sequence[VmState] = SWEPT) -> list[VmRecord]:
+        """Return all machines of the account with this or a higher id, in these states.
 
-        Each state is asked for by itself: a query for "all but DONE" goes through the whole table.
+        Each state is one query: a query for "all but DONE" would read the whole table.
         """
-        calls = [Call("one.vmpool.info", (MINE, first, _TO_THE_END, int(state))) for state in states]
+        calls = [RpcCall("one.vmpool.info", (MINE, first, _TO_THE_END, int(state))) for state in states]
         found: list[VmRecord] = []
         for answer in await self.ask(calls, changes=False):
             if isinstance(answer, Exception):
-                raise refusal(answer, "USE its VMs") from answer
+                raise make_call_error(answer, "USE its VMs") from answer
             pool = str(answer)
             found += await _aside(partial(read_pool, pool), len(pool))
         return found
 
     async def aclose(self) -> None:
-        """Give back what was taken: a token, the connections."""
+        """Return the login token and close the connections."""
         try:
             await self._session.aclose()
         finally:
             await self._transport.aclose()
 
-    async def _ask(self, calls: Sequence[Call], session: str, *, changes: bool) -> list[Answer]:
+    async def _ask(self, calls: Sequence[RpcCall], session: str, *, changes: bool) -> list[Answer]:
         if len(calls) == 1:
             body = await self._post(encode(calls[0], session), changes=changes)
         else:
@@ -135,9 +136,9 @@ class Oned:
         except MalformedAnswerError as error:
             if changes:
                 raise UnknownOutcomeError(f"OpenNebula's answer cannot be read: {error}") from error
-            raise not_opennebula(str(error)) from error
+            raise make_endpoint_error(str(error)) from error
 
-    async def _ask_with(self, call: Call, session: str) -> Answer:
+    async def _ask_with(self, call: RpcCall, session: str) -> Answer:
         [answer] = await self._ask([call], session, changes=False)
         return answer
 
@@ -150,13 +151,13 @@ class Oned:
         return await self._transport.post(body, changes=False)
 
 
-def parts(items: Iterable[int], size: int) -> Iterator[Sequence[int]]:
-    """The items, so many at a time."""
+def split(items: Iterable[int], size: int) -> Iterator[Sequence[int]]:
+    """Yield the items in parts of this size."""
     rest = iter(items)
     while part := list(islice(rest, size)):
         yield part
 
 
 async def _aside(read: Callable[[], _Read], size: int) -> _Read:
-    """Read an answer; a large one in a thread, so that others can go on."""
+    """Parse an answer; a large one in a thread, so that other tasks can continue."""
     return await asyncio.to_thread(read) if size > _LARGE else read()

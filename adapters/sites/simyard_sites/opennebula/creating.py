@@ -1,4 +1,10 @@
-"""Makes machines: one of each name, though OpenNebula would make many."""
+# SPDX-License-Identifier: Apache-2.0
+"""Creates machines with unique names, although OpenNebula accepts several machines with one name.
+
+OpenNebula has no token that makes a call safe to repeat, so names are compared. The table of known machines contains
+every name, unless an answer was lost. After machines were created, one poll reads all new machines. It shows if another
+client created a machine with the same name meanwhile; then the machine with the higher id is deleted.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +27,22 @@ from simyard_sites.base import (
 from simyard_sites.opennebula.catalog import Catalog
 from simyard_sites.opennebula.client import MULTICALL, Oned
 from simyard_sites.opennebula.ending import Ending
-from simyard_sites.opennebula.errors import refusal_of_create
+from simyard_sites.opennebula.errors import make_creation_error
 from simyard_sites.opennebula.ownership import Ownership
-from simyard_sites.opennebula.requests import instantiate
+from simyard_sites.opennebula.requests import build_instantiate
 from simyard_sites.opennebula.settings import Settings
 from simyard_sites.opennebula.sharing import Sharing
 from simyard_sites.opennebula.table import Table
 from simyard_sites.opennebula.view import View
-from simyard_sites.opennebula.wire import Answer, Call
+from simyard_sites.opennebula.wire import Answer, RpcCall
 
 
 class Creating:
-    """Makes the machines of a table.
+    """The creator of the machines of a table.
 
-    There is no token that makes a call safe to repeat, so names are looked for: in the table, which knows them all
-    unless an answer was lost, and after the machines were made, by one look at what is new. Another client that made
-    one of the same name meanwhile is seen then, and the machine of the higher id is ended.
-
-    One request at a time makes machines: oned makes one after the other under the lock of its pool, and others that
-    wait for that lock only slow it down. What surrounds a request (names, the look at what is new) overlaps with the
-    next one.
+    One request at a time creates machines: oned creates them one after the other under the lock of its pool, and
+    requests that wait for this lock only slow it down. The work around a request (names, the poll for new machines)
+    overlaps with the next request.
     """
 
     def __init__(
@@ -66,10 +68,10 @@ class Creating:
         self._one_request = asyncio.Lock()
 
     async def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """Make machines, or adopt those that are there.
+        """Create machines, or adopt existing ones.
 
         Raises:
-            SiteError: the call failed.
+            SiteError: The call failed as a whole.
         """
         rest = iter(requests)
         while part := list(islice(rest, MULTICALL)):
@@ -77,11 +79,13 @@ class Creating:
                 yield outcome
 
     async def _create(self, requests: Sequence[MachineRequest]) -> list[Outcome]:
-        await self._view.learn_names()
+        await self._view.read_names()
         while others := [self._under_way[each.name] for each in requests if each.name in self._under_way]:
             await asyncio.gather(*(other.wait() for other in others))
-            await self._view.learn_names()
-        found = {each.name: machine for each in requests if (machine := self._table.named(each.name)) is not None}
+            await self._view.read_names()
+        found = {
+            each.name: machine for each in requests if (machine := self._table.find_by_name(each.name)) is not None
+        }
         outcomes = [_adopted(each, found[each.name]) for each in requests if each.name in found]
         new = {each.name: each for each in requests if each.name not in found}
         if new:
@@ -96,12 +100,12 @@ class Creating:
         return outcomes
 
     async def _make(self, requests: Sequence[MachineRequest]) -> list[Outcome]:
-        template = await self._catalog.template()
-        calls: dict[str, Call] = {}
+        template = await self._catalog.get_template()
+        calls: dict[str, RpcCall] = {}
         outcomes = []
         for request in requests:
             try:
-                calls[request.name] = instantiate(request, template, self._settings, self._ownership)
+                calls[request.name] = build_instantiate(request, template, self._settings, self._ownership)
             except InvalidSpecError as error:
                 outcomes.append(Outcome(request.name, error=error))
         if not calls:
@@ -111,11 +115,11 @@ class Creating:
         made = {name: answer for name, answer in answers.items() if isinstance(answer, int)}
         await self._note(requests, made)
         for name, answer in answers.items():
-            machine = self._table.named(name) if name in made else None
+            machine = self._table.find_by_name(name) if name in made else None
             outcomes.append(Outcome(name, machine, None if machine else self._error(name, answer, images[name])))
         return outcomes
 
-    async def _instantiate(self, calls: Sequence[Call]) -> list[Answer]:
+    async def _instantiate(self, calls: Sequence[RpcCall]) -> list[Answer]:
         try:
             async with self._one_request:
                 return await self._oned.ask(calls, changes=True)
@@ -124,29 +128,29 @@ class Creating:
             raise
 
     async def _note(self, requests: Sequence[MachineRequest], made: dict[str, int]) -> None:
-        """Have in the table what was made, and see whether somebody else made the same."""
+        """Add the created machines to the table, and check if another client created machines with the same names."""
         if not made:
             return
         with contextlib.suppress(SiteError):
-            await self._view.look_for_new()
+            await self._view.read_new()
         for request in requests:
             if request.name in made:
-                self._table.accepted(made[request.name], request.name, request.owner)
+                self._table.add_accepted(made[request.name], request.name, request.owner)
         if self._table.duplicates:
-            await self._ending.carry_on()
+            await self._ending.retry_pending()
         await self._sharing.share({made[each.name]: each for each in requests if each.name in made})
 
     def _error(self, name: str, answer: Answer, image: str) -> SiteError:
         if isinstance(answer, OneNoExistsException):
             self._catalog.forget()
         if isinstance(answer, Exception):
-            return refusal_of_create(answer, image)
-        return InternalError(f"the machine {name} was made, and ended at once")
+            return make_creation_error(answer, image)
+        return InternalError(f"the machine {name} was created, but ended at once: look at its log in OpenNebula")
 
 
 def _adopted(request: MachineRequest, machine: Machine) -> Outcome:
-    """The machine of that name, if it is the worker's that asks for it."""
+    """Return the existing machine with this name, or an error if it belongs to another worker."""
     if machine.owner == request.owner:
         return Outcome(request.name, machine)
-    said = f"the VM {machine.id} has the name {request.name} and is not of this worker: delete it, or mend its LABELS"
+    said = f"the VM {machine.id} named {request.name} belongs to another owner: delete it, or correct its LABELS"
     return Outcome(request.name, error=InvalidSpecError(said, scope=ErrorScope.ITEM))

@@ -1,4 +1,5 @@
-"""Ends machines, whatever they do: at once where OpenNebula lets it, else as soon as it does."""
+# SPDX-License-Identifier: Apache-2.0
+"""Deletes machines in any state: at once if OpenNebula allows it, otherwise as soon as it does."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from pyone import OneActionException, OneNoExistsException
 
 from simyard_sites.base import ErrorScope, MachineState, Outcome, PermissionDeniedError, SiteError
-from simyard_sites.opennebula.client import MULTICALL, Oned, parts
-from simyard_sites.opennebula.errors import refusal_of_change
+from simyard_sites.opennebula.client import MULTICALL, Oned, split
+from simyard_sites.opennebula.errors import make_change_error
 from simyard_sites.opennebula.settings import PATH
 from simyard_sites.opennebula.table import Table, is_ending
 from simyard_sites.opennebula.view import View
-from simyard_sites.opennebula.wire import Answer, Call, OneLockedException
+from simyard_sites.opennebula.wire import Answer, OneLockedException, RpcCall
 
 _RECOVER_DELETE = 3
 _BUSY = (MachineState.PROLOG, MachineState.BOOT)
@@ -21,10 +22,10 @@ _MANAGE = "MANAGE its VMs"
 
 
 class Ending:
-    """Ends machines of a table.
+    """The machines of a table that are being deleted.
 
-    A machine that is being placed, or booted, cannot be terminated (0x0800). It is remembered, and ended when a look
-    shows that it is in another state; :meth:`carry_on` does so, and ends duplicates.
+    OpenNebula cannot terminate a machine that is being placed or booted (0x0800). Such a machine is remembered, and
+    :meth:`retry_pending` terminates it when a poll shows another state. It also deletes duplicates.
     """
 
     def __init__(self, oned: Oned, table: Table, view: View) -> None:
@@ -35,45 +36,47 @@ class Ending:
         self._accepted: set[int] = set()
 
     async def end(self, ids: Sequence[int]) -> AsyncIterator[Outcome]:
-        """End machines; each is accepted, or the outcome says why not. What is not this CloudSite's is left alone.
+        """Delete machines; each outcome says that the deletion is accepted, or why it is not.
+
+        Machines that do not belong to this CloudSite are left alone.
 
         Raises:
-            SiteError: the call failed.
+            SiteError: The call failed as a whole.
         """
-        for part in parts(ids, MULTICALL):
-            await self._view.look_at_unknown(part)
+        for part in split(ids, MULTICALL):
+            await self._view.read_unknown(part)
             own = [machine_id for machine_id in part if self._table.is_own(machine_id)]
             errors = await self._terminate(own) if own else {}
             self._table.expect_change(own)
             for machine_id in part:
                 yield Outcome(str(machine_id), error=errors.get(machine_id))
 
-    async def carry_on(self) -> None:
-        """End what waits for its state to change, and duplicates. What fails is tried again at the next look."""
+    async def retry_pending(self) -> None:
+        """Delete remembered machines and duplicates; failures are retried after the next poll."""
         self._waiting = {each for each in self._waiting if not is_ending(self._table.get(each))}
         self._accepted &= self._table.duplicates
         due = [each for each in self._waiting if (known := self._table.get(each)) and known.state not in _BUSY]
         due += sorted(self._table.duplicates - self._accepted)
-        for part in parts(due, MULTICALL):
+        for part in split(due, MULTICALL):
             with contextlib.suppress(SiteError):
                 errors = await self._terminate(part)
                 self._accepted |= self._table.duplicates.intersection(part) - errors.keys() - self._waiting
 
     async def _terminate(self, ids: Sequence[int]) -> dict[int, SiteError]:
-        """Why not, of those that cannot be ended."""
-        calls = [Call("one.vm.action", ("terminate-hard", machine_id)) for machine_id in ids]
+        """Terminate machines; return the errors of those that cannot be terminated."""
+        calls = [RpcCall("one.vm.action", ("terminate-hard", machine_id)) for machine_id in ids]
         answers = await self._oned.ask(calls, changes=True)
         refused = dict(zip(ids, answers, strict=True))
         errors = {key: error for key, each in refused.items() if (error := _error(each)) is not None}
         in_the_way = [key for key, each in refused.items() if isinstance(each, OneActionException | OneLockedException)]
         self._waiting.difference_update(set(ids).difference(in_the_way))
         if in_the_way:
-            await self._view.look(in_the_way)
+            await self._view.read(in_the_way)
             errors |= await self._recover(in_the_way)
         return errors
 
     async def _recover(self, ids: Sequence[int]) -> dict[int, SiteError]:
-        """What is to be done about machines that cannot be terminated as they are."""
+        """Recover or delete machines whose state does not allow termination; return the remaining errors."""
         failed, errors = [], {}
         for machine_id in ids:
             machine = self._table.get(machine_id)
@@ -86,8 +89,8 @@ class Ending:
             error = _error(answer)
             if isinstance(error, PermissionDeniedError):
                 error = PermissionDeniedError(
-                    f"{PATH}.credentialsSecretRef: {answer} The account must be permitted to ADMIN its VMs: give it "
-                    "umask 077 (oneuser umask), or take `recover` out of VM_ADMIN_OPERATIONS in oned.conf",
+                    f"{PATH}.credentialsSecretRef: {answer} The account needs the right to ADMIN its VMs: give it "
+                    "umask 077 (oneuser umask), or remove `recover` from VM_ADMIN_OPERATIONS in oned.conf",
                     scope=ErrorScope.ITEM,
                 )
             if error is not None:
@@ -95,14 +98,14 @@ class Ending:
         return errors
 
     async def _recover_all(self, ids: Sequence[int]) -> list[Answer]:
-        calls = [Call("one.vm.recover", (machine_id, _RECOVER_DELETE)) for machine_id in ids]
+        calls = [RpcCall("one.vm.recover", (machine_id, _RECOVER_DELETE)) for machine_id in ids]
         return await self._oned.ask(calls, changes=True) if calls else []
 
 
 def _error(answer: Answer) -> SiteError | None:
-    """What keeps a machine from being ended; its state does not for long, and one that is not there has ended."""
+    """Return the error of a deletion; None for a temporary state and for a machine that does not exist."""
     if not isinstance(answer, Exception) or isinstance(
         answer, OneActionException | OneNoExistsException | OneLockedException
     ):
         return None
-    return refusal_of_change(answer, _MANAGE)
+    return make_change_error(answer, _MANAGE)

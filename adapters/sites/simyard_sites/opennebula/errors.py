@@ -1,7 +1,8 @@
-"""What OpenNebula's refusals mean: its codes and texts as errors of the interface.
+# SPDX-License-Identifier: Apache-2.0
+"""Translates OpenNebula's refusals, codes and texts, into errors of the site interface.
 
-One code is both a quota and a missing right (0x0200), and one text says what the other code is about; so the texts
-decide where the codes do not. They are OpenNebula's own from 5.12 on.
+One code means both a quota and a missing right (0x0200), and only the text of another code says what is wrong. The
+texts therefore decide where the codes are ambiguous. They are those of OpenNebula 5.12 and later.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ _METHOD = re.compile(r"^\[[\w.]+\]\s*")
 _NO_LEADER = re.compile(r"not (the )?leader|replicat|no leader", re.IGNORECASE)
 
 
-def refusal_of_create(error: Exception, image: str = "") -> SiteError:
-    """Return why a machine was not made; ``image`` is what its service names, "" for the template's own.
+def make_creation_error(error: Exception, image: str = "") -> SiteError:
+    """Return the error of a machine that was not created; ``image`` is the service's image, "" for the template's own.
 
-    What the text says of a disk or of a size comes before all else: the names that it repeats are a user's, and an
-    image may well be called ``network``.
+    A text about a disk or a size is checked first: it repeats names that users chose, and an image may be called
+    ``network``.
     """
-    said = _said(error)
+    said = _strip_method(error)
     if isinstance(error, OneAllocateException | OneInternalException | OneActionException):
         if disk := _DISK.search(said):
             return _bad_image(said) if image and disk[1] == "0" else _bad_template(said)
         if _SIZE.search(said):
             return InvalidSpecError(f"spec.resources of the SimulationService or the Worker: {said}")
         if _LEASES.search(said):
-            return CapacityExhaustedError(f"{said} Give the network a larger address range, or name another one")
+            return CapacityExhaustedError(f"{said} Give the network a larger address range, or use another network")
         if isinstance(error, OneInternalException) and "parse error" not in said.lower():
             return InternalError(said)
         return _invalid(said)
@@ -69,21 +70,21 @@ def refusal_of_create(error: Exception, image: str = "") -> SiteError:
             "or give it that right (oneimage chmod)",
             scope=ErrorScope.POOL,
         )
-    return refusal(error, "create VMs, and USE its template, images and networks")
+    return make_call_error(error, "create VMs, and USE its template, images and networks")
 
 
-def refusal_of_change(error: Exception, right: str) -> SiteError:
-    """Why a machine was not ended, stopped, started ..."""
+def make_change_error(error: Exception, right: str) -> SiteError:
+    """Return the error of a machine that was not deleted, stopped, started, ..."""
     if isinstance(error, OneNoExistsException):
         return MachineNotFoundError(str(error))
     if isinstance(error, OneActionException | OneLockedException):
         return ConflictError(str(error))
-    return refusal(error, right)
+    return make_call_error(error, right)
 
 
-def refusal(error: Exception, right: str) -> SiteError:
-    """Why anything was refused; ``right`` is what the account must be permitted to do."""
-    said = _said(error)
+def make_call_error(error: Exception, right: str) -> SiteError:
+    """Return the error of any refused call; ``right`` is the right that it needs."""
+    said = _strip_method(error)
     if isinstance(error, OneAuthenticationException):
         return UnauthenticatedError(
             f"{PATH}.credentialsSecretRef: {said} Put the `username` and the `password` (or a `token` that has not "
@@ -92,7 +93,7 @@ def refusal(error: Exception, right: str) -> SiteError:
     if isinstance(error, OneAuthorizationException):
         return _denied(said, right)
     if _NO_LEADER.search(said):
-        return UnavailableError(f"{PATH}.endpoint: {said}: name the address of the cluster's leader")
+        return UnavailableError(f"{PATH}.endpoint: {said}: set it to the address of the cluster's leader")
     if isinstance(error, OneLockedException):
         return ConflictError(said)
     return InternalError(said)
@@ -101,21 +102,21 @@ def refusal(error: Exception, right: str) -> SiteError:
 def _denied(said: str, right: str) -> SiteError:
     if _RESTRICTED.search(said):
         return PermissionDeniedError(
-            f"{PATH}.template: {said} Only oneadmin's group may set it (VM_RESTRICTED_ATTR in oned.conf): take it out "
-            "of the template, or permit it"
+            f"{PATH}.template: {said} Only oneadmin's group may set it (VM_RESTRICTED_ATTR in oned.conf): remove it "
+            "from the template, or allow it in oned.conf"
         )
     if _QUOTA.search(said):
         return QuotaExhaustedError(f"{said} Raise the quota of the account or of its group")
-    return PermissionDeniedError(f"{PATH}.credentialsSecretRef: {said} The account must be permitted to {right}")
+    return PermissionDeniedError(f"{PATH}.credentialsSecretRef: {said} The account needs the right to {right}")
 
 
-def _said(error: Exception) -> str:
-    """The text without the method that it begins with."""
+def _strip_method(error: Exception) -> str:
+    """Return the text without the method name at its start."""
     return _METHOD.sub("", str(error))
 
 
 def _invalid(said: str) -> InvalidSpecError:
-    """Return what cannot be made, with the field that the text is about."""
+    """Return the error of an impossible request, with the field that the text is about."""
     if _NETWORK.search(said):
         return InvalidSpecError(f"{PATH}.networks: {said}", scope=ErrorScope.SITE)
     return _bad_image(said) if _IMAGE.search(said) else _bad_template(said)

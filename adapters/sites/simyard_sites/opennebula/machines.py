@@ -1,4 +1,5 @@
-"""Records of OpenNebula as machines."""
+# SPDX-License-Identifier: Apache-2.0
+"""Turns OpenNebula's records into machines."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping
 
 from simyard_sites.base import Machine, MachineState, Owner, Stage
 from simyard_sites.opennebula.records import VmRecord
-from simyard_sites.opennebula.states import meaning_of, name_of, reason_of
+from simyard_sites.opennebula.states import format_reason, get_machine_state, name_of
 
 _STAGES = {
     MachineState.PENDING: Stage.PENDING,
@@ -19,15 +20,16 @@ _STAGES = {
 STARTING = (MachineState.PENDING, MachineState.PROLOG, MachineState.BOOT)
 
 
-def machine_of(record: VmRecord, owner: Owner, before: Machine | None, now: float, *, seen_starting: bool) -> Machine:
-    """The machine that a record shows.
+def read_machine(record: VmRecord, owner: Owner, before: Machine | None, now: float, *, seen_starting: bool) -> Machine:
+    """Return the machine of a record.
 
-    Short answers do not say when a machine entered its stages, but for the first one. So each is entered when it was
-    seen: ``now``, by the clock of the site, unless it had it ``before``. A machine that was not ``seen_starting`` has
-    the first one only. It keeps the name that it was made with, whatever somebody calls it later.
+    A short answer contains only the time of the first stage. The other stages are therefore entered at the time when
+    they were first seen (``now``, by the clock of the site), or as recorded in ``before``. A machine that was not
+    ``seen_starting`` has only the first stage. The machine keeps its original name, even if it is renamed in
+    OpenNebula.
     """
     name = name_of(record.state, record.lcm_state)
-    state = meaning_of(name)
+    state = get_machine_state(name)
     reason, message = _explained(state, name, record)
     return Machine(
         id=str(record.id),
@@ -43,13 +45,13 @@ def machine_of(record: VmRecord, owner: Owner, before: Machine | None, now: floa
 
 def _explained(state: MachineState, name: str, record: VmRecord) -> tuple[str, str]:
     if state is MachineState.FAILED:
-        return reason_of(name), record.error or f"OpenNebula says {name}; the log of the VM says more"
+        return format_reason(name), record.error or f"OpenNebula reports the state {name}; look at the log of the VM"
     if state is MachineState.PENDING:
         if name == "HOLD":
-            return "Hold", "it was submitted on hold (VM_SUBMIT_ON_HOLD in oned.conf?): somebody must release it"
+            return "Hold", "the VM is on hold (see VM_SUBMIT_ON_HOLD in oned.conf): release it in OpenNebula"
         return ("Unschedulable", record.scheduler) if record.scheduler else ("", "")
     if name == "UNKNOWN":
-        return "Unknown", "OpenNebula has lost sight of it: its host does not answer"
+        return "Unknown", "OpenNebula cannot see the VM: its host does not answer"
     return "", ""
 
 

@@ -1,6 +1,7 @@
-"""Whose machine it is: a label that OpenNebula keeps, shows as a tree in Sunstone, and tells in every poll.
+# SPDX-License-Identifier: Apache-2.0
+"""The owner of a machine, stored in a label, which Sunstone shows as a tree and each poll returns.
 
-Own keys of the user template would not do: only the extended answers have them.
+Separate keys of the user template are not used, because only the extended answers contain them.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ _NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What the machines of one CloudSite are marked with; several may share an account."""
+    """The labels of one CloudSite's machines; several CloudSites may share an account."""
 
     installation: str
     site: str
 
     def label(self, owner: Owner) -> str:
-        """``simyard/<installation>/<site>/<namespace>/<pool>/<worker>/<uid>``; a worker that stands alone has the pool
-        ``-``."""
+        """Return ``simyard/<installation>/<site>/<namespace>/<pool>/<worker>/<uid>``.
+
+        A worker without a pool has the pool ``-``.
+        """
         parts = (self.installation, self.site, owner.namespace, owner.pool or _NONE, owner.worker, owner.worker_uid)
         return "/".join((_ROOT, *(quote(part, safe="") for part in parts)))
 
-    def owner_of(self, labels: str) -> Owner | None:
-        """The owner that the labels of a machine name; None where they name none of this CloudSite."""
+    def read_owner(self, labels: str) -> Owner | None:
+        """Return the owner that the labels of a machine name; None if it is not of this CloudSite."""
         for each in labels.split(","):
             match [unquote(part) for part in each.strip().split("/")]:
                 case [root, installation, site, namespace, pool, worker, uid] if (root, installation, site) == (

@@ -1,4 +1,5 @@
-"""Whether a site can be used, and why not."""
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that a site can be used."""
 
 from __future__ import annotations
 
@@ -8,19 +9,19 @@ from simyard_sites.base import ErrorScope, InvalidSpecError, SiteInfo
 from simyard_sites.opennebula.catalog import Catalog
 from simyard_sites.opennebula.client import Oned
 from simyard_sites.opennebula.settings import PATH
-from simyard_sites.opennebula.transport import not_opennebula
-from simyard_sites.opennebula.wire import Call
+from simyard_sites.opennebula.transport import make_endpoint_error
+from simyard_sites.opennebula.wire import RpcCall
 
 _OLDEST = (5, 12)
 
 
 async def probe(oned: Oned, catalog: Catalog) -> SiteInfo:
-    """Ask for the version, the account, and for all that machines are made from.
+    """Read the version, the account, and all objects from which machines are created.
 
     Raises:
-        SiteError: names the field of the CloudSite that is wrong.
+        SiteError: The error names the wrong field of the CloudSite.
     """
-    version = str(await oned.read(Call("one.system.version"), "ask for the version"))
+    version = str(await oned.read(RpcCall("one.system.version"), "ask for the version"))
     _check(version)
     account = await catalog.account()
     await catalog.refresh()
@@ -31,9 +32,9 @@ async def probe(oned: Oned, catalog: Catalog) -> SiteInfo:
 def _check(version: str) -> None:
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None:
-        raise not_opennebula(f"its version is {version[:40]!r}")
+        raise make_endpoint_error(f"its version {version[:40]!r} is not a version number")
     if (int(numbers[1]), int(numbers[2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         raise InvalidSpecError(
-            f"{PATH}.endpoint: OpenNebula {version} answers there; {oldest} or later is needed", scope=ErrorScope.SITE
+            f"{PATH}.endpoint: OpenNebula {version} is too old; {oldest} or later is required", scope=ErrorScope.SITE
         )

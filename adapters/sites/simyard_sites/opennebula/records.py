@@ -1,4 +1,5 @@
-"""Reads pools of virtual machines. A poll of 10,000 machines is 20 MB of XML, so this is done by lxml, once."""
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the pools of virtual machines. A poll of 10,000 machines is 20 MB of XML, so lxml parses it in one pass."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _IPS = ("IP", "IP6", "IP6_GLOBAL")
 
 @dataclass(frozen=True, slots=True)
 class VmRecord:
-    """What a short answer says of a virtual machine; ``stime`` is when it was accepted, seconds since the epoch."""
+    """The fields of a virtual machine in a short answer; ``stime`` is its submission, in seconds since the epoch."""
 
     id: int
     name: str
@@ -28,45 +29,45 @@ class VmRecord:
     addresses: tuple[Address, ...] = ()
 
 
-def parser() -> etree.XMLParser:
-    """For what a server sent: of any size, and nothing is fetched or expanded."""
+def make_parser() -> etree.XMLParser:
+    """Return a parser for a server's answers: of any size, without entities and without network access."""
     return etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True, load_dtd=False, recover=False)
 
 
 def read_pool(body: str) -> list[VmRecord]:
-    """The machines of a VM_POOL.
+    """Return the machines of a VM_POOL.
 
     Raises:
-        InternalError: it is none.
+        InternalError: The body is not a VM_POOL.
     """
     try:
-        return [_record(vm) for vm in etree.fromstring(body, parser()).iterfind("VM")]
+        return [_record(vm) for vm in etree.fromstring(body, make_parser()).iterfind("VM")]
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise InternalError(f"OpenNebula's answer is no pool of virtual machines: {error}") from error
+        raise InternalError(f"OpenNebula's answer is not a pool of virtual machines: {error}") from error
 
 
 def read_machine(body: str) -> VmRecord:
-    """The machine of a VM.
+    """Return the machine of a VM.
 
     Raises:
-        InternalError: it is none.
+        InternalError: The body is not a VM.
     """
     try:
-        return _record(etree.fromstring(body, parser()))
+        return _record(etree.fromstring(body, make_parser()))
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise InternalError(f"OpenNebula's answer is no virtual machine: {error}") from error
+        raise InternalError(f"OpenNebula's answer is not a virtual machine: {error}") from error
 
 
 def read_text(body: str) -> str:
-    """Return all text of a VM, whichever way XML escapes it.
+    """Return all text of a VM, with XML's escapes resolved.
 
     Raises:
-        InternalError: it is none.
+        InternalError: The body is not a VM.
     """
     try:
-        return "".join(map(str, etree.fromstring(body, parser()).itertext()))
+        return "".join(map(str, etree.fromstring(body, make_parser()).itertext()))
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise InternalError(f"OpenNebula's answer is no virtual machine: {error}") from error
+        raise InternalError(f"OpenNebula's answer is not a virtual machine: {error}") from error
 
 
 def _addresses(vm: etree._Element) -> Iterator[Address]:

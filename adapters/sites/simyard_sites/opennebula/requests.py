@@ -1,33 +1,36 @@
-"""What OpenNebula is asked for, for one machine; pure."""
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the call that creates a machine; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from simyard_sites.base import InvalidSpecError, MachineRequest
-from simyard_sites.guest import context
+from simyard_sites.guest import build_context
 from simyard_sites.opennebula.catalog import VmTemplate
 from simyard_sites.opennebula.ownership import Ownership
 from simyard_sites.opennebula.settings import Network, Settings
 from simyard_sites.opennebula.templates import Value, render
-from simyard_sites.opennebula.wire import Call
+from simyard_sites.opennebula.wire import RpcCall
 
 SECRETS = ("SIMYARD_BOOTSTRAP", "USER_DATA", "SIMYARD_USER_SCRIPT")
-"""Variables of CONTEXT that nobody but the machine should read."""
+"""The variables of CONTEXT that only the machine should read."""
 _OF_AN_IMAGE = ("IMAGE", "IMAGE_ID", "IMAGE_UNAME", "IMAGE_UID")
 
 
-def instantiate(request: MachineRequest, template: VmTemplate, settings: Settings, ownership: Ownership) -> Call:
-    """The call that makes the machine.
+def build_instantiate(
+    request: MachineRequest, template: VmTemplate, settings: Settings, ownership: Ownership
+) -> RpcCall:
+    """Return the call that creates the machine.
 
     Raises:
-        InvalidSpecError: it cannot be made.
+        InvalidSpecError: The request is not possible.
     """
     try:
         attributes = render(_attributes(request, template, settings, ownership))
     except ValueError as error:
-        raise InvalidSpecError(f"the bootstrap document cannot be handed over: {error}") from error
-    return Call("one.template.instantiate", (template.id, request.name, False, attributes, False))
+        raise InvalidSpecError(f"the bootstrap document is not valid: {error}") from error
+    return RpcCall("one.template.instantiate", (template.id, request.name, False, attributes, False))
 
 
 def _attributes(
@@ -45,13 +48,13 @@ def _attributes(
 
 
 def _context(request: MachineRequest, template: VmTemplate) -> dict[str, str]:
-    """The template's own, for the whole vector is replaced, and what makes the machine a worker."""
+    """Return the template's CONTEXT, which the request replaces as a whole, with the variables of the worker."""
     own = {"NETWORK": "YES", **template.context, "SET_HOSTNAME": request.hostname or request.name}
-    return own | context(request.bootstrap, request.user_data, request.ssh_public_keys)
+    return own | build_context(request.bootstrap, request.user_data, request.ssh_public_keys)
 
 
 def _disks(image: str, template: VmTemplate, settings: Settings) -> Iterator[dict[str, str]]:
-    """The template's disks with another image in the first one; none where the template's own image will do."""
+    """Return the template's disks with another image in the first one; nothing if the template's image is used."""
     if not image:
         return
     first, *others = [dict(disk) for disk in template.disks] or [{}]

@@ -1,4 +1,5 @@
-"""The secret that each call carries: as the Secret has it, or a login token of limited life."""
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the secret that each call contains: the Secret's own value, or a login token that expires."""
 
 from __future__ import annotations
 
@@ -10,20 +11,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from simyard_sites.base import InternalError, SiteError
-from simyard_sites.opennebula.errors import refusal
+from simyard_sites.opennebula.errors import make_call_error
 from simyard_sites.opennebula.settings import Settings
-from simyard_sites.opennebula.wire import Answer, Call
+from simyard_sites.opennebula.wire import Answer, RpcCall
 
 log = logging.getLogger(__name__)
 
-RENEWAL = 0.75
-"""A token is replaced after this share of its life."""
-AGAIN_SECONDS = 60.0
-"""After this a token is asked for again, where there was none to be had."""
+RENEWAL_SHARE = 0.75
+"""The share of its lifetime after which a token is replaced."""
+TOKEN_RETRY_SECONDS = 60.0
+"""The time after which a token is requested again if none was available."""
 _TOO_MANY = re.compile(r"max\w* number of tokens", re.IGNORECASE)
 _ANY_GROUP = -1
-Ask = Callable[[Call, str], Awaitable[Answer]]
-"""Makes one call with that session."""
+Ask = Callable[[RpcCall, str], Awaitable[Answer]]
+"""A function that makes one call with this session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,11 @@ class _Token:
 
 
 class Session:
-    """Gives the session of the next call.
+    """The source of each call's session.
 
-    With ``loginTokenSeconds`` the password goes over the wire only to get a token; a token is taken back when the next
-    one is there, and at the end. OpenNebula keeps ten per account at most: while others have them all (processes that
-    were killed, until theirs expire), the password is used itself.
+    With ``loginTokenSeconds``, the password is only sent to get a token. A token is revoked when the next one exists,
+    and at the end. OpenNebula keeps at most ten tokens per account. While other processes hold them all (killed ones,
+    until their tokens expire), the password itself is used.
     """
 
     def __init__(self, settings: Settings, ask: Ask) -> None:
@@ -48,11 +49,11 @@ class Session:
         self._token: _Token | None = None
         self._renewing = asyncio.Lock()
 
-    async def current(self) -> str:
-        """The session to be used now.
+    async def get_current(self) -> str:
+        """Return the session for the next call.
 
         Raises:
-            SiteError: no token was given.
+            SiteError: OpenNebula gave no token.
         """
         if not self._settings.token_seconds:
             return self._own
@@ -61,38 +62,38 @@ class Session:
             if token is None or now >= token.renewed_at:
                 self._token = await self._login(now)
                 if token is not None:
-                    await self._take_back(token)
+                    await self._revoke(token)
         return self._token.session if self._token is not None else self._own
 
-    def refused(self, session: str) -> bool:
-        """That session is not good any more; says whether another one can be had."""
+    def discard_session(self, session: str) -> bool:
+        """Discard a session that OpenNebula refused; return True if another one is available."""
         if self._token is not None and self._token.session == session:
             self._token = None
         return session != self._own
 
     async def aclose(self) -> None:
-        """Take the token back, as far as that can be done."""
+        """Revoke the token, if possible."""
         token, self._token = self._token, None
         if token is not None:
-            await self._take_back(token)
+            await self._revoke(token)
 
     async def _login(self, now: float) -> _Token:
         seconds = self._settings.token_seconds
         answer = await self._ask(self._call("", seconds), self._own)
         if isinstance(answer, Exception) and _TOO_MANY.search(str(answer)):
-            log.warning("the account has all the login tokens that OpenNebula permits: the password is used for now")
-            return _Token(self._own, "", now + AGAIN_SECONDS)
+            log.warning("the account has reached OpenNebula's limit of login tokens: using the password for now")
+            return _Token(self._own, "", now + TOKEN_RETRY_SECONDS)
         if isinstance(answer, Exception):
-            raise refusal(answer, "get login tokens for itself (one.user.login)") from answer
+            raise make_call_error(answer, "get login tokens for itself (one.user.login)") from answer
         if not isinstance(answer, str) or not answer:
-            raise InternalError("one.user.login gave no token")
-        return _Token(f"{self._settings.username}:{answer}", answer, now + seconds * RENEWAL)
+            raise InternalError("one.user.login returned no token")
+        return _Token(f"{self._settings.username}:{answer}", answer, now + seconds * RENEWAL_SHARE)
 
-    async def _take_back(self, token: _Token) -> None:
-        if not token.value:  # OpenNebula would take all tokens of the account back
+    async def _revoke(self, token: _Token) -> None:
+        if not token.value:  # An empty token would revoke all tokens of the account.
             return
         with contextlib.suppress(SiteError):
             await self._ask(self._call(token.value, 0), self._own)
 
-    def _call(self, token: str, seconds: int) -> Call:
-        return Call("one.user.login", (self._settings.username, token, seconds, _ANY_GROUP))
+    def _call(self, token: str, seconds: int) -> RpcCall:
+        return RpcCall("one.user.login", (self._settings.username, token, seconds, _ANY_GROUP))

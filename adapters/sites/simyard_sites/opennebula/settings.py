@@ -1,4 +1,5 @@
-"""What a CloudSite says about its OpenNebula cloud: the member ``openNebula`` of ``spec.provider``, and its Secret."""
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of an OpenNebula cloud: the member ``openNebula`` of ``spec.provider``, and its Secret."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from yarl import URL
 from simyard_sites.base import ErrorScope, InvalidSpecError, SiteConfig, UnauthenticatedError
 
 PATH = "spec.provider.openNebula"
-SHORTEST_TOKEN_SECONDS = 300
+MIN_TOKEN_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A virtual network by name; ``owner`` is "" where it is our own or its name is unique to us."""
+    """A virtual network by name; ``owner`` is "" if the account owns it or the name is unique."""
 
     name: str
     owner: str = ""
@@ -24,9 +25,9 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """See ``simyard.api.providers.open_nebula`` for what each member does.
+    """The settings of a site; ``simyard.api.providers.open_nebula`` describes each member.
 
-    ``secret`` is a password, or a login token where ``is_token``. ``token_seconds`` is 0 where none are to be used.
+    ``secret`` is a password, or a login token if ``is_token``. ``token_seconds`` is 0 if no tokens are used.
     """
 
     endpoint: str
@@ -54,21 +55,21 @@ class Settings:
         """Read the member and the Secret.
 
         Raises:
-            InvalidSpecError: names the field that cannot be used.
-            UnauthenticatedError: names the key that the Secret lacks.
+            InvalidSpecError: A field is wrong; the message names it.
+            UnauthenticatedError: The Secret lacks a key; the message names it.
         """
         provider, secret = config.provider, {key: value.strip() for key, value in config.credentials.items()}
         endpoint = _text(provider, "endpoint")
         if URL(endpoint).scheme not in ("http", "https") or not URL(endpoint).host:
-            raise _invalid("endpoint", f"{endpoint!r} is no http or https URL")
+            raise _invalid("endpoint", f"{endpoint!r} is not an http or https URL")
         token_seconds = _number(provider, "loginTokenSeconds", 0)
-        if 0 < token_seconds < SHORTEST_TOKEN_SECONDS:
-            raise _invalid("loginTokenSeconds", f"{token_seconds} is less than {SHORTEST_TOKEN_SECONDS}")
+        if 0 < token_seconds < MIN_TOKEN_SECONDS:
+            raise _invalid("loginTokenSeconds", f"{token_seconds} is less than {MIN_TOKEN_SECONDS}")
         username, given = secret.get("username", ""), secret.get("password") or secret.get("token") or ""
         if not username or ":" in username or not given:
             raise UnauthenticatedError(
-                f"{PATH}.credentialsSecretRef: the Secret needs the key `username` (without a colon), and `password` "
-                "or `token`"
+                f"{PATH}.credentialsSecretRef: the Secret must have the key `username` (without a colon), and either "
+                "`password` or `token`"
             )
         is_token = not secret.get("password")
         return cls(
@@ -101,19 +102,21 @@ def _invalid(name: str, problem: str) -> InvalidSpecError:
 def _text(provider: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = provider.get(name, default)
     if not isinstance(value, str) or (default is None and not value):
-        raise _invalid(name, "must be given, as text" if value in (None, "") else f"{value!r} is no text")
+        raise _invalid(
+            name, "is required and must be a string" if value in (None, "") else f"{value!r} is not a string"
+        )
     return value
 
 
 def _number(provider: Mapping[str, Any], name: str, default: int) -> int:
     value = provider.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < min(default, 1):
-        raise _invalid(name, f"{value!r} is no number from {min(default, 1)}")
+        raise _invalid(name, f"{value!r} is not a whole number of at least {min(default, 1)}")
     return value
 
 
 def _networks(provider: Mapping[str, Any]) -> list[Network]:
     value = provider.get("networks", [])
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
-        raise _invalid("networks", "is no list of objects with `name`")
+        raise _invalid("networks", "must be a list of objects with `name`")
     return [Network(_text(each, "name"), _text(each, "owner", "")) for each in value]

@@ -1,4 +1,5 @@
-"""The provider ``openNebula``."""
+# SPDX-License-Identifier: Apache-2.0
+"""The provider ``openNebula``: workers are virtual machines of an OpenNebula cloud."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from simyard_sites.base import (
 )
 from simyard_sites.opennebula.acting import act
 from simyard_sites.opennebula.catalog import Catalog
-from simyard_sites.opennebula.client import SET_IDS, Oned, parts
+from simyard_sites.opennebula.client import SET_IDS, Oned, split
 from simyard_sites.opennebula.creating import Creating
 from simyard_sites.opennebula.ending import Ending
 from simyard_sites.opennebula.ownership import Ownership
@@ -29,20 +30,20 @@ from simyard_sites.opennebula.watching import Watching
 
 
 class OpenNebulaSite:
-    """See :class:`simyard_sites.base.Site`, and docs/sites/opennebula.md.
+    """A site of virtual machines in one OpenNebula cloud; docs/sites/opennebula.md describes it.
 
-    A machine that cannot be ended as it is (it is being placed, or boots) counts as accepted by ``delete``; it is ended
-    by the one who follows ``events``, as soon as OpenNebula lets it.
+    ``delete`` also accepts a machine that OpenNebula cannot terminate yet (it is being placed or booted). The task that
+    follows ``events`` deletes it as soon as OpenNebula allows it.
 
     Raises:
-        SiteError: the settings or the Secret cannot be used.
+        SiteError: The settings or the Secret cannot be used.
     """
 
     def __init__(self, config: SiteConfig) -> None:
         settings = Settings.from_config(config)
         self._oned = Oned(settings)
         ownership = Ownership(config.installation, config.name)
-        self._table = Table(ownership, self._oned.now)
+        self._table = Table(ownership, self._oned.get_time)
         self._view = View(self._oned, self._table)
         self._catalog = Catalog(self._oned, settings)
         self._sharing = Sharing(self._oned, self._catalog, settings)
@@ -60,45 +61,47 @@ class OpenNebulaSite:
         self._watching = Watching(self._table, self._view, self._ending, self._sharing, settings)
 
     async def probe(self) -> SiteInfo:
-        """See :class:`simyard_sites.base.Site`; the capacity is the account's quota of virtual machines."""
+        """Return the version, and as the capacity the account's quota of virtual machines."""
         info = await probe(self._oned, self._catalog)
         self._sharing.check()
         return info
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Create machines."""
         return self._creating.create(requests)
 
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Delete machines."""
         return self._ending.end([int(machine_id) for machine_id in ids])
 
     async def get(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
-        for part in parts(map(int, ids), SET_IDS):
-            await self._view.look(part)
+        """Yield the present state of machines."""
+        for part in split(map(int, ids), SET_IDS):
+            await self._view.read(part)
             for machine_id in part:
                 machine = self._table.get(machine_id)
-                absent = None if machine is not None else MachineNotFoundError(f"there is no machine {machine_id}")
+                absent = (
+                    None if machine is not None else MachineNotFoundError(f"the machine {machine_id} does not exist")
+                )
                 yield Outcome(str(machine_id), machine, absent)
 
     def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Apply a power action to machines."""
         return act(self._oned, self._table, self._view, [int(machine_id) for machine_id in ids], action)
 
     async def list_owned(self) -> Sequence[Machine]:
-        """See :class:`simyard_sites.base.Site`."""
-        await self._view.sweep()
-        await self._ending.carry_on()
-        return self._table.machines()
+        """Return all machines of this site."""
+        await self._view.read_all()
+        await self._ending.retry_pending()
+        return self._table.list_machines()
 
     def events(self) -> AsyncGenerator[SiteEvent, None]:
-        """See :class:`simyard_sites.base.Site`: by polls; a state that was passed quickly may be skipped."""
+        """Yield events from polls; a state of short duration may be skipped."""
         return self._watching.events()
 
     async def clear(self) -> None:
-        """See :class:`simyard_sites.base.Site`: nothing is kept there beside machines, but a token until the end."""
+        """Do nothing: beside machines, the site stores only a login token, which :meth:`aclose` revokes."""
 
     async def aclose(self) -> None:
-        """See :class:`simyard_sites.base.Site`."""
+        """Revoke the login token and close the connections."""
         await self._oned.aclose()

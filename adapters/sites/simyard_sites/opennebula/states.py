@@ -1,4 +1,5 @@
-"""What the states of an OpenNebula virtual machine mean here (OpenNebula 5.12 to 7.x, "Virtual Machine States")."""
+# SPDX-License-Identifier: Apache-2.0
+"""The meaning of an OpenNebula virtual machine's states (OpenNebula 5.12 to 7.x, "Virtual Machine States")."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from pyone import LCM_STATE, VM_STATE
 from simyard_sites.base import MachineState
 
 _LATER = {69: "BACKUP", 70: "BACKUP_POWEROFF", 71: "RESTORE"}
-"""LCM states of 6.6 and later, which pyone does not name."""
+"""LCM states of 6.6 and later that pyone does not name."""
 
 
 class VmState(enum.IntEnum):
-    """The states that decisions are made by; all have names (:func:`name_of`)."""
+    """The states on which decisions depend; :func:`name_of` returns the names of all states."""
 
     INIT = 0
     PENDING = 1
@@ -41,7 +42,7 @@ SWEPT = (
     VmState.UNDEPLOYED,
     VmState.ACTIVE,
 )
-"""All states of machines that are there. Asked in this order, a machine that starts or resumes meanwhile is found."""
+"""All states of existing machines. This order also finds a machine that starts or resumes between two queries."""
 
 _MEANINGS: Mapping[MachineState, str] = {
     MachineState.PENDING: "INIT PENDING HOLD CLONING LCM_INIT CLEANUP_RESUBMIT",
@@ -63,15 +64,18 @@ _MEANINGS: Mapping[MachineState, str] = {
     ),
     MachineState.TERMINATING: "EPILOG SHUTDOWN CANCEL CLEANUP_DELETE DONE",
 }
-"""A state on the way to rest counts as that rest: the machine does no work any more. OpenNebula's STOPPED keeps the
-memory, so it is suspended here; POWEROFF and UNDEPLOYED do not."""
+"""The machine state of each OpenNebula state.
+
+A state on the way to rest counts as that rest, because the machine does no work any more. OpenNebula's STOPPED keeps
+the memory, so it means suspended here; POWEROFF and UNDEPLOYED do not keep it.
+"""
 
 _SETTLED = {"HOLD", "RUNNING", "UNKNOWN", "POWEROFF", "UNDEPLOYED", "STOPPED", "SUSPENDED", "DONE"}
 _STATES = {name: state for state, names in _MEANINGS.items() for name in names.split()}
 
 
 def name_of(state: int, lcm_state: int) -> str:
-    """The name of a state: of the LCM state where the machine is ACTIVE. ``STATE_<n>`` where we know none."""
+    """Return the name of a state: the LCM state's if the machine is ACTIVE, ``STATE_<n>`` if it is unknown."""
     if state == VmState.ACTIVE:
         known = LCM_STATE._value2member_map_.get(lcm_state)
         return str(known.name) if known is not None else _LATER.get(lcm_state, f"LCM_STATE_{lcm_state}")
@@ -79,18 +83,18 @@ def name_of(state: int, lcm_state: int) -> str:
     return str(known.name) if known is not None else f"STATE_{state}"
 
 
-def meaning_of(name: str) -> MachineState:
-    """What a machine in that state does. One that we do not know counts as running: its adapter tells if not."""
+def get_machine_state(name: str) -> MachineState:
+    """Return the machine state of a state's name. An unknown one counts as running: its adapter shows if it is not."""
     if name in ("FAILED", "FAILURE") or name.endswith("_FAILURE"):
         return MachineState.FAILED
     return _STATES.get(name, MachineState.RUNNING)
 
 
 def is_settled(name: str) -> bool:
-    """Whether a machine stays in that state until somebody does something."""
-    return name in _SETTLED or meaning_of(name) is MachineState.FAILED
+    """Return True if a machine stays in this state until a person or a call changes it."""
+    return name in _SETTLED or get_machine_state(name) is MachineState.FAILED
 
 
-def reason_of(name: str) -> str:
-    """The state as one CamelCase word: BOOT_FAILURE is ``BootFailure``."""
+def format_reason(name: str) -> str:
+    """Return the state as one CamelCase word: BOOT_FAILURE is ``BootFailure``."""
     return "".join(word.capitalize() for word in name.split("_"))

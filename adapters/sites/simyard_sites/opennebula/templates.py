@@ -1,8 +1,9 @@
-"""The text of templates: attributes as OpenNebula reads them, whatever is in their values.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the text of templates, with attributes that OpenNebula reads correctly whatever their values contain.
 
-OpenNebula takes a template in its own syntax or in XML (``Template::parse_str_or_xml``). Its own syntax has no way to
-write every value; XML has, as long as each value is one text node: a second node, such as a CDATA section that was
-split, makes it drop the attribute (``Template::single_xml_att``).
+OpenNebula accepts a template in its own syntax or in XML (``Template::parse_str_or_xml``). Its own syntax cannot
+express every value. XML can, if each value is one text node: a second node, such as a split CDATA section, makes
+OpenNebula drop the attribute (``Template::single_xml_att``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from simyard_sites.base import InvalidSpecError
 Vector = Mapping[str, str]
 Value = str | Vector
 Attributes = Iterable[tuple[str, Value]]
-"""Names and values in order; a name may come several times (``DISK``, ``NIC``)."""
+"""The names and values in order; a name may occur several times (``DISK``, ``NIC``)."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -24,10 +25,10 @@ _KEPT = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
 
 
 def render(attributes: Attributes) -> str:
-    """The attributes as an XML template. Empty values are left out: OpenNebula has none.
+    """Return the attributes as an XML template. Empty values are omitted, because OpenNebula has none.
 
     Raises:
-        InvalidSpecError: a name or a value that no template can have.
+        InvalidSpecError: A name or value is not possible in a template.
     """
     return f"<TEMPLATE>{''.join(_attribute(name, value) for name, value in attributes)}</TEMPLATE>"
 
@@ -41,11 +42,15 @@ def _attribute(name: str, value: Value) -> str:
 
 def _element(name: str, content: str) -> str:
     if not _NAME.fullmatch(name):
-        raise InvalidSpecError(f"the template attribute {name!r}: a name has letters, digits, '_', '-' and '.' only")
+        raise InvalidSpecError(
+            f"the template attribute {name!r}: a name may only contain letters, digits, '_', '-' and '.'"
+        )
     return f"<{name}>{content}</{name}>"
 
 
 def _text(path: str, value: str) -> str:
     if unfit := _UNFIT.search(value):
-        raise InvalidSpecError(f"the template attribute {path}: the character {unfit.group()!r} cannot be sent in XML")
+        raise InvalidSpecError(
+            f"the template attribute {path}: the character {unfit.group()!r} is not possible in XML; remove it"
+        )
     return escape(value, _KEPT)

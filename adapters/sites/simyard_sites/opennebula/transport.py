@@ -1,4 +1,5 @@
-"""Carries requests to oned: deadlines, certificates, proxies, and few connections."""
+# SPDX-License-Identifier: Apache-2.0
+"""Sends requests to oned, with deadlines, certificates, a proxy, and few connections."""
 
 from __future__ import annotations
 
@@ -25,23 +26,23 @@ from simyard_sites.opennebula.settings import PATH, Settings
 READ_SECONDS = 12.0
 WRITE_SECONDS = 90.0
 CONNECT_SECONDS = 6.0
-MOST_BYTES = 2**28
-"""Of one answer: half of it would be 100,000 machines."""
+MAX_ANSWER_BYTES = 2**28
+"""Limit of one answer: half of it would be 100,000 machines."""
 _HEADERS = {"Content-Type": "text/xml", "User-Agent": "simyard", "Accept-Encoding": "identity"}
 _OK = 200
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _SKEW_SECONDS = 2.0
-"""The ``Date`` of an answer counts whole seconds; a smaller difference of the clocks cannot be seen."""
+"""The accuracy of the comparison of clocks: the ``Date`` of an answer has whole seconds."""
 
 
 class Transport:
-    """POSTs to one endpoint.
+    """The connections to one endpoint.
 
-    oned serves 15 connections and closes each after its answer; what comes beyond waits in its backlog, with that of
-    all other clients. So no more than ``settings.connections`` are open, of which changes leave one to the polls.
+    oned serves 15 connections and closes each after its answer; further connections of all clients wait in its backlog.
+    Therefore at most ``settings.connections`` are open, and one of them is reserved for polls.
 
     Raises:
-        InvalidSpecError: the proxy is no URL, or the certificate in the Secret is none.
+        InvalidSpecError: The proxy is not a URL, or the Secret's certificate is not valid.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -49,7 +50,7 @@ class Transport:
         self._ssl = _tls(settings) if self._url.scheme == "https" else True
         self._proxy = URL(settings.proxy) if settings.proxy else None
         if self._proxy is not None and (self._proxy.scheme not in ("http", "https") or not self._proxy.host):
-            raise InvalidSpecError(f"{PATH}.proxy: {settings.proxy!r} is no http URL", scope=ErrorScope.SITE)
+            raise InvalidSpecError(f"{PATH}.proxy: {settings.proxy!r} is not an http URL", scope=ErrorScope.SITE)
         login = settings.proxy_username and aiohttp.encode_basic_auth(settings.proxy_username, settings.proxy_password)
         self._login = {"Proxy-Authorization": login} if login else {}
         self._open = asyncio.Semaphore(settings.connections)
@@ -57,17 +58,17 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._skew = 0.0
 
-    def now(self) -> float:
-        """Seconds since the epoch by the clock of the site, as far as its answers have told it."""
+    def get_time(self) -> float:
+        """Return the time in seconds since the epoch by the site's clock, as its answers show it."""
         return time.time() + self._skew
 
     async def post(self, body: bytes, *, changes: bool) -> bytes:
-        """Send a request and give the body of its answer. ``changes``: it may change something.
+        """Send a request and return the body of its answer. ``changes``: the request may change something.
 
         Raises:
-            UnavailableError: nobody answers; nothing was done.
-            UnknownOutcomeError: it ``changes`` something, and its answer was lost.
-            SiteError: what answers is not OpenNebula, or is not to be trusted.
+            UnavailableError: No connection was possible; nothing was done.
+            UnknownOutcomeError: The request ``changes`` something, and its answer was lost.
+            SiteError: The server is not OpenNebula, or cannot be trusted.
         """
         if not changes:
             return await self._post(body, READ_SECONDS, changes=False)
@@ -90,13 +91,13 @@ class Transport:
                     return await self._read(response, changes)
             except aiohttp.ClientSSLError as error:
                 raise UnavailableError(
-                    f"{PATH}.endpoint: no TLS with {self._url.host}: {error}. The certificate must be for that host "
-                    "name; the key `ca.crt` of the Secret names an authority of your own"
+                    f"{PATH}.endpoint: no TLS connection to {self._url.host}: {error}. The certificate must be "
+                    "for this host name; for an own authority, store its certificate in the Secret's key `ca.crt`"
                 ) from error
             except aiohttp.ClientHttpProxyError as error:
                 raise UnavailableError(
-                    f"{PATH}.proxy: {self._proxy} refused with {error.status} {error.message}; its login is in the "
-                    "keys `proxyUsername` and `proxyPassword` of the Secret"
+                    f"{PATH}.proxy: {self._proxy} refused with {error.status} {error.message}; check the Secret's keys "
+                    "`proxyUsername` and `proxyPassword`"
                 ) from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise self._lost(error, seconds, changes) from error
@@ -108,33 +109,34 @@ class Transport:
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=timeout, headers=_HEADERS, auto_decompress=False
             )
-        # Within TLS the proxy reads the request for a tunnel, and is not to be told oned's; without, it reads ours.
+        # With TLS, the proxy reads the tunnel request, and oned must not see its login; without TLS, it reads this
+        # request.
         inside = {} if self._url.scheme == "https" else self._login
         return self._session.post(
             self._url, data=body, proxy=self._proxy, proxy_headers=self._login, headers=inside, allow_redirects=False
         )
 
     async def _read(self, response: aiohttp.ClientResponse, changes: bool) -> bytes:
-        """The body, if it is as it was asked for: not packed, for a kilobyte may become gigabytes, and not endless."""
+        """Return the body, if it is neither compressed (a kilobyte may expand to gigabytes) nor too long."""
         problem, body = "", bytearray()
         if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
-            problem = f"its answer is packed ({encoding[:20]!r}), which nobody asked for"
+            problem = f"its answer is compressed ({encoding[:20]!r}), although the request did not allow it"
         else:
             async for chunk in response.content.iter_any():
                 body += chunk
-                if len(body) > MOST_BYTES:
-                    problem = f"its answer has more than {MOST_BYTES} bytes"
+                if len(body) > MAX_ANSWER_BYTES:
+                    problem = f"its answer has more than {MAX_ANSWER_BYTES} bytes"
                     break
         if not problem:
             return bytes(body)
         if changes:
-            raise UnknownOutcomeError(f"the answer of {self._url} was not read: {problem}")
-        raise not_opennebula(problem)
+            raise UnknownOutcomeError(f"cannot read the answer of {self._url}: {problem}")
+        raise make_endpoint_error(problem)
 
     def _lost(self, error: Exception, seconds: float, changes: bool) -> SiteError:
         what = str(error)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            what = f"no connection within {CONNECT_SECONDS:.0f} s; is there {self._url.scheme} at that port?"
+            what = f"no connection within {CONNECT_SECONDS:.0f} s; check that the port serves {self._url.scheme}"
         elif isinstance(error, TimeoutError):
             what = f"it was silent for {seconds:.0f} s"
         place = f"{PATH}.proxy: {self._proxy}" if isinstance(error, aiohttp.ClientProxyConnectionError) else None
@@ -143,24 +145,28 @@ class Transport:
         return UnavailableError(f"{place or f'{PATH}.endpoint: {self._url}'} does not answer: {what}")
 
     def _refused(self, response: aiohttp.ClientResponse, changes: bool) -> SiteError:
-        said = f"{self._url} answers {response.status} {response.reason}"
+        said = f"{self._url} answered {response.status} {response.reason}"
         match response.status:
             case 401 | 403:
-                return UnauthenticatedError(f"{PATH}.endpoint: {said}: what stands before OpenNebula wants a login")
+                return UnauthenticatedError(
+                    f"{PATH}.endpoint: {said}: a proxy in front of OpenNebula requires a login, which is not possible"
+                )
             case 407:
-                return UnauthenticatedError(f"{PATH}.proxy: {self._proxy} wants `proxyUsername` and `proxyPassword`")
+                return UnauthenticatedError(
+                    f"{PATH}.proxy: {self._proxy} requires `proxyUsername` and `proxyPassword` in the Secret"
+                )
             case 429 | 503:
                 return ThrottledError(said, retry_after_seconds=_retry_after(response))
             case 500 | 502 | 504:
                 return UnknownOutcomeError(said) if changes else UnavailableError(f"{PATH}.endpoint: {said}")
             case status if 300 <= status < 400:
                 where = _place(response.headers.get("Location", ""))
-                return not_opennebula(
-                    f"{said} and redirects to {where}. That is not followed, because the credentials would go there: "
-                    "name the endpoint itself, if it is the right one"
+                return make_endpoint_error(
+                    f"{said} and redirects to {where}. The redirect is not followed, because it would receive the "
+                    "credentials: if it is the right endpoint, set it as the endpoint"
                 )
             case status if status < 500:
-                return not_opennebula(f"{said}; the path of OpenNebula is /RPC2")
+                return make_endpoint_error(f"{said}; OpenNebula's path is /RPC2")
         return InternalError(said)
 
     def _note_time(self, response: aiohttp.ClientResponse) -> None:
@@ -171,13 +177,15 @@ class Transport:
         self._skew = skew if abs(skew) > _SKEW_SECONDS else 0.0
 
 
-def not_opennebula(problem: str) -> InvalidSpecError:
-    """The endpoint is wrong."""
-    return InvalidSpecError(f"{PATH}.endpoint: that is not OpenNebula's XML-RPC API: {problem}", scope=ErrorScope.SITE)
+def make_endpoint_error(problem: str) -> InvalidSpecError:
+    """Return the error of an endpoint that is not OpenNebula."""
+    return InvalidSpecError(
+        f"{PATH}.endpoint: the server is not OpenNebula's XML-RPC API: {problem}", scope=ErrorScope.SITE
+    )
 
 
 def _place(location: str) -> str:
-    """Where a redirect leads to, without what may be secret in it."""
+    """Return the target of a redirect without parts that may be secret."""
     try:
         url = URL(location)
     except ValueError:
@@ -197,5 +205,5 @@ def _tls(settings: Settings) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=settings.ca_certificate or None)
     except ssl.SSLError as error:
         raise InvalidSpecError(
-            f"{PATH}.credentialsSecretRef: the key `ca.crt` holds no certificate in PEM: {error}", scope=ErrorScope.SITE
+            f"{PATH}.credentialsSecretRef: the key `ca.crt` is not a certificate in PEM: {error}", scope=ErrorScope.SITE
         ) from error

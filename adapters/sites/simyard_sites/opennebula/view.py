@@ -1,20 +1,21 @@
-"""Looks at the machines: at those that are known, for those that are not, and at all of them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Polls the machines: known ones, new ones, or all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from simyard_sites.base import PermissionDeniedError
-from simyard_sites.opennebula.client import MULTICALL, SET_IDS, Oned, parts
+from simyard_sites.opennebula.client import MULTICALL, SET_IDS, Oned, split
 from simyard_sites.opennebula.states import VmState
 from simyard_sites.opennebula.table import Table
 
 _NEW = (VmState.CLONING, VmState.PENDING, VmState.HOLD, VmState.ACTIVE)
-"""States of machines that were made a moment ago."""
+"""The states of machines that were created a moment ago."""
 
 
 class View:
-    """Keeps the table true. None of its looks costs more because machines have finished."""
+    """The reader that keeps a table up to date. The cost of a poll does not grow with finished machines."""
 
     def __init__(self, oned: Oned, table: Table) -> None:
         self._oned = oned
@@ -22,54 +23,57 @@ class View:
         self.is_complete = False
         self.is_doubtful = False
 
-    async def look(self, ids: Iterable[int]) -> None:
-        """Look at machines by their ids. One that a pool does not show is asked for by itself before it is finished:
-        a pool shows less when rights were changed, or while oned's database is repaired."""
-        for part in parts(ids, SET_IDS):
-            begun = self._table.question()
+    async def read(self, ids: Iterable[int]) -> None:
+        """Read machines by their ids.
+
+        If a pool does not show a machine, it is read by itself before it counts as finished: a pool shows less after a
+        change of rights, or while oned's database is repaired.
+        """
+        for part in split(ids, SET_IDS):
+            begun = self._table.begin_query()
             try:
-                records = await self._oned.machines(part)
+                records = await self._oned.get_machines(part)
                 missing = sorted(filter(self._table.is_own, set(part).difference(record.id for record in records)))
-            except PermissionDeniedError:  # one machine of somebody else's refuses the whole set
+            except PermissionDeniedError:  # One machine of another user makes oned refuse the whole set.
                 records, missing = [], sorted(part)
-            self._table.put(records, begun)
-            for few in parts(missing, MULTICALL):
-                begun = self._table.question()
-                for machine_id, record in (await self._oned.each_machine(few)).items():
+            self._table.apply_records(records, begun)
+            for few in split(missing, MULTICALL):
+                begun = self._table.begin_query()
+                for machine_id, record in (await self._oned.get_machines_singly(few)).items():
                     if record is None:
                         self._table.finish([machine_id])
                     else:
-                        self._table.put([record], begun)
+                        self._table.apply_records([record], begun)
 
-    async def look_at_unknown(self, ids: Iterable[int]) -> None:
-        """Look at those of which it is not known whether they are machines of this CloudSite."""
-        await self.look([machine_id for machine_id in ids if not self._table.is_known(machine_id)])
+    async def read_unknown(self, ids: Iterable[int]) -> None:
+        """Read the machines of which it is unknown if they belong to this CloudSite."""
+        await self.read([machine_id for machine_id in ids if not self._table.is_known(machine_id)])
 
-    async def look_for_new(self) -> None:
-        """Look for machines that were made since the last look, by whomever.
+    async def read_new(self) -> None:
+        """Read the machines that were created since the last poll, by any client.
 
-        Ids only grow and are given out one at a time: whoever looks after having made a machine sees every machine
-        that was made before it.
+        Ids only grow and are assigned one at a time. A client that reads after it created a machine therefore sees
+        every machine that was created earlier.
         """
         doubtful, self.is_doubtful = self.is_doubtful, False
         try:
-            begun, first = self._table.question(), self._table.next_id
-            self._table.put(await self._oned.unfinished(first, _NEW), begun)
+            begun, first = self._table.begin_query(), self._table.next_id
+            self._table.apply_records(await self._oned.list_unfinished(first, _NEW), begun)
             doubtful = False
         finally:
             self.is_doubtful |= doubtful
 
-    async def sweep(self) -> None:
-        """Look for all machines from the lowest id that is there, and at those that it did not show."""
-        begun, known = self._table.question(), self._table.ids()
-        found = await self._oned.unfinished(self._table.first_id)
-        self._table.put(found, begun)
+    async def read_all(self) -> None:
+        """Read all machines from the lowest known id, and by id those that are missing in the answer."""
+        begun, known = self._table.begin_query(), self._table.list_ids()
+        found = await self._oned.list_unfinished(self._table.first_id)
+        self._table.apply_records(found, begun)
         self.is_complete, self.is_doubtful = True, False
-        await self.look(sorted(set(known).union(self._table.duplicates).difference(record.id for record in found)))
+        await self.read(sorted(set(known).union(self._table.duplicates).difference(record.id for record in found)))
 
-    async def learn_names(self) -> None:
-        """Know every name that is there: at first, and after an answer to a create was lost."""
+    async def read_names(self) -> None:
+        """Read all machines if some names are unknown: at first, and after a lost answer to a create."""
         if not self.is_complete:
-            await self.sweep()
+            await self.read_all()
         elif self.is_doubtful:
-            await self.look_for_new()
+            await self.read_new()

@@ -1,4 +1,5 @@
-"""Tells what changes, by looking often at what moves and seldom at what rests."""
+# SPDX-License-Identifier: Apache-2.0
+"""Reports changes: machines that change are polled often, machines at rest seldom."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ from simyard_sites.opennebula.view import View
 
 SWEEP_SECONDS = 600.0
 _PATIENCE = 0.05
-_PATIENT_SECONDS = 5.0
-"""Machines that move are looked at again after this share of the time that nothing has happened, at most so seldom."""
-_BUSY = 4.0
-"""A look is followed by a pause of so many times its own length, at least."""
+_MAX_PAUSE_SECONDS = 5.0
+"""Limit of the pause between polls of changing machines; the pause grows with the time without a change."""
+_MIN_PAUSE_FACTOR = 4.0
+"""The minimum pause after a poll, as a multiple of its duration."""
 
 
 @dataclass(slots=True)
-class Rhythm:
-    """When to look next; times are seconds of a monotonic clock.
+class PollSchedule:
+    """The times of the next polls, in seconds of a monotonic clock.
 
     Attributes:
-        changed_at: when something was asked of a machine last, or a look showed something new.
-        all_at: when everything is looked at next.
-        sweep_at: when machines that are not known are looked for.
+        changed_at: The last request for a change, or the last poll that showed a change.
+        all_at: The next poll of all known machines.
+        sweep_at: The next poll for unknown machines.
     """
 
     settings: Settings
@@ -39,26 +40,28 @@ class Rhythm:
     _looked_seconds: float = 0.0
 
     @classmethod
-    def begin(cls, settings: Settings, now: float) -> Rhythm:
-        """After a sweep."""
+    def begin(cls, settings: Settings, now: float) -> PollSchedule:
+        """Return the schedule after a sweep."""
         return cls(settings, now, now + settings.quiet_poll_seconds, now + SWEEP_SECONDS)
 
-    def looked(self, begun: float, now: float, *, changed: bool) -> None:
-        """A look showed something, or not."""
+    def record_poll(self, begun: float, now: float, *, changed: bool) -> None:
+        """Record a poll that showed a change or no change."""
         self._looked_seconds = now - begun
         if changed:
             self.changed_at = now
 
-    def next_at(self, now: float, *, moving: bool) -> float:
-        """When to look next."""
+    def compute_next_poll(self, now: float, *, moving: bool) -> float:
+        """Return the time of the next poll."""
         if not moving:
             return self.all_at
-        patient = min(_PATIENT_SECONDS, self.settings.quiet_poll_seconds, (now - self.changed_at) * _PATIENCE)
-        return min(self.all_at, now + max(self.settings.poll_seconds, self._looked_seconds * _BUSY, patient))
+        patient = min(_MAX_PAUSE_SECONDS, self.settings.quiet_poll_seconds, (now - self.changed_at) * _PATIENCE)
+        return min(
+            self.all_at, now + max(self.settings.poll_seconds, self._looked_seconds * _MIN_PAUSE_FACTOR, patient)
+        )
 
 
 class Watching:
-    """The events of one site. All who listen share the table; each of them looks by itself."""
+    """The events of one site. All listeners share the table, but each polls by itself."""
 
     def __init__(self, table: Table, view: View, ending: Ending, sharing: Sharing, settings: Settings) -> None:
         self._table = table
@@ -68,60 +71,60 @@ class Watching:
         self._settings = settings
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
-        """See :class:`simyard_sites.base.Site`."""
+        """Yield the events of the site."""
         clock = asyncio.get_running_loop().time
-        changes = self._table.listen()
+        changes = self._table.add_listener()
         try:
-            await self._view.sweep()
-            changes.take()
-            yield Snapshot(self._table.machines())
-            rhythm = Rhythm.begin(self._settings, clock())
+            await self._view.read_all()
+            changes.collect()
+            yield Snapshot(self._table.list_machines())
+            schedule = PollSchedule.begin(self._settings, clock())
             while True:
-                looks_at = rhythm.next_at(clock(), moving=self._has_moving())
+                looks_at = schedule.compute_next_poll(clock(), moving=self._has_moving())
                 while clock() < looks_at:
-                    await _news(changes, looks_at)
-                    for event in self._told(changes):
+                    await _wait_for_work(changes, looks_at)
+                    for event in self._collect_events(changes):
                         yield event
                     if self._has_moving() and clock() < looks_at:
-                        rhythm.changed_at = clock()
-                        looks_at = min(looks_at, rhythm.next_at(clock(), moving=True))
+                        schedule.changed_at = clock()
+                        looks_at = min(looks_at, schedule.compute_next_poll(clock(), moving=True))
                 begun = clock()
-                await self._look(rhythm, begun)
-                rhythm.looked(begun, clock(), changed=bool(changes.waiting))
-                for event in self._told(changes):
+                await self._look(schedule, begun)
+                schedule.record_poll(begun, clock(), changed=bool(changes.waiting))
+                for event in self._collect_events(changes):
                     yield event
         finally:
             self._table.leave(changes)
 
-    async def _look(self, rhythm: Rhythm, now: float) -> None:
-        if now >= rhythm.sweep_at:
-            await self._view.sweep()
-            rhythm.sweep_at = now + SWEEP_SECONDS
-            rhythm.all_at = now + self._settings.quiet_poll_seconds
-        elif now >= rhythm.all_at:
-            await self._view.look(sorted(self._table.duplicates.union(self._table.ids())))
-            await self._view.look_for_new()
-            rhythm.all_at = now + self._settings.quiet_poll_seconds
+    async def _look(self, schedule: PollSchedule, now: float) -> None:
+        if now >= schedule.sweep_at:
+            await self._view.read_all()
+            schedule.sweep_at = now + SWEEP_SECONDS
+            schedule.all_at = now + self._settings.quiet_poll_seconds
+        elif now >= schedule.all_at:
+            await self._view.read(sorted(self._table.duplicates.union(self._table.list_ids())))
+            await self._view.read_new()
+            schedule.all_at = now + self._settings.quiet_poll_seconds
         else:
-            await self._view.look(sorted(self._table.duplicates | self._table.moving))
+            await self._view.read(sorted(self._table.duplicates | self._table.moving))
             if self._view.is_doubtful:
-                await self._view.look_for_new()
-        await self._ending.carry_on()
-        await self._sharing.carry_on()
+                await self._view.read_new()
+        await self._ending.retry_pending()
+        await self._sharing.retry_pending()
 
     def _has_moving(self) -> bool:
         return bool(self._table.moving or self._table.duplicates or self._view.is_doubtful)
 
-    def _told(self, changes: Changes) -> list[SiteEvent]:
+    def _collect_events(self, changes: Changes) -> list[SiteEvent]:
         events: list[SiteEvent] = []
-        for machine_id, name in changes.take().items():
+        for machine_id, name in changes.collect().items():
             machine = self._table.get(machine_id)
             events.append(Changed(machine) if machine is not None else Gone(str(machine_id), name))
         return events
 
 
-async def _news(changes: Changes, until: float) -> None:
-    """Wait for something to tell, or to do, but no longer than that."""
+async def _wait_for_work(changes: Changes, until: float) -> None:
+    """Wait until a change is reported or work is due, at most until this time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(until):
             await changes.news.wait()

@@ -1,7 +1,8 @@
-"""XML-RPC as oned speaks it: calls, ``system.multicall``, and answers that are ``[ok, value or message, code]``.
+# SPDX-License-Identifier: Apache-2.0
+"""XML-RPC in oned's form: calls, ``system.multicall``, and answers ``[ok, value or message, code]``.
 
-Calls are small and go through the standard library. Answers carry whole pools as one string, so they are read by lxml:
-a third of the CPU of ``xmlrpc.client``.
+Calls are small, so the standard library encodes them. Answers contain whole pools as one string, so lxml reads them,
+with a third of the CPU time of ``xmlrpc.client``.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from pyone import (
     OneNoExistsException,
 )
 
-from simyard_sites.opennebula.records import parser
+from simyard_sites.opennebula.records import make_parser
 
 Parameter = str | int | bool
 Decoded = str | int | bool | float | bytes | None | list["Decoded"] | dict[str, "Decoded"]
 
 
 class OneAllocateException(OneException):  # type: ignore[misc]
-    """Code 0x4000: an object could not be made; pyone has no name for it."""
+    """Code 0x4000: an object could not be created; pyone has no class for it."""
 
 
 class OneLockedException(OneException):  # type: ignore[misc]
-    """Code 0x8000: somebody has locked the object."""
+    """Code 0x8000: another user has locked the object."""
 
 
 class MalformedAnswerError(Exception):
-    """What came is no answer of XML-RPC."""
+    """An answer that is not valid XML-RPC."""
 
 
 _EXCEPTIONS: Mapping[int, type[Exception]] = {
@@ -50,53 +51,53 @@ _EXCEPTIONS: Mapping[int, type[Exception]] = {
     0x4000: OneAllocateException,
     0x8000: OneLockedException,
 }
-"""By the code of the answer (OpenNebula, "XML-RPC API", and ``Request::ErrorCode``)."""
+"""The exceptions by the code of the answer (OpenNebula, "XML-RPC API", and ``Request::ErrorCode``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A method and its parameters but for the session, which goes first and is put in when it is sent."""
+class RpcCall:
+    """A method and its parameters, without the session, which is inserted first when the call is sent."""
 
     method: str
     parameters: tuple[Parameter, ...] = field(default=(), repr=False)
 
 
 Answer = str | int | bool | Exception
-"""The value, or the exception (pyone's) that says why there is none."""
+"""The value of a call, or pyone's exception that explains the failure."""
 
 
-def encode(call: Call, session: str) -> bytes:
-    """The body of a request for one call."""
+def encode(call: RpcCall, session: str) -> bytes:
+    """Return the body of a request for one call."""
     return _dumps((session, *call.parameters), call.method)
 
 
-def encode_all(calls: Sequence[Call], session: str) -> bytes:
-    """The body of a request for several calls, which oned carries out one after the other."""
+def encode_all(calls: Sequence[RpcCall], session: str) -> bytes:
+    """Return the body of a request for several calls, which oned executes one after the other."""
     entries = [{"methodName": call.method, "params": [session, *call.parameters]} for call in calls]
     return _dumps((entries,), "system.multicall")
 
 
 def decode(body: bytes) -> Answer:
-    """The answer to :func:`encode`.
+    """Return the answer to :func:`encode`.
 
     Raises:
-        MalformedAnswerError: it is none.
+        MalformedAnswerError: The body is not a valid answer.
     """
     value = _response(body)
     return value if isinstance(value, Exception) else _answer(value)
 
 
 def decode_all(body: bytes, count: int) -> list[Answer]:
-    """The answers to :func:`encode_all`, in order.
+    """Return the answers to :func:`encode_all`, in order.
 
     Raises:
-        MalformedAnswerError: they are none, or of another number.
+        MalformedAnswerError: The body is not valid, or has another number of answers.
     """
     value = _response(body)
     if isinstance(value, Exception):
         return [value] * count
     if not isinstance(value, list) or len(value) != count:
-        raise MalformedAnswerError("system.multicall gave another number of answers than it was asked for")
+        raise MalformedAnswerError("system.multicall returned another number of answers than calls")
     return [_multicall_answer(each) for each in value]
 
 
@@ -106,17 +107,17 @@ def _dumps(parameters: tuple[object, ...], method: str) -> bytes:
 
 def _response(body: bytes) -> Decoded | OneException:
     try:
-        root = etree.fromstring(body, parser())
+        root = etree.fromstring(body, make_parser())
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise MalformedAnswerError(f"no XML: {error}") from error
+        raise MalformedAnswerError(f"the answer is not XML: {error}") from error
     if root.tag != "methodResponse":
-        raise MalformedAnswerError(f"it begins with <{root.tag}>")
+        raise MalformedAnswerError(f"the answer starts with <{root.tag}>")
     fault = root.find("fault/value")
     if fault is not None:
         return _fault(_value(fault))
     found = root.find("params/param/value")
     if found is None:
-        raise MalformedAnswerError("it has no value")
+        raise MalformedAnswerError("the answer has no value")
     return _value(found)
 
 
@@ -130,13 +131,13 @@ def _multicall_answer(value: Decoded) -> Answer:
         fault: Exception = _fault(value)
         return fault
     if not isinstance(value, list) or len(value) != 1:
-        raise MalformedAnswerError("an answer within system.multicall is no array of one value")
+        raise MalformedAnswerError("an answer in system.multicall is not an array of one value")
     return _answer(value[0])
 
 
 def _answer(value: Decoded) -> Answer:
     if not isinstance(value, list) or len(value) < 3 or not isinstance(value[0], bool):
-        raise MalformedAnswerError("the value is no array of a success flag, a value and a code")
+        raise MalformedAnswerError("the value is not an array of a success flag, a value and a code")
     ok, said, code = value[:3]
     if ok and isinstance(said, str | int):
         return said
@@ -177,7 +178,7 @@ def _value(value: etree._Element) -> Decoded:
         return _text(value)
     reader = _READERS.get(value[0].tag)
     if reader is None:
-        raise MalformedAnswerError(f"<{value[0].tag}> is no type of XML-RPC")
+        raise MalformedAnswerError(f"<{value[0].tag}> is not a type of XML-RPC")
     try:
         return reader(value[0])
     except ValueError as error:

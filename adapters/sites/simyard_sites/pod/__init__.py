@@ -1,4 +1,5 @@
-"""The provider ``pod``: workers as pods of a Kubernetes cluster."""
+# SPDX-License-Identifier: Apache-2.0
+"""The provider ``pod``: workers are pods of a Kubernetes cluster."""
 
 from simyard_sites.pod.site import PodSite
 

@@ -1,4 +1,5 @@
-"""The pod of a worker."""
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the pod of a worker."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from simyard_sites.base import ErrorScope, InvalidSpecError, MachineRequest
 from simyard_sites.kubernetes.client import Json
-from simyard_sites.kubernetes.ownership import owner_labels
+from simyard_sites.kubernetes.ownership import build_owner_labels
 
 CONTAINER = "worker"
 INIT_CONTAINER = "adapter"
@@ -16,7 +17,7 @@ BOOTSTRAP_KEY = "bootstrap.json"
 BOOTSTRAP_DIRECTORY = "/etc/simyard"
 SCRATCH_DIRECTORY = "/var/lib/simyard"
 ADAPTER_DIRECTORY = "/opt/simyard-adapter"
-"""Where the adapter's files are: in the adapter image, and in the pods that it is brought into."""
+"""The directory of the adapter's files, in the adapter image and in the pods that receive them."""
 
 _GROUP = 65532
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -25,29 +26,32 @@ _RESTRICTED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop":
 
 
 def check(request: MachineRequest) -> None:
-    """Refuse what a pod cannot be.
+    """Check that a pod can satisfy the request.
 
     Raises:
-        InvalidSpecError: what is missing or impossible.
+        InvalidSpecError: A field is missing or impossible.
     """
     if not request.image:
-        raise InvalidSpecError("the SimulationService has no image for pods: set its spec.images.pod")
+        raise InvalidSpecError("spec.images.pod: the SimulationService has no image for pods; set one")
     if request.hostname and not _LABEL.fullmatch(request.hostname):
         raise InvalidSpecError(
-            "spec.hostname: a pod's host name is one DNS label of at most 63 characters", scope=ErrorScope.ITEM
+            "spec.hostname: must be one DNS label of at most 63 characters at a site with pods", scope=ErrorScope.ITEM
         )
     for given, field in ((request.user_data, "userData"), (request.ssh_public_keys, "sshPublicKeys")):
         if given:
             raise InvalidSpecError(
-                f"spec.{field}: a pod has no cloud-init that could use it; use a site with virtual machines",
+                f"spec.{field}: is not possible for pods, which have no cloud-init; use a site with virtual machines",
                 scope=ErrorScope.ITEM,
             )
 
 
-def pod(request: MachineRequest, secret: str, provider: Mapping[str, Any], site_labels: Mapping[str, str]) -> Json:
-    """The pod of one machine. ``provider`` is ``spec.provider.pod``; ``secret`` holds what the pool's workers share.
+def build_pod(
+    request: MachineRequest, secret: str, provider: Mapping[str, Any], site_labels: Mapping[str, str]
+) -> Json:
+    """Return the pod of one machine.
 
-    Who it is, it learns from its environment; the Secret's files are for its group only.
+    ``provider`` is ``spec.provider.pod``; ``secret`` contains the document that the pool's workers share. The worker
+    reads its identity from environment variables. Only the pod's group can read the Secret's files.
     """
     adapter_image = provider.get("adapterImage")
     user = int(provider.get("userId", _GROUP))
@@ -73,7 +77,7 @@ def pod(request: MachineRequest, secret: str, provider: Mapping[str, Any], site_
             spec[field] = provider[field]
     if provider.get("imagePullSecrets"):
         spec["imagePullSecrets"] = provider["imagePullSecrets"]
-    labels = {**(provider.get("labels") or {}), **site_labels, **owner_labels(request.owner)}
+    labels = {**(provider.get("labels") or {}), **site_labels, **build_owner_labels(request.owner)}
     metadata: Json = {"name": request.name, "labels": labels}
     if provider.get("annotations"):
         metadata["annotations"] = provider["annotations"]
@@ -143,8 +147,8 @@ def _volumes(secret: str, scratch: Mapping[str, Any], *, group: bool, brought: b
     return volumes
 
 
-def secret_of(item: Json) -> str:
-    """The shared Secret that a pod refers to; "" where it refers to none."""
+def read_secret_name(item: Json) -> str:
+    """Return the name of the shared Secret that a pod refers to, or ""."""
     for volume in item["spec"].get("volumes") or ():
         if volume["name"] == "bootstrap" and "secret" in volume:
             return str(volume["secret"]["secretName"])

@@ -1,4 +1,5 @@
-"""A pod as a machine: which state its status means, and why it failed, in the words of Kubernetes."""
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a pod as a machine: its state from its status, and the reason of a failure in Kubernetes' words."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from datetime import datetime
 
 from simyard_sites.base import Address, Machine, MachineState, Stage
 from simyard_sites.kubernetes.client import Json
-from simyard_sites.kubernetes.ownership import owner_of
+from simyard_sites.kubernetes.ownership import read_owner
 from simyard_sites.pod.manifest import CONTAINER
 
 DISRUPTIONS = {
@@ -16,7 +17,7 @@ DISRUPTIONS = {
     "DeletionByPodGC": "NodeLost",
     "TerminationByKubelet": "EndedByNode",
 }
-"""Why Kubernetes takes a pod away (reasons of its condition DisruptionTarget), as the reasons of a failed machine."""
+"""The reasons for which Kubernetes removes a pod (condition DisruptionTarget), as the reasons of a failed machine."""
 
 CANNOT_START = frozenset(
     {
@@ -31,48 +32,50 @@ CANNOT_START = frozenset(
         "RunContainerError",
     }
 )
-"""A container that waits for these reasons does not start by itself, or not soon: a pod elsewhere may."""
+"""The reasons of a waiting container that does not start by itself, or not soon; a new pod elsewhere may."""
 
 HOPELESS_EXITS = frozenset({2, 3, 4, 126, 127, 128})
-"""Exit codes of an adapter that ends the same way each time: wrong usage, bootstrap document or directory; no such
-program, or one that cannot be run."""
-MOST_CRASHES = 3
-"""A container that ended so often, and whose next start Kubernetes puts off, is given up."""
-_MOST_MESSAGE = 1000
+"""The exit codes that repeat at every start.
+
+They mean wrong usage, a wrong bootstrap document or directory, or a program that is missing or cannot be run.
+"""
+MAX_CRASHES = 3
+"""Limit of the ends of a container whose next start Kubernetes delays; after these the machine counts as failed."""
+_MAX_MESSAGE_CHARACTERS = 1000
 
 
-def machine_id(namespace: str, name: str) -> str:
-    """The id of a pod as a machine: the same after a restart."""
+def make_machine_id(namespace: str, name: str) -> str:
+    """Return the id of a pod as a machine; a pod that is created again has the same id."""
     return f"{namespace}/{name}"
 
 
 def read(item: Json) -> Machine | None:
-    """The machine that a pod is; None where its labels name no worker."""
-    owner = owner_of(item)
+    """Return the machine that a pod represents; None if its labels name no worker."""
+    owner = read_owner(item)
     if owner is None:
         return None
     metadata, status = item["metadata"], item.get("status") or {}
     state, reason, message = _state(metadata, status)
     return Machine(
-        id=machine_id(metadata["namespace"], metadata["name"]),
+        id=make_machine_id(metadata["namespace"], metadata["name"]),
         name=metadata["name"],
         owner=owner,
         state=state,
         entered=_entered(metadata, status),
         reason=reason,
-        message=message[:_MOST_MESSAGE],
+        message=message[:_MAX_MESSAGE_CHARACTERS],
         addresses=_addresses(status),
     )
 
 
 def _addresses(status: Json) -> tuple[Address, ...]:
-    """Return the pod's addresses; Kubernetes has the interface of every pod named ``eth0``."""
+    """Return the pod's addresses; Kubernetes names the network interface of every pod ``eth0``."""
     ips = (status.get("podIP"), *(item.get("ip") for item in status.get("podIPs") or ()))
     return tuple(Address(ip, "eth0") for ip in dict.fromkeys(ips) if ip)
 
 
 def _state(metadata: Json, status: Json) -> tuple[MachineState, str, str]:
-    """The state, and the reason and message that explain it."""
+    """Return the state, and the reason and message that explain it."""
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     phase = status.get("phase")
     taken = conditions.get("DisruptionTarget")
@@ -83,7 +86,7 @@ def _state(metadata: Json, status: Json) -> tuple[MachineState, str, str]:
     if phase == "Failed":
         return MachineState.FAILED, *_failure(status)
     if phase == "Succeeded":
-        return MachineState.FAILED, "Completed", "its container ended by itself"
+        return MachineState.FAILED, "Completed", "the container ended by itself"
     if (stuck := _stuck(status)) is not None:
         return MachineState.FAILED, *stuck
     if phase == "Running":
@@ -103,7 +106,7 @@ def _disruption(condition: Json, status: Json) -> tuple[str, str]:
 
 
 def _failure(status: Json) -> tuple[str, str]:
-    """Why a pod failed as a whole, or its container."""
+    """Return the reason and message of a failed pod or container."""
     if status.get("reason"):
         return str(status["reason"]), str(status.get("message") or "")
     for container in _containers(status):
@@ -114,7 +117,7 @@ def _failure(status: Json) -> tuple[str, str]:
 
 
 def _stuck(status: Json) -> tuple[str, str] | None:
-    """Why a container will not start, though its pod waits on."""
+    """Return the reason and message of a container that will not start, or None."""
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason") or ""
@@ -123,20 +126,20 @@ def _stuck(status: Json) -> tuple[str, str] | None:
             return reason, f"container {container['name']}: {waiting.get('message') or ''}"
         if reason == "CrashLoopBackOff" and ended is not None:
             hopeless = ended.get("exitCode") in HOPELESS_EXITS
-            if hopeless or container.get("restartCount", 0) >= MOST_CRASHES:
+            if hopeless or container.get("restartCount", 0) >= MAX_CRASHES:
                 return _exit(container, ended)
     return None
 
 
 def _exit(container: Json, ended: Json) -> tuple[str, str]:
-    """OOMKilled, Error, StartError, ... of a container that ended."""
+    """Return the reason (OOMKilled, Error, StartError, ...) and message of a container that ended."""
     said = str(ended.get("message") or "").strip()
     message = f"container {container['name']} ended with exit code {ended.get('exitCode')}"
     return str(ended.get("reason") or "Error"), f"{message}: {said}" if said else message
 
 
 def _waiting(status: Json) -> tuple[str, str]:
-    """What a container waits for that goes on trying."""
+    """Return the reason and message of a container that waits and will be retried."""
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("message"):
@@ -154,13 +157,13 @@ def _containers(status: Json) -> list[Json]:
 
 
 def _is_sandboxed(conditions: dict[str, Json]) -> bool:
-    """Its volumes and its network are there, so that what remains is pulling images and starting containers."""
+    """Return True if the volumes and the network are ready, so that only images and containers are missing."""
     condition = conditions.get("PodReadyToStartContainers")
     return condition is not None and condition["status"] == "True"
 
 
 def _entered(metadata: Json, status: Json) -> dict[Stage, float]:
-    """When it entered each stage, as far as its status says; the API has whole seconds only."""
+    """Return the times at which the pod entered each stage, as far as its status shows them, in whole seconds."""
     entered = {Stage.PENDING: _seconds(metadata["creationTimestamp"])}
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     for kind, stage in (("PodScheduled", Stage.PROLOG), ("PodReadyToStartContainers", Stage.BOOT)):

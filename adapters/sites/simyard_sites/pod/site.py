@@ -1,10 +1,11 @@
-"""The provider ``pod``: one POST for each pod that is made, one DELETE for each that ends."""
+# SPDX-License-Identifier: Apache-2.0
+"""The provider ``pod``: one POST creates a pod, one DELETE ends it."""
 
 from __future__ import annotations
 
 import uuid
 
-from simyard_adapter.bootstrap import shared
+from simyard_adapter.bootstrap import remove_worker
 from simyard_sites.base import (
     ErrorScope,
     InvalidSpecError,
@@ -15,40 +16,55 @@ from simyard_sites.base import (
     SiteInfo,
 )
 from simyard_sites.kubernetes import rights
-from simyard_sites.kubernetes.access import check_rights, server_version
-from simyard_sites.kubernetes.client import Json, KubeClient, path_of
+from simyard_sites.kubernetes.access import check_rights, get_server_version
+from simyard_sites.kubernetes.client import Json, KubeClient, build_path
 from simyard_sites.kubernetes.errors import ApiError
 from simyard_sites.kubernetes.refusals import QUOTA, Hint
 from simyard_sites.kubernetes.resource import Resource
 from simyard_sites.kubernetes.site import KubernetesSite
-from simyard_sites.pod.manifest import BOOTSTRAP_KEY, check, pod, secret_of
+from simyard_sites.pod.manifest import BOOTSTRAP_KEY, build_pod, check, read_secret_name
 from simyard_sites.pod.reading import read
 
 PODS = Resource("", "v1", "pods", "Pod")
 _FIELD = "spec.provider.pod"
 _SIZES = (QUOTA, "usage per Container", "usage per Pod")
-"""In refusals that are about what a pod asks for, which is the service's to say."""
+"""The texts of refusals that concern the resources of a pod, which the service sets."""
 HINTS = (
-    Hint("violates PodSecurity", "workers keep to the standard `restricted`; something in the cluster changed the pod"),
-    Hint("no PriorityClass with name", f"set {_FIELD}.priorityClassName to one that exists"),
-    Hint("RuntimeClass", f"set {_FIELD}.runtimeClassName to one that exists"),
-    Hint("error looking up service account", f"create it, or set {_FIELD}.serviceAccountName to one that exists"),
-    Hint("being terminated", "the namespace is being deleted"),
+    Hint(
+        "violates PodSecurity",
+        "a webhook of the cluster changed the pod, which satisfied the standard `restricted`: exempt the namespace",
+    ),
+    Hint("no PriorityClass with name", f"set {_FIELD}.priorityClassName to an existing PriorityClass"),
+    Hint("RuntimeClass", f"set {_FIELD}.runtimeClassName to an existing RuntimeClass"),
+    Hint(
+        "error looking up service account",
+        f"create it, or set {_FIELD}.serviceAccountName to an existing ServiceAccount",
+    ),
+    Hint("being terminated", "the namespace is being deleted: create it again when it is gone"),
     Hint(
         "namespaces ",
-        f"create the namespace that {_FIELD}.namespace names (it is immutable: another one takes a new CloudSite)",
+        f"create the namespace of {_FIELD}.namespace (an immutable field: another namespace needs a new CloudSite)",
     ),
-    Hint("usage per Container", "the namespace's LimitRange does not permit spec.resources of the SimulationService"),
-    Hint("usage per Pod", "the namespace's LimitRange does not permit spec.resources of the SimulationService"),
-    Hint("admission webhook", "a policy of the cluster refuses the pod"),
+    Hint(
+        "usage per Container",
+        "the namespace's LimitRange does not allow spec.resources of the SimulationService: adapt one of them",
+    ),
+    Hint(
+        "usage per Pod",
+        "the namespace's LimitRange does not allow spec.resources of the SimulationService: adapt one of them",
+    ),
+    Hint(
+        "admission webhook",
+        "an admission webhook of the cluster refuses the pod: ask the administrators of the cluster for an exemption",
+    ),
 )
 
 
 class PodSite(KubernetesSite):
-    """See :class:`simyard_sites.kubernetes.site.KubernetesSite`.
+    """A site of pods in one Kubernetes cluster.
 
     Raises:
-        InvalidSpecError: the provider's settings cannot be used.
+        InvalidSpecError: The provider's settings cannot be used.
     """
 
     resource = PODS
@@ -59,10 +75,10 @@ class PodSite(KubernetesSite):
         self._provider = config.provider
 
     async def probe(self) -> SiteInfo:
-        """See :class:`simyard_sites.base.Site`; asks whether each right that is needed is granted."""
-        client = await self._cluster.client()
+        """Return the version of Kubernetes, after a check of every right that is needed."""
+        client = await self._cluster.get_client()
         try:
-            version = await server_version(client)
+            version = await get_server_version(client)
             await check_rights(client, [(rule, self._namespace) for rule in rights.PODS], "docs/sites/pod.md")
             if self._namespace:
                 await self._rehearse(client)
@@ -71,11 +87,11 @@ class PodSite(KubernetesSite):
         return SiteInfo(version=version)
 
     async def _rehearse(self, client: KubeClient) -> None:
-        """Have a pod of ours checked that is not made, so that a wrong setting is told before anybody needs one."""
+        """Have the API server check a pod in a dry run, so that a wrong setting is reported before it is needed."""
         name = f"simyard-rehearsal-{uuid.uuid4().hex[:8]}"
         request = MachineRequest(name, Owner(self._namespace, "rehearsal", ""), b"", image="rehearsal", cpu_millis=1)
-        path = path_of(PODS, self._namespace)
-        body = pod(request, "rehearsal", self._provider, self._labels)
+        path = build_path(PODS, self._namespace)
+        body = build_pod(request, "rehearsal", self._provider, self._labels)
         try:
             await client.request("POST", path, body=body, query={"dryRun": "All"}, resource=PODS, verb="rehearse")
         except ApiError as error:
@@ -85,24 +101,24 @@ class PodSite(KubernetesSite):
     async def _make(self, client: KubeClient, request: MachineRequest, namespace: str) -> Machine:
         check(request)
         owner = request.owner
-        data = {BOOTSTRAP_KEY: shared(request.bootstrap)}
+        data = {BOOTSTRAP_KEY: remove_worker(request.bootstrap)}
         secret = await self._secrets.ensure(client, namespace, f"simyard-{owner.pool or owner.worker}", data)
-        body = pod(request, secret, self._provider, self._labels)
+        body = build_pod(request, secret, self._provider, self._labels)
         _, machine = await self._store(client, body, request, namespace)
         return machine
 
     async def _start(self, client: KubeClient, machine_id: str) -> Machine:
-        """A pod runs as long as it is there; one that was stopped is created again."""
+        """Return the machine: a pod runs as long as it exists, and a stopped one is created again."""
         return await self._get(client, machine_id)
 
     async def _suspend(self, client: KubeClient, machine_id: str) -> None:
         await self._get(client, machine_id)
         raise InvalidSpecError(
-            "a pod cannot be suspended: stop it, or use a site with virtual machines", scope=ErrorScope.ITEM
+            "pods cannot be suspended: stop the worker, or use a site with virtual machines", scope=ErrorScope.ITEM
         )
 
     def _machine(self, item: Json) -> Machine | None:
         return read(item)
 
     def _secret(self, item: Json) -> str:
-        return secret_of(item)
+        return read_secret_name(item)

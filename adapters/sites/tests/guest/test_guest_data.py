@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What guests are given, read as cloud-init reads it, and run by a real shell with its directories moved."""
 
 import base64
@@ -13,11 +14,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simyard_adapter.bootstrap import Bootstrap, BrokerAddress, shared
+from simyard_adapter.bootstrap import Bootstrap, BrokerAddress, remove_worker
 from simyard_adapter.declarations import Interface
 from simyard_sites.base import InvalidSpecError
-from simyard_sites.guest import context, user_data
-from simyard_sites.guest.one_context import LONGEST
+from simyard_sites.guest import build_context, build_user_data
+from simyard_sites.guest.one_context import MAX_VARIABLE_BYTES
 
 PASSWORD = "pa'ss\"w$(rm -rf /)`rd\\END\nEND\n"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
@@ -102,7 +103,7 @@ def test_a_guest_with_cloud_init_gets_the_very_document_for_root_alone(
 ) -> None:
     machine = Machine(tmp_path_factory.mktemp("machine") / "root")
     given_document = document(**files)
-    [(kind, script, _)] = read(user_data(given_document))
+    [(kind, script, _)] = read(build_user_data(given_document))
     assert kind == "text/cloud-boothook"
     done = machine.boot(script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -113,8 +114,8 @@ def test_a_guest_with_cloud_init_gets_the_very_document_for_root_alone(
 @FEW
 @given(own=TEXT.filter(bool), keys=st.lists(TEXT, max_size=3))
 def test_what_the_user_gives_arrives_as_it_is_and_changes_nothing_of_ours(own: str, keys: list[str]) -> None:
-    ours, theirs, *rest = read(user_data(document(), own, keys))
-    assert ours[:2] == read(user_data(document(), "x"))[0][:2]
+    ours, theirs, *rest = read(build_user_data(document(), own, keys))
+    assert ours[:2] == read(build_user_data(document(), "x"))[0][:2]
     assert theirs[:2] == ("text/plain", own)
     assert bool(rest) == bool(keys)
     for kind, payload, headers in rest:
@@ -129,32 +130,32 @@ def test_a_users_own_mime_message_keeps_its_parts(own: str) -> None:
     def content(data: bytes) -> list[tuple[str, str]]:
         return [(kind, payload.strip()) for kind, payload, _ in read(data)]
 
-    data = user_data(document(), own, ["ssh-ed25519 AAAA me"])
+    data = build_user_data(document(), own, ["ssh-ed25519 AAAA me"])
     assert content(data)[1:-1] == content(own.encode())
     assert len(content(own.encode())) == 2
 
 
 def test_a_machine_with_a_shared_document_reads_from_its_firmware_who_it_is(machine: Machine) -> None:
-    for given_document, reads in ((document(), False), (shared(document()), True)):
-        [(_, script, _)] = read(user_data(given_document))
+    for given_document, reads in ((document(), False), (remove_worker(document()), True)):
+        [(_, script, _)] = read(build_user_data(given_document))
         assert machine.boot(script).returncode == 0
         machine.check(given_document)
         identity = (
             '--worker "$$(cat /sys/class/dmi/id/product_serial)" --worker-uid "$$(cat /sys/class/dmi/id/product_uuid)"'
         )
         assert (identity in machine.unit) == reads
-    assert user_data(shared(document("beams-1"))) == user_data(shared(document("beams-2")))
+    assert build_user_data(remove_worker(document("beams-1"))) == build_user_data(remove_worker(document("beams-2")))
 
 
 def test_the_adapter_waits_for_cloud_init_only_if_the_user_has_given_it_something_to_do(machine: Machine) -> None:
     for own, after in (("", "network-online.target"), ("#!/bin/sh\n", "network-online.target cloud-final.service")):
-        assert machine.boot(read(user_data(document(), own))[0][1]).returncode == 0
+        assert machine.boot(read(build_user_data(document(), own))[0][1]).returncode == 0
         assert f"\nAfter={after}\n" in machine.unit
 
 
 def test_a_guest_of_opennebula_runs_the_users_script_once_and_then_the_adapter(machine: Machine) -> None:
     own = f"#!/bin/sh\necho user >>{machine.calls}\nenv >{machine.directory}/env\nexit 3\n"
-    variables = context(document(), own, ["ssh-ed25519 AAAA me", "ssh-rsa BBBB you"])
+    variables = build_context(document(), own, ["ssh-ed25519 AAAA me", "ssh-rsa BBBB you"])
     script = base64.b64decode(variables["START_SCRIPT_BASE64"]).decode()
     for boot in range(2):
         done = machine.boot(script, **variables)
@@ -167,8 +168,8 @@ def test_a_guest_of_opennebula_runs_the_users_script_once_and_then_the_adapter(m
 
 
 def test_a_guest_of_opennebula_with_cloud_init_gets_the_same_user_data() -> None:
-    variables = context(document(), "#cloud-config\n{}", ["ssh-ed25519 AAAA me"])
-    assert base64.b64decode(variables["USER_DATA"]) == user_data(
+    variables = build_context(document(), "#cloud-config\n{}", ["ssh-ed25519 AAAA me"])
+    assert base64.b64decode(variables["USER_DATA"]) == build_user_data(
         document(), "#cloud-config\n{}", ["ssh-ed25519 AAAA me"]
     )
     assert variables["USER_DATA_ENCODING"] == "base64"
@@ -177,14 +178,16 @@ def test_a_guest_of_opennebula_with_cloud_init_gets_the_same_user_data() -> None
 
 def test_contextualisation_that_no_guest_could_export_is_refused() -> None:
     text = "line of a table\n" * 32768
-    assert len(document(table=text)) > 4 * LONGEST
-    assert max(len(f"{name}={value}") for name, value in context(document(table=text)).items()) <= LONGEST
-    with pytest.raises(InvalidSpecError, match=r"put large files of spec\.connector into the image"):
-        context(document(noise=base64.b64encode(os.urandom(LONGEST)).decode()))
+    assert len(document(table=text)) > 4 * MAX_VARIABLE_BYTES
+    assert (
+        max(len(f"{name}={value}") for name, value in build_context(document(table=text)).items()) <= MAX_VARIABLE_BYTES
+    )
+    with pytest.raises(InvalidSpecError, match=r"move large files of spec\.connector into the image"):
+        build_context(document(noise=base64.b64encode(os.urandom(MAX_VARIABLE_BYTES)).decode()))
 
 
 def test_a_machine_without_systemd_says_so(machine: Machine) -> None:
     (machine.directory / "bin" / "systemctl").unlink()
-    done = machine.boot(read(user_data(document()))[0][1].replace("systemctl", "no-systemctl"))
+    done = machine.boot(read(build_user_data(document()))[0][1].replace("systemctl", "no-systemctl"))
     assert done.returncode == 127
     assert "not found" in done.stderr

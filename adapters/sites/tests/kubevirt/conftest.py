@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The definitions of KubeVirt in the control plane that tests share, and a world for each test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster with KubeVirt's definitions, its controllers simulated, and a front that can misbehave."""
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from http import HTTPStatus
 from typing import Any
 
 from simyard_dev.controlplane import ControlPlane
+from simyard_simulators.kube_front import KubeFront
+from simyard_simulators.virt import Latencies, SimulatedKubeVirt
+from simyard_simulators.virt.subresources import routes
 from simyard_sites.base import Machine, MachineRequest, Site, SiteConfig
 from simyard_sites.conformance.world import World
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.secrets import REVISIONS
 from simyard_sites.kubevirt import KubevirtSite
 from simyard_sites.kubevirt.vmi import VMIS
-from simyard_sites.testing.kube_front import KubeFront
-from simyard_sites.testing.virt import Latencies, SimulatedKubeVirt
-from simyard_sites.testing.virt.subresources import routes
 
 IMAGE = "registry.example.com/solver:3"
 ACCOUNT = "simyard"

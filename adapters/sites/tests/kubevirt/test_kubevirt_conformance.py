@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KubeVirt does what every site must do."""
 
 import pytest

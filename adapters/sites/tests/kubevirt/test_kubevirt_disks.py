@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Root disks that are volumes of their own: what is half made is finished, or taken back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifests of docs/sites/kubevirt.md are what an API server takes, and grant what the site asks for."""
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def rules_of(*rules: Rule) -> list[dict[str, list[str]]]:
 def test_the_api_server_takes_the_manifests(kubevirt_control_plane: ControlPlane) -> None:
     for manifest in MANIFESTS:
         if manifest["kind"] == "CloudSite":
-            continue  # operator/tests/build has their definition
+            continue  # operator/tests/manifests has their definition
         manifest["metadata"].update({"namespace": "default"} if "namespace" in manifest["metadata"] else {})
         arguments = ("apply", "--dry-run=server", "--validate=strict", "--filename=-")
         kubevirt_control_plane.kubectl(*arguments, stdin=yaml.safe_dump(manifest))

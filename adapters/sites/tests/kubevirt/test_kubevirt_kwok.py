@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine's life as kwok plays it: a second simulation, written apart from ours, tells the site the same story.
 
 The site is in the control plane's own cluster here, as its administrator.
@@ -29,7 +30,7 @@ def namespace(kubevirt_control_plane: ControlPlane, simyard_directory: Path) -> 
     name = f"kwok-{uuid.uuid4().hex[:8]}"
     kubevirt_control_plane.kubectl("create", "namespace", name)
     kwok = Process(simyard_directory, f"kwok-{name}")
-    with as_file(files("simyard_sites.testing.virt") / "kwok-stages.yaml") as stages:
+    with as_file(files("simyard_simulators.virt") / "kwok-stages.yaml") as stages:
         config = [f"--kubeconfig={kubevirt_control_plane.kubeconfig}", f"--config={stages}", "--manage-all-nodes=false"]
         nodes = ["--manage-nodes-with-label-selector=simyard.dev/nobody=true"]
         kwok.start([tools.ensure(["kwok"])["kwok"], *config, *nodes])

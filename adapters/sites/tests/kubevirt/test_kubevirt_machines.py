@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is asked of KubeVirt, checked by the definitions that it installs: no unknown field, nothing of a wrong type."""
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from simyard_dev import kubevirt
 from simyard_dev.controlplane import ControlPlane
 from simyard_sites.base import InvalidSpecError, MachineRequest, Owner
 from simyard_sites.kubernetes.client import Json, KubeClient
-from simyard_sites.kubevirt.instancetype import applied, bytes_of
+from simyard_sites.kubevirt.instancetype import apply_instancetype, parse_bytes
 from simyard_sites.kubevirt.settings import Settings
-from simyard_sites.kubevirt.vmi import data_volume, disk_name, machine_instance
+from simyard_sites.kubevirt.vmi import build_data_volume, build_machine_instance, make_disk_name
 
 UID = "0b0dd0f2-4d3b-4d4e-8d6f-54f5a9fd7a0c"
 SECRET = "simyard-pool-1"
@@ -38,7 +39,7 @@ def request(**asked: Any) -> MachineRequest:
 
 def machine(provider: Json | None = None, **asked: Any) -> Json:
     settings = Settings.from_provider(provider or {})
-    return machine_instance(request(**asked), "machines", {"a": "b"}, SECRET, settings)
+    return build_machine_instance(request(**asked), "machines", {"a": "b"}, SECRET, settings)
 
 
 @pytest.fixture(scope="session")
@@ -72,11 +73,11 @@ async def test_every_instance_type_and_preference_of_kubevirt_can_be_written_out
 ) -> None:
     plain = machine({"preference": {"name": "x"}})
     for instancetype in bundles.instancetypes:
-        asked = applied(plain, instancetype, None)
+        asked = apply_instancetype(plain, instancetype, None)
         assert (await accepted(client, asked))["spec"] == asked["spec"]
-    largest = max(bundles.instancetypes, key=lambda item: bytes_of(item["spec"]["memory"]["guest"]))
+    largest = max(bundles.instancetypes, key=lambda item: parse_bytes(item["spec"]["memory"]["guest"]))
     for preference in bundles.preferences:
-        asked = applied(plain, largest, preference)
+        asked = apply_instancetype(plain, largest, preference)
         assert (await accepted(client, asked))["spec"] == asked["spec"]
 
 
@@ -122,7 +123,7 @@ def preference(**spec: Any) -> Json:
     ],
 )
 def test_processors_are_arranged_as_the_preference_says(cpu: Json, topology: tuple[int, int, int]) -> None:
-    made = applied(machine(), instancetype(), preference(cpu=cpu))["spec"]["domain"]["cpu"]
+    made = apply_instancetype(machine(), instancetype(), preference(cpu=cpu))["spec"]["domain"]["cpu"]
     assert (made["sockets"], made["cores"], made["threads"]) == topology
 
 
@@ -133,7 +134,7 @@ def test_an_instance_type_takes_the_place_of_the_services_resources() -> None:
         annotations={"team": "blue"},
         nodeSelector={"gpu": "yes"},
     )
-    made = applied(machine(), given, None)
+    made = apply_instancetype(machine(), given, None)
     domain = made["spec"]["domain"]
     assert domain["cpu"] == {"sockets": 1, "cores": 1, "threads": 1, "dedicatedCpuPlacement": True}
     assert domain["memory"] == {"guest": "4Gi", "hugepages": {"pageSize": "2Mi"}}
@@ -144,7 +145,7 @@ def test_an_instance_type_takes_the_place_of_the_services_resources() -> None:
 
 def test_two_node_selectors_are_one_too_many() -> None:
     with pytest.raises(InvalidSpecError, match=r"spec\.provider\.kubevirt\.nodeSelector.* u1 "):
-        applied(machine(EVERYTHING), instancetype(nodeSelector={"gpu": "yes"}), None)
+        apply_instancetype(machine(EVERYTHING), instancetype(nodeSelector={"gpu": "yes"}), None)
 
 
 def test_a_preference_fills_in_what_nobody_decided() -> None:
@@ -153,24 +154,24 @@ def test_a_preference_fills_in_what_nobody_decided() -> None:
         firmware={"preferredEfi": {"secureBoot": True}},
         clock={"preferredClockOffset": {"utc": {}}},
     )
-    free = applied(machine({"preference": {"name": "debian"}}), None, wants)["spec"]["domain"]
+    free = apply_instancetype(machine({"preference": {"name": "debian"}}), None, wants)["spec"]["domain"]
     assert {disk["disk"]["bus"] for disk in free["devices"]["disks"]} == {"sata"}
     assert free["devices"]["interfaces"][0]["model"] == "e1000e"
     assert free["firmware"] == {"uuid": UID, "serial": "pool-0", "bootloader": {"efi": {"secureBoot": True}}}
     assert free["clock"] == {"utc": {}}
-    decided = applied(machine(), None, wants)["spec"]["domain"]
+    decided = apply_instancetype(machine(), None, wants)["spec"]["domain"]
     assert {disk["disk"]["bus"] for disk in decided["devices"]["disks"]} == {"virtio"}
 
 
 @pytest.mark.parametrize("needs", [{"cpu": {"guest": 3}}, {"memory": {"guest": "2049Mi"}}])
 def test_a_machine_that_is_too_small_for_the_preference_is_refused(needs: Json) -> None:
     with pytest.raises(InvalidSpecError, match="the preference debian needs at least"):
-        applied(machine(), None, preference(requirements=needs))
+        apply_instancetype(machine(), None, preference(requirements=needs))
 
 
 @given(st.integers(1, 10**6), st.sampled_from([("Ki", 2**10), ("Mi", 2**20), ("Gi", 2**30), ("M", 10**6), ("", 1)]))
 def test_quantities_of_memory_are_read_as_kubernetes_reads_them(count: int, unit: tuple[str, int]) -> None:
-    assert bytes_of(f"{count}{unit[0]}") == count * unit[1]
+    assert parse_bytes(f"{count}{unit[0]}") == count * unit[1]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_a_disk_of_its_own_belongs_to_its_machine(volume: Json, source: Json) ->
     settings, stored = Settings.from_provider(provider), machine(provider)
     stored["metadata"]["uid"] = "uid-of-machine"
     assert stored["spec"]["volumes"][0] == {"name": "root", "dataVolume": {"name": stored["metadata"]["name"]}}
-    disk = data_volume(stored, settings.root_disk)  # type: ignore[arg-type]
+    disk = build_data_volume(stored, settings.root_disk)  # type: ignore[arg-type]
     assert disk["metadata"]["name"] == stored["metadata"]["name"]
     assert [owner["uid"] for owner in disk["metadata"]["ownerReferences"]] == ["uid-of-machine"]
     storage = {"resources": {"requests": {"storage": "10Gi"}}, "storageClassName": "fast"}
@@ -201,4 +202,4 @@ def test_a_disk_of_its_own_belongs_to_its_machine(volume: Json, source: Json) ->
 
 @pytest.mark.parametrize("image", ["solver", "a/b/solver:1.2", "host:5000/solver@sha256:abc", "host:5000/x/solver:1"])
 def test_a_prepared_disk_is_named_as_the_image(image: str) -> None:
-    assert disk_name(image) == "solver"
+    assert make_disk_name(image) == "solver"

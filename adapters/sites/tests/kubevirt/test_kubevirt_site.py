@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is particular to KubeVirt, against a real API server with its definitions; its controllers are simulated."""
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from prometheus_client import REGISTRY
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
 from simyard_dev.controlplane import ControlPlane
+from simyard_simulators.kube_front import KubeFront
 from simyard_sites.base import (
     InvalidSpecError,
     Machine,
@@ -32,7 +34,6 @@ from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 from simyard_sites.kubevirt import KubevirtSite
 from simyard_sites.kubevirt.vmi import DATA_VOLUMES, VMIS
-from simyard_sites.testing.kube_front import KubeFront
 
 pytestmark = pytest.mark.xdist_group("kubevirt")
 
@@ -122,7 +123,7 @@ async def test_a_name_that_somebody_else_has_is_not_taken_over(world: KubevirtWo
     theirs = replace(mine, owner=replace(mine.owner, worker_uid=str(uuid.uuid4())))
     [outcome] = await create(site, theirs)
     assert isinstance(outcome.error, InvalidSpecError)
-    assert "is not of this worker" in str(outcome.error)
+    assert "belongs to another owner" in str(outcome.error)
 
 
 @pytest.fixture

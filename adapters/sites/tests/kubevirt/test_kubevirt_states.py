@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a machine's object says, in the words of KubeVirt v1.9, and what becomes of it for those who wait."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from simyard_sites.base import Address, Machine, MachineState, Owner, Stage
 from simyard_sites.kubernetes.client import Json
-from simyard_sites.kubevirt.states import machine_of
+from simyard_sites.kubevirt.states import read_machine
 
 OWNER = Owner("ns", "pool-0", "uid", "pool")
 CREATED = "2026-01-02T03:04:05Z"
@@ -22,7 +23,7 @@ def seen(phase: str = "", *conditions: Json, deleted: bool = False, **status: An
     metadata: Json = {"namespace": "ns", "name": "pool-0-1", "creationTimestamp": CREATED}
     if deleted:
         metadata["deletionTimestamp"] = CREATED
-    return machine_of({"metadata": metadata, "status": {"phase": phase, "conditions": conditions, **status}}, OWNER)
+    return read_machine({"metadata": metadata, "status": {"phase": phase, "conditions": conditions, **status}}, OWNER)
 
 
 def condition(kind: str, status: str, reason: str = "", message: str = "") -> Json:
@@ -70,7 +71,7 @@ def test_stages_are_entered_when_kubevirt_says_so() -> None:
             condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available"),
             MachineState.PENDING,
             "Unschedulable",
-            "no node has room for it: 0/3 nodes are available",
+            "no node has room for the machine: 0/3 nodes are available",
         ),
         (
             "Scheduling",
@@ -105,14 +106,14 @@ def test_stages_are_entered_when_kubevirt_says_so() -> None:
             condition("Synchronized", "False", "FailedPvcNotFound", "PVC not found"),
             MachineState.PENDING,
             "FailedPvcNotFound",
-            "its disk is not there",
+            "the machine's disk does not exist",
         ),
         (
             "Pending",
             condition("DataVolumesReady", "Unknown", "NotAllDVsReady", "Not all of the VMI's DVs are ready"),
             MachineState.PENDING,
             "NotAllDVsReady",
-            "its disk is being made",
+            "the disk is being created",
         ),
         (
             "Failed",
@@ -126,7 +127,7 @@ def test_stages_are_entered_when_kubevirt_says_so() -> None:
             condition("PodScheduled", "False", "Unschedulable", "PVC ns/x does not exist, waiting for it to appear"),
             MachineState.PENDING,
             "FailedPvcNotFound",
-            "its disk is not there",
+            "the machine's disk does not exist",
         ),
         (
             "Pending",
@@ -140,7 +141,7 @@ def test_stages_are_entered_when_kubevirt_says_so() -> None:
             condition("Synchronized", "False", "Synchronizing with the Domain failed.", "no hugepages"),
             MachineState.BOOT,
             "SynchronizationFailed",
-            "the virt-handler of its node reports an error: no hugepages",
+            "the virt-handler of the node reports an error: no hugepages",
         ),
         (
             "Failed",
@@ -169,7 +170,7 @@ def test_stages_are_entered_when_kubevirt_says_so() -> None:
             condition("Ready", "False", "PodTerminating"),
             MachineState.FAILED,
             "PodTerminating",
-            "its pod ends",
+            "the machine's pod is ending",
         ),
         ("Running", condition("Ready", "False", "ContainersNotReady"), MachineState.RUNNING, "", ""),
         ("Succeeded", condition("Ready", "False"), MachineState.FAILED, "GuestShutDown", "shut itself down"),
@@ -184,7 +185,7 @@ def test_reasons_are_told(phase: str, said: Json, state: MachineState, reason: s
 def test_a_machine_of_a_lost_node_says_so() -> None:
     machine = seen("Failed", reason="NodeUnresponsive")
     assert (machine.state, machine.reason) == (MachineState.FAILED, "NodeUnresponsive")
-    assert "its node does not answer" in machine.message
+    assert "the node does not answer" in machine.message
 
 
 def test_a_disk_that_is_being_made_is_told_before_what_follows_from_it() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulated oned for each test, and sites that use it."""
 
 import asyncio
@@ -11,9 +12,9 @@ import pytest
 
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
+from simyard_simulators.oned import WIDE, Oned, Settings
 from simyard_sites.base import Gone, Machine, MachineRequest, Outcome, Owner, SiteConfig, Snapshot
 from simyard_sites.opennebula import OpenNebulaSite
-from simyard_sites.testing.oned import WIDE, Oned, Settings
 
 DEADLINE_SECONDS = 20.0
 PASSWORD = "not-to-be-seen"

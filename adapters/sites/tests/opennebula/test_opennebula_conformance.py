@@ -1,15 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
 """The conformance suite on a simulated oned."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from opennebula_world import CLOUD, make_world
 
 from simyard_sites.conformance.interrupting import Interrupting
 from simyard_sites.conformance.suite import Conformance
 from simyard_sites.conformance.trial import Trial
 from simyard_sites.conformance.world import World
-from simyard_sites.opennebula.conformance import CLOUD, make_world
 
 
 @pytest.mark.xdist_group("conformance-opennebula")
@@ -22,6 +23,7 @@ class TestOpenNebula(Conformance):
             yield world
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("conformance-opennebula-slow")
 @pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
 class TestSlowOpenNebula(Interrupting):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is between us and oned: deadlines, certificates, proxies, wrong endpoints, tokens, connections."""
 
 import asyncio
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from simyard_simulators.oned import Code, HttpAnswer
 from simyard_sites.base import (
     InvalidSpecError,
     SiteConfig,
@@ -30,7 +32,6 @@ from simyard_sites.base import (
 )
 from simyard_sites.opennebula import OpenNebulaSite, transport
 from simyard_sites.opennebula.settings import Settings
-from simyard_sites.testing.oned import Code, HttpAnswer
 
 
 def certificate(directory: Path, *hosts: str) -> tuple[ssl.SSLContext, str]:
@@ -69,7 +70,7 @@ async def test_tls_needs_the_authority_and_the_name(make_yard: Any, tmp_path: Pa
     for site in (yard.site(endpoint=url), yard.site(login(**{"ca.crt": authority}))):
         with pytest.raises(UnavailableError, match=r"spec\.provider\.openNebula\.endpoint: no TLS .*`ca.crt`"):
             await site.probe()
-    with pytest.raises(InvalidSpecError, match=r"`ca.crt` holds no certificate"):
+    with pytest.raises(InvalidSpecError, match=r"`ca.crt` is not a certificate"):
         yard.site(login(**{"ca.crt": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"}), endpoint=url)
 
 
@@ -77,7 +78,7 @@ async def test_tls_needs_the_authority_and_the_name(make_yard: Any, tmp_path: Pa
     ("change", "says"),
     [
         (lambda url: url.replace("/RPC2", "/"), "404"),
-        (lambda url: url.replace("http:", "https:"), "is there https at that port?"),
+        (lambda url: url.replace("http:", "https:"), "check that the port serves https"),
         (lambda _: "http://no-such-host.invalid:2633/RPC2", "does not answer"),
         (lambda _: "http://127.0.0.1:1/RPC2", "does not answer"),
     ],
@@ -95,7 +96,7 @@ async def test_a_wrong_endpoint_is_named(
 @pytest.mark.parametrize(
     ("answer", "kind", "says"),
     [
-        (HttpAnswer(200, "OK", b"<html><body>nginx</body></html>"), InvalidSpecError, "endpoint: that is not"),
+        (HttpAnswer(200, "OK", b"<html><body>nginx</body></html>"), InvalidSpecError, "endpoint: the server is not"),
         (HttpAnswer(301, "Moved"), InvalidSpecError, "301"),
         (HttpAnswer(401, "Unauthorized"), UnauthenticatedError, "login"),
         (HttpAnswer(502, "Bad Gateway"), UnavailableError, "502"),
@@ -142,7 +143,7 @@ async def test_a_read_that_was_cut_is_made_again_once(yard: Any) -> None:
 @pytest.mark.parametrize("version", ["5.10.5", "4.14.2"])
 async def test_an_old_opennebula_is_refused(make_yard: Any, version: str) -> None:
     yard = await make_yard(version=version)
-    with pytest.raises(InvalidSpecError, match=rf"OpenNebula {version} answers there; 5.12 or later"):
+    with pytest.raises(InvalidSpecError, match=rf"OpenNebula {version} is too old; 5.12 or later"):
         await yard.site().probe()
 
 
@@ -236,7 +237,7 @@ async def test_a_redirect_is_not_followed_and_its_place_is_named_without_secrets
             yard.oned.faults.answer(2, HttpAnswer(status, "Moved", headers=(("Location", location),)))
             with pytest.raises(InvalidSpecError, match=r"spec\.provider\.openNebula\.endpoint") as raised:
                 await yard.site().probe()
-            assert f"redirects to {other}/RPC2. That is not followed" in str(raised.value)
+            assert f"redirects to {other}/RPC2. The redirect is not followed" in str(raised.value)
             assert "word" not in str(raised.value)
     assert not asked
 
@@ -245,10 +246,10 @@ async def test_a_redirect_is_not_followed_and_its_place_is_named_without_secrets
 async def test_a_packed_answer_is_not_unpacked(yard: Any, encoding: str) -> None:
     bomb = HttpAnswer(200, "OK", gzip.compress(bytes(10_000_000)), (("Content-Encoding", encoding),))
     yard.oned.faults.answer(1, bomb, "one.system.version")
-    with pytest.raises(InvalidSpecError, match="packed"):
+    with pytest.raises(InvalidSpecError, match="compressed"):
         await yard.site().probe()
     yard.oned.faults.answer(1, bomb, "one.template.instantiate")
-    with pytest.raises(UnknownOutcomeError, match="packed"):
+    with pytest.raises(UnknownOutcomeError, match="compressed"):
         await yard.create(yard.site(), "a")
 
 
@@ -256,7 +257,7 @@ async def test_a_packed_answer_is_not_unpacked(yard: Any, encoding: str) -> None
 async def test_an_answer_without_end_is_given_up(
     monkeypatch: pytest.MonkeyPatch, changes: bool, kind: type[SiteError]
 ) -> None:
-    monkeypatch.setattr(transport, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 1_000_000)
 
     async def serve(request: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         response = aiohttp.web.StreamResponse()
@@ -357,6 +358,6 @@ async def test_times_are_by_the_clock_of_the_site(yard: Any) -> None:
     dated = (("Date", email.utils.format_datetime(ahead, usegmt=True)),)
     yard.oned.faults.answer(1, HttpAnswer(200, "OK", version, dated), "one.system.version")
     site = yard.site()
-    assert abs(site._oned.now() - time.time()) < 60
+    assert abs(site._oned.get_time() - time.time()) < 60
     await site.probe()
-    assert abs(site._oned.now() - time.time() - 3600) < 60
+    assert abs(site._oned.get_time() - time.time() - 3600) < 60

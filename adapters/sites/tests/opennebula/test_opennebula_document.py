@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What docs/sites/opennebula.md shows can be used as it stands."""
 
 import re
@@ -23,8 +24,8 @@ def blocks(kind: str, begins: str) -> str:
 async def test_the_manifest_makes_a_site_that_finds_the_template_of_the_document(yard: Any) -> None:
     secret, manifest = yaml.safe_load_all(blocks("yaml", "apiVersion"))
     provider = CloudSite.model_validate(manifest).spec.provider
-    assert provider.member()[0] == "openNebula"
-    settings = Settings.from_config(SiteConfig("one", provider.member()[1].to_json(), secret["stringData"]))
+    assert provider.get_member()[0] == "openNebula"
+    settings = Settings.from_config(SiteConfig("one", provider.get_member()[1].to_json(), secret["stringData"]))
     assert (settings.template_owner, settings.token_seconds) == ("oneadmin", 3600)
     cloud = yard.oned.cloud
     cloud.add_image("debian-simyard")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What OpenNebula's refusals mean. The texts are its own."""
 
 import xmlrpc.client
@@ -27,12 +28,12 @@ from simyard_sites.base import (
     UnauthenticatedError,
     UnavailableError,
 )
-from simyard_sites.opennebula.errors import refusal, refusal_of_change, refusal_of_create
+from simyard_sites.opennebula.errors import make_call_error, make_change_error, make_creation_error
 from simyard_sites.opennebula.wire import (
-    Call,
     MalformedAnswerError,
     OneAllocateException,
     OneLockedException,
+    RpcCall,
     decode,
     decode_all,
     encode,
@@ -100,14 +101,14 @@ CREATE = "[one.template.instantiate] "
             "template",
         ),
         (OneInternalException(CREATE + "Internal Error: database is locked"), InternalError, "database"),
-        (OneException("fault -503: Call is not of type integer"), InternalError, "-503"),
+        (OneException("fault -503: RpcCall is not of type integer"), InternalError, "-503"),
         (OneException("Cannot process request, no leader found"), UnavailableError, "leader"),
     ],
 )
 def test_a_refused_create_becomes_the_error_that_says_what_to_do(
     error: Exception, kind: type[SiteError], says: str
 ) -> None:
-    found = refusal_of_create(error, "debain")
+    found = make_creation_error(error, "debain")
     assert type(found) is kind
     assert says in str(found)
 
@@ -115,20 +116,20 @@ def test_a_refused_create_becomes_the_error_that_says_what_to_do(
 @given(st.text())
 def test_the_name_of_an_image_does_not_make_its_absence_a_matter_of_the_site(name: str) -> None:
     said = f"Error allocating a new virtual machine. DISK 0: User 0 does not own an image with name: {name} . Set ..."
-    found = refusal_of_create(OneAllocateException(CREATE + said), name or "0")
+    found = make_creation_error(OneAllocateException(CREATE + said), name or "0")
     assert (type(found), found.scope) == (InvalidSpecError, ErrorScope.POOL)
 
 
 def test_what_a_state_forbids_is_a_conflict_of_that_machine() -> None:
-    error = refusal_of_change(OneActionException("[one.vm.action] ... wrong state PROLOG."), "MANAGE")
+    error = make_change_error(OneActionException("[one.vm.action] ... wrong state PROLOG."), "MANAGE")
     assert type(error) is ConflictError and error.scope is ErrorScope.ITEM
-    assert type(refusal_of_change(OneLockedException("is locked"), "MANAGE")) is ConflictError
-    assert type(refusal_of_change(OneNoExistsException("gone"), "MANAGE")) is MachineNotFoundError
+    assert type(make_change_error(OneLockedException("is locked"), "MANAGE")) is ConflictError
+    assert type(make_change_error(OneNoExistsException("gone"), "MANAGE")) is MachineNotFoundError
 
 
 def test_a_missing_right_is_named() -> None:
-    error = refusal(OneAuthorizationException("Not authorized to perform MANAGE VM [1]."), "MANAGE its VMs")
-    assert str(error).endswith("The account must be permitted to MANAGE its VMs")
+    error = make_call_error(OneAuthorizationException("Not authorized to perform MANAGE VM [1]."), "MANAGE its VMs")
+    assert str(error).endswith("The account needs the right to MANAGE its VMs")
 
 
 def answer(*values: object) -> bytes:
@@ -200,7 +201,7 @@ def test_entities_are_not_expanded() -> None:
 
 
 def test_calls_carry_the_session_first() -> None:
-    calls = [Call("one.vm.action", ("resume", 0)), Call("one.vm.info", (1, False))]
+    calls = [RpcCall("one.vm.action", ("resume", 0)), RpcCall("one.vm.info", (1, False))]
     assert xmlrpc.client.loads(encode(calls[0], "u:p")) == (("u:p", "resume", 0), "one.vm.action")
     [entries], method = xmlrpc.client.loads(encode_all(calls, "u:ü<&>"))
     assert method == "system.multicall"

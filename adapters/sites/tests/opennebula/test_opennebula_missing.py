@@ -1,13 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that a pool does not show is not taken for lost before it was asked for by itself."""
 
 from typing import Any
 
 import pytest
 
+from simyard_simulators.oned import Lcm, State
+from simyard_simulators.oned.objects import Permissions
+from simyard_simulators.oned.wire import Arguments
 from simyard_sites.base import MachineState
-from simyard_sites.testing.oned import Lcm, State
-from simyard_sites.testing.oned.objects import Permissions
-from simyard_sites.testing.oned.wire import Arguments
 
 
 @pytest.fixture

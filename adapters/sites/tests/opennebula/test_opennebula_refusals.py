@@ -1,9 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the site makes of refusals, each as a simulated oned says it: whose it is, and which field it names."""
 
 from typing import Any
 
 import pytest
 
+from simyard_simulators.oned import State
 from simyard_sites.base import (
     CapacityExhaustedError,
     InvalidSpecError,
@@ -11,7 +13,6 @@ from simyard_sites.base import (
     PermissionDeniedError,
     SiteError,
 )
-from simyard_sites.testing.oned import State
 
 IMAGE = "spec.images.openNebula"
 TEMPLATE = "spec.provider.openNebula.template"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines on a simulated oned: how they live, fail and end, and what is sent for them."""
 
 import asyncio
@@ -5,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from simyard_simulators.oned import Failure, Lcm, State, Step, Vm
 from simyard_sites.base import (
     Address,
     ConflictError,
@@ -16,7 +18,6 @@ from simyard_sites.base import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from simyard_sites.testing.oned import Failure, Lcm, State, Step, Vm
 
 
 async def test_a_machine_goes_through_its_stages_and_has_an_address(yard: Any) -> None:
@@ -268,6 +269,6 @@ async def test_a_group_is_given_the_machines_only_where_their_secrets_are_encryp
     yard.oned.cloud.user("simyard").groups.remove(group.oid)
     outsider._catalog._group = group.oid  # the group was left after it had been looked up
     await yard.create(outsider, "c")
-    with pytest.raises(InvalidSpecError, match="must be a member"):
+    with pytest.raises(InvalidSpecError, match="Make the account a member"):
         outsider._sharing.check()
     assert not yard.oned.cloud.named("c")[0].permissions.bits[3], "our own group is given nothing"

@@ -1,12 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the states mean."""
 
 import pytest
 from pyone import LCM_STATE, VM_STATE
 
 from simyard_sites.base import Machine, MachineState, Owner, Stage
-from simyard_sites.opennebula.machines import machine_of
+from simyard_sites.opennebula.machines import read_machine
 from simyard_sites.opennebula.records import VmRecord
-from simyard_sites.opennebula.states import is_settled, meaning_of, name_of, reason_of
+from simyard_sites.opennebula.states import format_reason, get_machine_state, is_settled, name_of
 
 ACTIVE = 3
 OWNER = Owner("default", "w", "1", "pool")
@@ -14,12 +15,12 @@ OWNER = Owner("default", "w", "1", "pool")
 
 def machine(state: int, lcm_state: int = 0, before: Machine | None = None, now: float = 100.0, **texts: str) -> Machine:
     record = VmRecord(7, "w-1", state, lcm_state, stime=50, **texts)  # type: ignore[arg-type]
-    return machine_of(record, OWNER, before, now, seen_starting=True)
+    return read_machine(record, OWNER, before, now, seen_starting=True)
 
 
 def test_every_state_that_pyone_names_has_a_meaning_of_its_own() -> None:
     names = {name_of(state, 0) for state in VM_STATE if state != ACTIVE} | {name_of(3, state) for state in LCM_STATE}
-    unknown = {name for name in names if meaning_of(name) is MachineState.RUNNING}
+    unknown = {name for name in names if get_machine_state(name) is MachineState.RUNNING}
     assert unknown == {
         "RUNNING", "MIGRATE", "SAVE_MIGRATE", "UNKNOWN", "HOTPLUG", "HOTPLUG_SNAPSHOT", "HOTPLUG_NIC", "HOTPLUG_SAVEAS",
         "HOTPLUG_RESIZE", "DISK_SNAPSHOT", "DISK_SNAPSHOT_REVERT", "DISK_SNAPSHOT_DELETE", "DISK_RESIZE",
@@ -39,7 +40,7 @@ def test_later_states_are_known_and_those_to_come_count_as_running(
     lcm_state: int, name: str, meaning: MachineState
 ) -> None:
     assert name_of(ACTIVE, lcm_state) == name
-    assert meaning_of(name) is meaning
+    assert get_machine_state(name) is meaning
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_later_states_are_known_and_those_to_come_count_as_running(
 def test_each_failure_has_its_own_reason_and_the_text_that_explains_it(state: LCM_STATE) -> None:
     failed = machine(ACTIVE, state, error="Error executing image transfer script")
     assert failed.state is MachineState.FAILED
-    assert failed.reason == reason_of(state.name) != ""
+    assert failed.reason == format_reason(state.name) != ""
     assert failed.message == "Error executing image transfer script"
     assert is_settled(state.name)
 
@@ -99,5 +100,7 @@ def test_a_clock_that_lags_behind_the_sites_never_turns_stages_round() -> None:
 
 def test_of_a_machine_that_runs_already_only_the_first_stage_is_known() -> None:
     record = VmRecord(7, "w-1", ACTIVE, 3, stime=50)
-    seen = machine_of(record, OWNER, machine_of(record, OWNER, None, 90, seen_starting=False), 99, seen_starting=False)
+    seen = read_machine(
+        record, OWNER, read_machine(record, OWNER, None, 90, seen_starting=False), 99, seen_starting=False
+    )
     assert seen.entered == {Stage.PENDING: 50}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of machines."""
 
 from hypothesis import given
@@ -23,13 +24,13 @@ def vm(machine_id: int, name: str = "", state: int = ACTIVE, lcm_state: int = RU
 
 
 def ask(known: Table, *records: VmRecord) -> None:
-    known.put(records, known.question())
+    known.apply_records(records, known.begin_query())
 
 
 def test_machines_of_others_are_not_there() -> None:
     known = table()
     ask(known, vm(1), vm(2, ours=False), VmRecord(3, "x", ACTIVE, RUNNING))
-    assert [machine.id for machine in known.machines()] == ["1"]
+    assert [machine.id for machine in known.list_machines()] == ["1"]
     assert known.next_id == 4
 
 
@@ -37,7 +38,7 @@ def test_a_machine_whose_labels_somebody_took_away_is_still_ours() -> None:
     known = table()
     ask(known, vm(1))
     ask(known, VmRecord(1, "renamed", POWEROFF, 0))
-    [machine] = known.machines()
+    [machine] = known.list_machines()
     assert (machine.name, machine.state) == ("m1", MachineState.STOPPED)
 
 
@@ -47,9 +48,9 @@ def test_of_two_machines_of_a_name_the_lower_id_is_the_machine_in_whatever_order
         for record in records:
             ask(known, record)
         ask(known, *records)
-        found = known.named("a")
+        found = known.find_by_name("a")
         assert found is not None and found.id == "0"
-        assert [machine.id for machine in known.machines()] == ["0"]
+        assert [machine.id for machine in known.list_machines()] == ["0"]
         assert known.duplicates == {5}
 
 
@@ -59,17 +60,17 @@ def test_all_who_look_agree_on_the_machine_of_a_name(ids: list[int], together: i
     ask(known, *(vm(machine_id, "a") for machine_id in ids[:together]))
     for machine_id in ids[together:]:
         ask(known, vm(machine_id, "a"))
-    assert known.ids() == [0]
+    assert known.list_ids() == [0]
     assert known.duplicates == {1, 3, 4, 5}
 
 
 def test_who_was_told_of_a_duplicate_is_told_that_it_is_gone() -> None:
     known = table()
-    changes = known.listen()
+    changes = known.add_listener()
     ask(known, vm(5, "a"))
-    assert changes.take() == {5: "a"}
+    assert changes.collect() == {5: "a"}
     ask(known, vm(2, "a"))
-    assert changes.take() == {5: "a", 2: "a"}
+    assert changes.collect() == {5: "a", 2: "a"}
     assert known.get(5) is None
     ask(known, vm(5, "a", DONE))
     assert known.duplicates == set()
@@ -77,36 +78,36 @@ def test_who_was_told_of_a_duplicate_is_told_that_it_is_gone() -> None:
 
 def test_an_answer_to_an_earlier_question_is_older_news() -> None:
     known = table()
-    early, late = known.question(), known.question()
-    known.put([vm(1)], late)
-    known.put([vm(1, state=PENDING, lcm_state=0)], early)
-    assert known.machines()[0].state is MachineState.RUNNING
+    early, late = known.begin_query(), known.begin_query()
+    known.apply_records([vm(1)], late)
+    known.apply_records([vm(1, state=PENDING, lcm_state=0)], early)
+    assert known.list_machines()[0].state is MachineState.RUNNING
 
 
 def test_a_machine_that_is_gone_stays_gone() -> None:
     known = table()
-    early = known.question()
+    early = known.begin_query()
     ask(known, vm(1))
     ask(known, vm(1, state=DONE))
-    known.put([vm(1)], early)
-    known.accepted(1, "m1", Owner("default", "m1", "uid-m1"))
-    assert known.machines() == []
-    assert known.named("m1") is None
+    known.apply_records([vm(1)], early)
+    known.add_accepted(1, "m1", Owner("default", "m1", "uid-m1"))
+    assert known.list_machines() == []
+    assert known.find_by_name("m1") is None
 
 
 def test_a_machine_that_was_asked_for_before_it_was_made_can_be_made() -> None:
     known = table()
     known.finish([1])
     ask(known, vm(1))
-    assert known.ids() == [1]
+    assert known.list_ids() == [1]
 
 
 def test_nothing_is_told_where_nothing_changed() -> None:
     known = table()
     ask(known, vm(1))
-    changes = known.listen()
+    changes = known.add_listener()
     ask(known, vm(1))
-    assert changes.take() == {}
+    assert changes.collect() == {}
 
 
 def test_what_moves_is_known_and_what_rests_is_not_looked_at_often() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values come back as they were, whatever is in them."""
 
 import pytest
@@ -60,6 +61,6 @@ def test_a_label_names_the_owner_to_its_cloud_site_alone(
 ) -> None:
     owner = Owner(namespace, worker, "1-2-3", pool)
     labels = f"of the user, {Ownership(ours, site).label(owner)} ,more/of/it"
-    assert Ownership(ours, site).owner_of(labels) == owner
-    assert Ownership(f"{ours}x", site).owner_of(labels) is None
-    assert Ownership(ours, f"{site}x").owner_of(labels) is None
+    assert Ownership(ours, site).read_owner(labels) == owner
+    assert Ownership(f"{ours}x", site).read_owner(labels) is None
+    assert Ownership(ours, f"{site}x").read_owner(labels) is None

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often what is looked at, and what that costs."""
 
 from typing import Any
@@ -6,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simyard_simulators.oned import WIDE, State
+from simyard_simulators.oned.settings import Latencies
 from simyard_sites.base import SiteConfig
 from simyard_sites.opennebula.settings import Settings
-from simyard_sites.opennebula.watching import Rhythm
-from simyard_sites.testing.oned import WIDE, State
-from simyard_sites.testing.oned.settings import Latencies
+from simyard_sites.opennebula.watching import PollSchedule
 
 CONFIG = SiteConfig(
     "one", {"endpoint": "http://one/RPC2", "template": "t"}, {"username": "simyard", "password": "secret"}
@@ -19,28 +20,28 @@ SETTINGS = Settings.from_config(CONFIG)
 
 
 def test_while_nothing_moves_a_look_comes_every_30_s() -> None:
-    rhythm = Rhythm.begin(SETTINGS, 100.0)
-    assert rhythm.next_at(100.0, moving=False) == 130.0
-    assert rhythm.next_at(129.0, moving=False) == 130.0
+    schedule = PollSchedule.begin(SETTINGS, 100.0)
+    assert schedule.compute_next_poll(100.0, moving=False) == 130.0
+    assert schedule.compute_next_poll(129.0, moving=False) == 130.0
 
 
 def test_what_moves_is_looked_at_twice_a_second_and_less_often_when_nothing_happens_for_long() -> None:
-    rhythm = Rhythm.begin(SETTINGS, 0.0)
-    pauses = [rhythm.next_at(now, moving=True) - now for now in (0.0, 9.0, 20.0)]
+    schedule = PollSchedule.begin(SETTINGS, 0.0)
+    pauses = [schedule.compute_next_poll(now, moving=True) - now for now in (0.0, 9.0, 20.0)]
     assert pauses == [0.5, 0.5, 1.0]
-    rhythm.all_at = 1000.0
-    assert rhythm.next_at(600.0, moving=True) - 600.0 == 5.0
-    rhythm.looked(600.0, 600.1, changed=True)
-    assert rhythm.next_at(600.1, moving=True) - 600.1 == pytest.approx(0.5)
+    schedule.all_at = 1000.0
+    assert schedule.compute_next_poll(600.0, moving=True) - 600.0 == 5.0
+    schedule.record_poll(600.0, 600.1, changed=True)
+    assert schedule.compute_next_poll(600.1, moving=True) - 600.1 == pytest.approx(0.5)
 
 
 @given(st.floats(0, 100), st.floats(0, 10_000), st.booleans())
 def test_looks_leave_a_slow_site_alone_and_never_wait_longer_than_the_quiet_pause(
     seconds: float, now: float, moving: bool
 ) -> None:
-    rhythm = Rhythm.begin(SETTINGS, now)
-    rhythm.looked(now - seconds, now, changed=False)
-    pause = rhythm.next_at(now, moving=moving) - now
+    schedule = PollSchedule.begin(SETTINGS, now)
+    schedule.record_poll(now - seconds, now, changed=False)
+    pause = schedule.compute_next_poll(now, moving=moving) - now
     assert pause <= 30.0 + 1e-6
     assert pause >= min(4 * seconds, 30.0) - 1e-6
 
@@ -51,8 +52,8 @@ async def looks(yard: Any, count: int) -> tuple[float, int, int]:
     await site.list_owned()
     yard.oned.counters.reset()
     for _ in range(count):
-        await site._view.look(site._table.ids())
-        await site._view.look_for_new()
+        await site._view.read(site._table.list_ids())
+        await site._view.read_new()
     counters = yard.oned.counters
     return sum(counters.cost_milliseconds.values()), counters.scanned_rows, counters.requests
 
@@ -103,6 +104,6 @@ async def test_ten_thousand_machines_are_seen_with_few_requests(make_yard: Any) 
     await yard.create(site, "a")
     ids = [int(machine.id) for machine in await site.list_owned()]
     yard.oned.counters.reset()
-    await site._view.look([*ids, *range(100_000, 110_000 - 1)])
+    await site._view.read([*ids, *range(100_000, 110_000 - 1)])
     assert yard.oned.counters.requests == 20
     assert [machine.name for machine in await site.list_owned()] == ["a"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster with nodes: the control plane that tests share, a real scheduler, and kwok for the kubelets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Namespaces of a real API server as sites for pods, with kwok as the kubelet of all nodes."""
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.files import locked
 from simyard_dev.processes import Process
+from simyard_simulators.kube_front import KubeFront
 from simyard_sites.base import Machine, MachineRequest, Site, SiteConfig
 from simyard_sites.conformance.world import World
 from simyard_sites.kubernetes.client import Json, KubeClient
@@ -23,7 +25,6 @@ from simyard_sites.kubernetes.resource import Resource
 from simyard_sites.kubernetes.secrets import REVISIONS
 from simyard_sites.pod import PodSite
 from simyard_sites.pod.site import PODS
-from simyard_sites.testing.kube_front import KubeFront
 
 IMAGE = "registry.example.com/solver:3"
 ACCOUNT = "simyard"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/sites/pod.md: a real API server takes its manifests and commands."""
 
 import json
@@ -10,7 +11,7 @@ import yaml
 
 from kube_api import Api
 from simyard.api.providers.pod import PodProvider
-from simyard.build import install
+from simyard.manifests import install
 from simyard_dev.controlplane import ControlPlane
 from simyard_sites.pod.reading import CANNOT_START, DISRUPTIONS
 
@@ -28,7 +29,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def installed(control_plane: ControlPlane) -> ControlPlane:
-    Api(control_plane.kubeconfig).install(install.objects())
+    Api(control_plane.kubeconfig).install(install.build_objects())
     return control_plane
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pod's status means for a machine, from statuses as kubelets, schedulers and controllers write them."""
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ import pytest
 
 from simyard_sites.base import Address, MachineState, Owner, Stage
 from simyard_sites.kubernetes.client import Json
-from simyard_sites.kubernetes.ownership import owner_labels
-from simyard_sites.pod.reading import MOST_CRASHES, read
+from simyard_sites.kubernetes.ownership import build_owner_labels
+from simyard_sites.pod.reading import MAX_CRASHES, read
 
 OWNER = Owner("team", "pool-0", "0f0e0d0c-0b0a-0908-0706-050403020100", "pool")
 CREATED = "2026-01-02T03:04:05Z"
@@ -19,7 +20,7 @@ def pod(*, deleted: bool = False, **status: Any) -> Json:
     metadata = {"namespace": "team", "name": "pool-0-0f0e0d0c", "creationTimestamp": CREATED}
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-02T03:05:05Z"
-    return {"metadata": {**metadata, "labels": owner_labels(OWNER)}, "spec": {}, "status": status}
+    return {"metadata": {**metadata, "labels": build_owner_labels(OWNER)}, "spec": {}, "status": status}
 
 
 def conditions(**states: str) -> list[Json]:
@@ -92,7 +93,7 @@ def taken(reason: str) -> list[Json]:
             pod(
                 phase="Running",
                 containerStatuses=[
-                    container("CrashLoopBackOff", restarts=MOST_CRASHES, exitCode=137, reason="OOMKilled")
+                    container("CrashLoopBackOff", restarts=MAX_CRASHES, exitCode=137, reason="OOMKilled")
                 ],
             ),
             MachineState.FAILED,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods as a real API server takes or refuses them, and the Secrets that they share."""
 
 from __future__ import annotations

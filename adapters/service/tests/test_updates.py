@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an adapter tells of itself is told although a session broke while it was told."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from simyard_adapter import updates as module
+from simyard_adapter.current_session import CurrentSession
+from simyard_adapter.transport import BrokerError
+from simyard_adapter.updates import Updates
+from simyard_adapter.wire import Event
+
+
+class Attributes:
+    def add_listener(self, _: Any) -> None:
+        """Nothing changes."""
+
+    def collect_changes(self) -> dict[str, Any]:
+        return {}
+
+
+class Session:
+    def __init__(self, breaks: bool = False) -> None:
+        self.breaks = breaks
+        self.closed = asyncio.Event()
+        self.told = asyncio.Event()
+        self.kinds: list[str] = []
+
+    async def publish(self, exchange: str, key: str, kind: str, body: bytes, **_: Any) -> None:
+        self.kinds.append(kind)
+        self.told.set()
+        if self.breaks:
+            raise BrokerError("the connection closed")
+
+
+async def test_that_it_is_active_is_told_on_the_next_session_when_the_first_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    current: Any = CurrentSession()
+    updates = Updates(current, Attributes(), lambda kind: kind.value, "worker")  # type: ignore[arg-type]
+    running = asyncio.ensure_future(updates.run())
+    broken, whole = Session(breaks=True), Session()
+    current.attach(broken)
+    updates.count_serving(1)
+    await asyncio.wait_for(broken.told.wait(), 10)
+    current.detach(broken)
+    current.attach(whole)
+    await asyncio.wait_for(whole.told.wait(), 10)
+    assert whole.kinds == [Event.ACTIVE.value]
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_that_it_is_active_is_told_again_while_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ACTIVE_SECONDS", 0.05)
+    current: Any = CurrentSession()
+    updates = Updates(current, Attributes(), lambda kind: kind.value, "worker")  # type: ignore[arg-type]
+    running = asyncio.ensure_future(updates.run())
+    session = Session()
+    current.attach(session)
+    updates.count_serving(1)
+    for _ in range(3):
+        await asyncio.wait_for(session.told.wait(), 10)
+        session.told.clear()
+    running.cancel()
+    await asyncio.wait({running})
