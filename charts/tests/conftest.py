@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One control plane for the tests of the chart."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from simyard_dev.controlplane import ControlPlane
 
 @pytest.fixture(scope="session")
 def helm(simyard_directory: Path) -> Iterator[Helm]:
-    # Not the run's shared control plane: the chart wants to own what is in the whole cluster.
+    # A separate control plane, because the chart installs objects without a namespace.
     control_plane = ControlPlane(simyard_directory / "chart")
     control_plane.start()
     control_plane.kubectl("create", "namespace", NAMESPACE)

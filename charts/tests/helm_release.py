@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helm, and a control plane on which the chart's tests render and install it."""
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Helm:
-    """Helm, and kubectl, on a control plane."""
+    """Helm and kubectl on a control plane."""
 
     control_plane: ControlPlane
 
@@ -42,7 +43,7 @@ class Helm:
         return [item for item in yaml.safe_load_all(text) if item]
 
     def dry_run(self, manifests: list[Manifest]) -> None:
-        """Have the API server check the manifests."""
+        """Let the API server check the manifests."""
         listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         options = ("--dry-run=server", "--warnings-as-errors", "--validate=strict")
         self.control_plane.kubectl("apply", *options, "-f", "-", stdin=listed)
@@ -58,7 +59,7 @@ def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
 
 
 def frontend_pod(operator: Manifest) -> FrontendPod:
-    """What the operator is told of the frontends' pods, as Kubernetes gives it."""
+    """Return the settings of the pods of frontends that the container of the operator receives."""
     [value] = [item.partition("=")[2] for item in operator["args"] if item.startswith("--frontend-pod=")]
     return FrontendPod.from_json(value.replace("$$", "$"))
 

@@ -1,4 +1,5 @@
-"""The chart, rendered by Helm and installed on a real API server; nothing runs there, for it has no nodes."""
+# SPDX-License-Identifier: Apache-2.0
+"""The chart, rendered by Helm and installed on a real API server without nodes, so that no pod runs."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from cryptography import x509
 from helm_release import CHART, EXISTING, NAMESPACE, ROOT, Helm, Manifest, container_of, frontend_pod, of_kind
 
 from simyard.api.frontend_pod import FrontendPod
-from simyard.build import install
-from simyard.build.frontend import KINDS
+from simyard.manifests import install
+from simyard.manifests.frontend import KINDS
 
 VARIANTS = {
     "default": (),
@@ -51,7 +52,7 @@ def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
 def test_the_api_server_takes_everything_without_a_warning(helm: Helm, values: tuple[str, ...]) -> None:
-    helm.dry_run([item for item in helm.render(*values) if item["kind"] != "Pod"])  # whose account is not there
+    helm.dry_run([item for item in helm.render(*values) if item["kind"] != "Pod"])  # its account is missing
 
 
 def test_it_installs_what_the_code_says(helm: Helm) -> None:
@@ -64,7 +65,7 @@ def test_it_installs_what_the_code_says(helm: Helm) -> None:
             for item in manifests
         }
 
-    wanted = [item for item in install.objects(NAMESPACE) if item["kind"] != "Namespace"]
+    wanted = [item for item in install.build_objects(NAMESPACE) if item["kind"] != "Namespace"]
     assert said(wanted) <= said(rendered)
 
 
@@ -106,7 +107,7 @@ def test_wrong_values_are_refused_by_name(helm: Helm, value: str, said: str) -> 
 
 
 def test_every_value_is_explained() -> None:
-    """By a comment ``# --`` above it, or above what it is part of."""
+    """Every value has a comment ``# --`` above it, or above the value that contains it."""
     explained: dict[int, bool] = {}
     missing = []
     comment = False
@@ -218,7 +219,7 @@ def test_what_is_switched_off_has_no_account(helm: Helm) -> None:
 
 
 def test_rendered_without_a_cluster_it_is_the_same_each_time(helm: Helm) -> None:
-    """As tools do that apply what `helm template` gives: with cert-manager, and a broker whose password is not ours."""
+    """Tools that apply the output of `helm template` need this: with cert-manager, and with an external broker."""
     for broker in (("broker.mode=operator",), EXISTING):
         values = ("certificates.mode=certManager", *broker)
         assert helm.render(*values) == helm.render(*values)
@@ -236,7 +237,7 @@ def test_a_certificate_names_hosts_and_addresses_apart(helm: Helm) -> None:
 
 
 def test_pods_are_spread_over_nodes_that_have_no_zone_too(helm: Helm) -> None:
-    """The scheduler leaves out a node that lacks the label of any one constraint, for all of them."""
+    """The scheduler ignores a node for all constraints when it lacks the label of one of them."""
     for deployment in of_kind(helm.render(), "Deployment").values():
         pod = deployment["spec"]["template"]["spec"]
         assert [item["topologyKey"] for item in pod["topologySpreadConstraints"]] == ["kubernetes.io/hostname"]
@@ -292,7 +293,7 @@ def test_alerts_and_dashboards_ask_for_metrics_that_exist(helm: Helm) -> None:
 
 
 class TestInstalled:
-    """One release, from installation to removal; the order of these tests matters."""
+    """One release from installation to removal; the order of these tests matters."""
 
     def test_it_is_installed_with_certificates_that_its_own_authority_signed(self, helm: Helm) -> None:
         helm.done("install", "simyard", str(CHART))
@@ -347,7 +348,7 @@ class TestInstalled:
         ours = [item for item in left if "simyard" in item["metadata"]["name"]]
         kinds = {item["metadata"]["name"].split(".")[0] for item in ours if item["kind"] == "CustomResourceDefinition"}
         assert {"workers", "workerpools", "cloudsites"} <= kinds
-        # What kube-apiserver makes of the kinds by itself does not count.
+        # APIServices that kube-apiserver creates for the kinds do not count.
         others = [item for item in ours if item["kind"] not in ("CustomResourceDefinition", "APIService")]
         assert not others
         assert "v1alpha1.subresources.simyard.dev" not in {item["metadata"]["name"] for item in ours}

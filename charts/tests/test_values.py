@@ -1,4 +1,5 @@
-"""What single values of the chart change."""
+# SPDX-License-Identifier: Apache-2.0
+"""The effects of single values of the chart."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import yaml
 from helm_release import CHART, EXISTING, NAMESPACE, Helm, Manifest, container_of, frontend_pod, of_kind, pod_of
 
 from simyard.api.frontend_route import FrontendRoute, GatewayRoute
-from simyard.build.frontend import DEPLOYMENTS, FrontendTemplate, frontend
+from simyard.manifests.frontend import DEPLOYMENTS, FrontendTemplate, build_frontend
 
 DIGEST = f"sha256:{'0a' * 32}"
 ROLES = ("operator", "apiserver")
@@ -26,16 +27,16 @@ def rendered(helm: Helm, folder: Path, values: Manifest) -> list[Manifest]:
 
 
 def frontend_deployment(manifests: list[Manifest], replicas: int = 2) -> Manifest:
-    """The Deployment that the operator makes with what it is told."""
+    """Return the Deployment that the operator creates from its arguments."""
     template = FrontendTemplate(
         "image", NAMESPACE, "tls", "domain", pod=frontend_pod(container_of(manifests, "operator"))
     )
-    [found] = [item for item in frontend("plant", "beam", replicas, template) if item["kind"] == DEPLOYMENTS.kind]
+    [found] = [item for item in build_frontend("plant", "beam", replicas, template) if item["kind"] == DEPLOYMENTS.kind]
     return found
 
 
 def all_pods(manifests: list[Manifest]) -> list[Any]:
-    """The specs of all pods: of Deployments, of the broker, of frontends, of the test."""
+    """Return the specs of all pods: of Deployments, of the broker, of frontends, of the test."""
     kinds = ("Deployment", "StatefulSet")
     own = [item["spec"]["template"]["spec"] for kind in kinds for item in of_kind(manifests, kind).values()]
     tests = [item["spec"] for item in of_kind(manifests, "Pod").values()]
@@ -95,7 +96,7 @@ def test_a_proxy_and_its_ca_reach_every_role(helm: Helm, tmp_path: Path) -> None
 
 
 def test_the_platform_may_choose_the_user(helm: Helm) -> None:
-    """As OpenShift's restricted-v2 does: it refuses pods that name a user or group outside of the namespace's range."""
+    """OpenShift's restricted-v2 refuses pods that name a user or group outside the range of the namespace."""
     ids = ("runAsUser", "runAsGroup", "fsGroup")
     none = [f"{context}.{name}=null" for context in ("podSecurityContext", "broker.podSecurityContext") for name in ids]
     pods = all_pods(helm.render(*none))
@@ -143,7 +144,7 @@ def test_more_replicas_than_nodes_are_scheduled_but_never_all_on_one_node(helm: 
 
 @pytest.fixture
 def nodes(helm: Helm) -> Iterator[dict[str, Manifest]]:
-    """One node that takes pods, and one whose taint keeps them away for good."""
+    """Create one node that accepts pods, and one whose taint rejects them."""
     made = {name: {"labels": {"kubernetes.io/os": "linux", "size": name}} for name in ("small", "large")}
     items = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **meta}} for name, meta in made.items()]
     helm.control_plane.kubectl(
@@ -158,7 +159,7 @@ def test_two_nodes_that_take_pods_make_the_spread_required(helm: Helm, nodes: di
         text = helm.done("template", "simyard", str(CHART), "--dry-run=server", *(f"--set={value}" for value in values))
         return spread([item for item in yaml.safe_load_all(text) if item], "operator")[1]
 
-    # A fresh node has the taint not-ready: what comes and goes does not count.
+    # A new node has the taint not-ready, which is temporary and does not count.
     assert mode() == "Ignore"
     assert mode("operator.nodeSelector.size=small") == "Honor"
     helm.control_plane.kubectl("taint", "node", "large", "gpu=yes:NoSchedule")
@@ -230,7 +231,7 @@ def test_watched_namespaces_are_all_that_the_accounts_reach(helm: Helm) -> None:
             assert {resource.partition("/")[0] for resource in rule["resources"]} <= without_namespace
 
 
-# Ways in
+# Ingress and Gateway
 
 
 def frontend_route(manifests: list[Manifest]) -> FrontendRoute:
@@ -247,12 +248,12 @@ def test_without_a_way_in_nothing_is_said_of_it(helm: Helm) -> None:
 
 
 def test_the_objects_of_a_way_in_are_what_their_own_definitions_take(helm: Helm) -> None:
-    """Ingress, Gateway, HTTPRoute, BackendTLSPolicy, checked by a real API server."""
+    """A real API server checks Ingress, Gateway, HTTPRoute and BackendTLSPolicy."""
     values = ("domain=occi.example.org", "ingress.enabled=true", "ingress.className=nginx", "gateway.enabled=true")
     manifests = helm.render(*(f"frontends.{value}" for value in values), "frontends.gateway.className=envoy")
     route = frontend_route(manifests)
     template = FrontendTemplate("image", NAMESPACE, "simyard-frontend-tls", "occi.example.org", route=route)
-    made = frontend("plant", "beam", 2, template)
+    made = build_frontend("plant", "beam", 2, template)
     assert {"Ingress", "HTTPRoute", "BackendTLSPolicy"} <= {item["kind"] for item in made}
     gateway = of_kind(manifests, "Gateway")["simyard"]
     config_map = of_kind(manifests, "ConfigMap")["simyard-frontend-ca"]
@@ -272,7 +273,7 @@ def test_a_gateway_of_others_is_named_and_none_is_made(helm: Helm) -> None:
     assert frontend_route(manifests) == FrontendRoute(gateway=wanted)
 
 
-# What is said of the values
+# Messages of Helm
 
 
 def test_the_schema_describes_every_value() -> None:

@@ -1,4 +1,5 @@
-"""The command's way to the API server: what a watch sees, and who chooses cluster and namespace."""
+# SPDX-License-Identifier: Apache-2.0
+"""Requests through kubectl: the events of a watch, and the choice of cluster and namespace."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ from simyard_dev.tools import ensure
 from simyard_sites.kubernetes.resource import Resource
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-"""Anything in a group of its own that the API server has without more."""
+"""A resource in a separate API group that every API server has."""
 
 
 class Cluster:
-    """A real API server, asked by the real kubectl, with one object to watch."""
+    """A real API server with one object to watch, and the real kubectl."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
         self.run = control_plane.kubectl
@@ -66,7 +67,7 @@ def test_what_does_not_exist_is_not_watched(cluster: Cluster) -> None:
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """What kubectl was called with the last time; it finds a pool ``beams``."""
+    """Return the arguments of the last call of kubectl, a script that finds a pool ``beams``."""
     script = tmp_path / "kubectl"
     script.write_text(
         f'#!/bin/sh\necho "$*" >{tmp_path}/words\necho \'{{"items": [{{"metadata": {{"name": "beams"}}}}]}}\'\n'

@@ -1,4 +1,5 @@
-"""What others wrote is printed as text, and a terminal obeys none of it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Untrusted text is printed without control sequences for the terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ CLEAN = "ab\ncd"
 
 @dataclass(frozen=True)
 class Told(Kubectl):
-    """A cluster in which a worker logs what it likes."""
+    """A cluster in which a worker logs control sequences."""
 
-    def subresource(self, resource: Resource, name: str, subresource: str) -> str:
+    def get_subresource(self, resource: Resource, name: str, path: str) -> str:
         return f"{EVIL}\n"
 
 

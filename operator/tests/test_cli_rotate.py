@@ -1,4 +1,5 @@
-"""``kubectl simyard rotate``: a new master key, and the former one for as long as workers need it."""
+# SPDX-License-Identifier: Apache-2.0
+"""``kubectl simyard rotate`` writes a new master key, and keeps the former one as long as workers need it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from simyard.api.base import Json
 from simyard.api.names import MASTER_KEY_SECRET
 from simyard.cli.app import cli
 from simyard.cli.kubectl import Kubectl, KubectlError
-from simyard.fleet.master_key import StoredKeys
+from simyard.fleet.broker.master_key import StoredKeys
 from simyard_sites.kubernetes.resource import Resource
 
 OLD = b"o" * 32
@@ -27,12 +28,12 @@ def secret(**data: bytes) -> Json:
 
 @dataclass
 class Server:
-    """The Secret. The operator forgets the former key after so many ``looks``."""
+    """A server with the Secret; its operator removes the former key after ``looks`` reads."""
 
     stored: Json
     looks: int = 1
     asked: list[str] = field(default_factory=list)
-    fails: bool = False
+    conflicts: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Cluster(Kubectl):
         return copy.deepcopy(self.server.stored)
 
     def replace(self, item: Json) -> None:
-        if self.server.fails:
+        if self.server.conflicts:
+            self.server.conflicts -= 1
             raise KubectlError("Error from server (Conflict): the object has been modified", 1)
         assert item["metadata"]["resourceVersion"] == "7", "somebody else's change is not overwritten"
         self.server.stored = copy.deepcopy(item)
@@ -71,7 +73,7 @@ def test_it_waits_until_the_former_key_is_forgotten() -> None:
     server = Server(secret(key=OLD, number=b"5"))
     done = run(server)
     assert done.exit_code == 0, done.output
-    assert "the former passwords are refused" in done.output
+    assert "the broker refuses the former passwords" in done.output
     assert StoredKeys.read(server.stored).keys.number == 6
 
 
@@ -80,11 +82,35 @@ def test_it_does_not_wait_for_ever() -> None:
     assert (done.exit_code, "still use a former password" in done.output) == (1, True)
 
 
-def test_a_second_rotation_is_refused_while_one_is_under_way() -> None:
+def test_a_second_rotation_is_remembered_while_one_is_under_way_and_a_third_is_the_same() -> None:
     server = Server(secret(key=b"n" * 32, number=b"2", previous=OLD), looks=1000)
-    done = run(server)
-    assert (done.exit_code, "a rotation is under way" in done.output) == (1, True)
-    assert StoredKeys.read(server.stored).keys.number == 2
+    done = run(server, "--no-wait")
+    assert (done.exit_code, "this one starts when that one has ended" in done.output) == (0, True)
+    keys = StoredKeys.read(server.stored).keys
+    assert (keys.key, keys.number, keys.previous, len(keys.following)) == (b"n" * 32, 2, OLD, 32)
+    again = run(server, "--no-wait")
+    assert (again.exit_code, "the next one is already requested" in again.output) == (0, True)
+    assert StoredKeys.read(server.stored).keys == keys
+
+
+def test_it_waits_for_the_rotation_that_is_remembered_too() -> None:
+    server = Server(secret(key=b"n" * 32, number=b"2", previous=OLD), looks=1)
+    done = run(server, "--timeout", "1")
+    assert (done.exit_code, "still use a former password" in done.output) == (1, True), "its key has still to follow"
+
+
+def test_a_key_that_an_older_operator_left_to_follow_does_not_hold_up_a_rotation() -> None:
+    server = Server(secret(key=OLD, number=b"2", following=b"f" * 32))
+    assert run(server, "--no-wait").exit_code == 0
+    keys = StoredKeys.read(server.stored).keys
+    assert (keys.number, keys.previous, keys.following) == (3, OLD, b"")
+
+
+def test_a_rotation_that_ends_while_another_is_asked_for_is_read_again() -> None:
+    server = Server(secret(key=OLD), conflicts=2)
+    done = run(server, "--no-wait")
+    assert done.exit_code == 0, done.output
+    assert StoredKeys.read(server.stored).keys.previous == OLD
 
 
 @pytest.mark.parametrize("data", [{}, {"key": b"short"}, {"key": OLD, "number": b"x"}])
@@ -100,5 +126,5 @@ def test_another_namespace_may_be_the_platforms() -> None:
 
 
 def test_what_the_server_refuses_is_told() -> None:
-    done = run(Server(secret(key=OLD), fails=True))
-    assert done.exit_code == 1
+    done = run(Server(secret(key=OLD), conflicts=1000))
+    assert (done.exit_code, "(Conflict)" in done.output) == (1, True)

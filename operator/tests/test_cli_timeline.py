@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Timelines of pool starts: as data, text and pictures, and the command that shows them."""
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from simyard.api.base import LocalReference, Metadata
 from simyard.api.worker import Stages, Worker, WorkerSpec, WorkerStatus
 from simyard.api.worker_pool import PoolStart, WorkerPool, WorkerPoolSpec, WorkerPoolStatus
 from simyard.cli.app import cli
-from simyard.cli.timeline import STAGES, Timeline, WorkerLine, timeline_of, to_json, to_text
+from simyard.cli.timeline import STAGES, Timeline, WorkerLine, build_timeline, to_json, to_text
 from simyard.cli.timeline_picture import to_picture
 
 T0 = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
@@ -57,7 +58,7 @@ def timeline() -> Timeline:
         worker("beams-9", -3600, -3599),
         worker("beams-2", 3600, 3601, 3602, 3603, 3604, 3605),
     ]
-    found = timeline_of(pool(start), workers)
+    found = build_timeline(pool(start), workers)
     assert found is not None
     return found
 
@@ -69,7 +70,7 @@ def test_a_worker_that_was_replaced_after_the_start_is_counted_and_does_not_stre
 
 
 def test_a_pool_that_never_started_has_no_timeline() -> None:
-    assert timeline_of(pool(None), [worker("beams-0", 0)]) is None
+    assert build_timeline(pool(None), [worker("beams-0", 0)]) is None
 
 
 def test_workers_stand_in_the_order_in_which_they_were_ready_and_older_ones_are_left_out(timeline: Timeline) -> None:
@@ -91,16 +92,16 @@ def test_text_draws_each_stage_in_proportion(timeline: Timeline) -> None:
 
 def test_text_shows_a_sample_of_many_workers() -> None:
     start = PoolStart(requested_time=T0, workers=500)
-    many = timeline_of(pool(start), [worker(f"beams-{n}", 0, 1, 2, 3, 4, 5 + n) for n in range(500)])
+    many = build_timeline(pool(start), [worker(f"beams-{n}", 0, 1, 2, 3, 4, 5 + n) for n in range(500)])
     assert many is not None
-    text = to_text(many, most=10)
+    text = to_text(many, max_lines=10)
     assert "(10 of 500 workers shown)" in text
     assert "beams-499" in text
     assert "T_boot not known yet" in text
 
 
 def large(workers: int, sites: int = 1) -> Timeline:
-    """A start as it goes on a cloud that places so many machines per second."""
+    """Return the timeline of a start on a cloud that places a number of machines per second."""
     choose = random.Random(workers)
     lines = []
     for index in range(workers):
@@ -148,7 +149,7 @@ def test_a_png_is_a_png(timeline: Timeline) -> None:
 
 
 def test_a_start_of_which_nothing_is_known_yet_can_be_drawn() -> None:
-    found = timeline_of(pool(PoolStart(requested_time=T0, workers=1)), [worker("beams-0", 0)])
+    found = build_timeline(pool(PoolStart(requested_time=T0, workers=1)), [worker("beams-0", 0)])
     assert found is not None
     assert to_picture(found, "svg")
 
@@ -166,7 +167,7 @@ def test_the_command_line_starts_without_matplotlib() -> None:
 
 @pytest.fixture
 def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of answers, and a kubectl that gives them: ``get`` of one thing, lists, a watch."""
+    """Return a directory of answers, which a script in place of kubectl prints: objects, lists, a watch."""
     program = tmp_path / "kubectl"
     program.write_text(f"""#!{sys.executable}
 import sys, pathlib
@@ -186,7 +187,7 @@ print(file.read_text())
 
 
 def answers(directory: Path, *starts: PoolStart) -> None:
-    """What kubectl answers: the pool as the last of the starts leaves it, and a watch that shows each of them."""
+    """Write the answers of kubectl: the pool after the last of the starts, and a watch with an event for each start."""
     pools = [
         {**pool(start).model_dump(mode="json", by_alias=True, exclude_none=True), "kind": "WorkerPool"}
         for start in starts

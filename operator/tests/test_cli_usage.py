@@ -1,4 +1,5 @@
-"""What ``kubectl simyard usage`` prints."""
+# SPDX-License-Identifier: Apache-2.0
+"""``kubectl simyard usage`` prints sums of usage as a table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ ITEMS = [
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs the command; a script plays kubectl, and answers with all items or, without -A, with those of `lab`."""
+    """Run the command with a script as kubectl, which lists all items, or without -A only those of `lab`."""
     for name, items in (("all", ITEMS), ("one", ITEMS[:1]), ("none", [])):
         (tmp_path / name).write_text(json.dumps({"items": items}))
     script = tmp_path / "kubectl"
@@ -128,4 +129,4 @@ def test_a_refusal_has_the_exit_code_and_the_words_of_kubectl(run: Callable[...,
 def test_a_worker_has_no_usage_of_its_own(run: Callable[..., Result]) -> None:
     result = run("usage", "worker/beams-0")
     assert result.exit_code == 2
-    assert "not of single workers" in result.stderr
+    assert "not for single workers" in result.stderr

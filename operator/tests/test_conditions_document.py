@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/conditions.md explains every reason that users can meet, and no other; no remedy changes an immutable field."""
 
 from __future__ import annotations
@@ -11,20 +12,25 @@ import pytest
 
 from simyard.api.base import Json
 from simyard.api.names import Reason
-from simyard.build.crds import DEFINITIONS
-from simyard.build.schema import structural_schema
+from simyard.manifests.crds import DEFINITIONS
+from simyard.manifests.schema import build_schema
 from simyard_adapter import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "conditions.md"
-NOT_OF_ACTIONS = {wire.Reason.UNKNOWN_ATTRIBUTE, wire.Reason.DRAINING, wire.Reason.BUSY, wire.Reason.INVALID_REQUEST}
+NOT_OF_ACTIONS = {
+    wire.ErrorReason.UNKNOWN_ATTRIBUTE,
+    wire.ErrorReason.DRAINING,
+    wire.ErrorReason.BUSY,
+    wire.ErrorReason.INVALID_REQUEST,
+}
 """A ServiceAction never fails with these: they are answers to other requests, or it is given to another worker."""
 
 
 def test_every_reason_is_explained() -> None:
     explained = set(re.findall(r"^\| `(\w+)` \|", DOCUMENT.read_text(), re.MULTILINE))
     reasons = {reason.value for reason in Reason} | {
-        reason.value for reason in wire.Reason if reason not in NOT_OF_ACTIONS
+        reason.value for reason in wire.ErrorReason if reason not in NOT_OF_ACTIONS
     }
     assert explained == reasons
 
@@ -44,10 +50,10 @@ def immutable(schema: Json, path: str) -> Iterator[str]:
 IMMUTABLE = {
     path
     for definition in DEFINITIONS
-    if "spec" in (schema := structural_schema(definition.model))["properties"]
+    if "spec" in (schema := build_schema(definition.model))["properties"]
     for path in immutable(schema["properties"]["spec"], "spec")
 }
-CHANGE = re.compile(r"\b(mend|correct|change|set|raise|lower|name another|use another|edit)\b", re.IGNORECASE)
+CHANGE = re.compile(r"\b(correct|change|set|raise|lower|name another|use another|edit)\b", re.IGNORECASE)
 POSSIBLE = re.compile(r"immutable|again|another CloudSite|new ", re.IGNORECASE)
 
 
@@ -63,7 +69,7 @@ def test_the_fields_that_cannot_change_are_known() -> None:
         "spec.serviceRef", "spec.site", "spec.target", "spec.action", "spec.parameters", "spec.timeoutSeconds",
         "spec.provider.pod.namespace", "spec.provider.openNebula.endpoint",
     } <= IMMUTABLE  # fmt: skip
-    assert impossible("publish it, or mend `spec.serviceRef.name`") == ["spec.serviceRef"]
+    assert impossible("publish it, or correct `spec.serviceRef.name`") == ["spec.serviceRef"]
 
 
 @pytest.mark.parametrize("page", ["conditions.md", "troubleshooting.md"])

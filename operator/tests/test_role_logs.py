@@ -1,4 +1,5 @@
-"""What the processes write to standard error."""
+# SPDX-License-Identifier: Apache-2.0
+"""The logs of the processes on standard error."""
 
 from __future__ import annotations
 

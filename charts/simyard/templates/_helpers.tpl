@@ -1,9 +1,9 @@
-{{/* Prefix of the names of what the chart makes. */}}
+{{/* The prefix of the names of the objects of the chart. */}}
 {{- define "simyard.fullname" -}}
 {{ default "simyard" .Values.fullnameOverride }}
 {{- end }}
 
-{{/* The labels that every object of the chart has beside its component's. */}}
+{{/* The labels of every object of the chart, without the label of the component. */}}
 {{- define "simyard.labels" -}}
 {{- $own := dict
   "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_")
@@ -15,7 +15,7 @@
 {{- merge $own .Values.commonLabels | toYaml }}
 {{- end }}
 
-{{/* What a component's pods are selected by: call with (list $ "operator"). */}}
+{{/* The labels that select the pods of a component: call with (list $ "operator"). */}}
 {{- define "simyard.selector" -}}
 app.kubernetes.io/part-of: simyard
 app.kubernetes.io/component: {{ index . 1 }}
@@ -27,7 +27,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
-{{/* The name of the PriorityClass; nothing without one. */}}
+{{/* The name of the PriorityClass; empty without one. */}}
 {{- define "simyard.priorityClass" -}}
 {{- if or .Values.priorityClass.create .Values.priorityClass.name }}{{ default "simyard" .Values.priorityClass.name }}{{ end }}
 {{- end }}
@@ -38,7 +38,7 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
-{{/* The pods of frontends, for the operator, which makes them. In arguments of a container, $$ stands for $. */}}
+{{/* The pods of frontends as JSON, for the operator, which creates them. In arguments of a container, $$ means $. */}}
 {{- define "simyard.frontendPod" -}}
 {{- $pod := omit .Values.frontends "enabled" "domain" "amqp" "cloud4e" "serviceAccount" "ingress" "gateway" }}
 {{- $_ := set $pod "role" (printf "%s-frontend" (include "simyard.fullname" .)) }}
@@ -53,7 +53,7 @@ priorityClassName: {{ . | quote }}
 {{- toJson $pod | replace "$" "$$" }}
 {{- end }}
 
-{{/* How clients reach the frontends, for the operator. */}}
+{{/* The way of clients to the frontends as JSON, for the operator: Ingress or Gateway. */}}
 {{- define "simyard.frontendRoute" -}}
 {{- $route := dict }}
 {{- with .Values.frontends }}
@@ -67,7 +67,7 @@ priorityClassName: {{ . | quote }}
 {{- toJson $route | replace "$" "$$" }}
 {{- end }}
 
-{{/* What the values say of the pods of a role: call with (list $ "operator"). The template goes on with `containers`. */}}
+{{/* The fields of the pods of a role that values set: call with (list $ "operator"). `containers` must follow. */}}
 {{- define "simyard.pod" -}}
 {{- $ := index . 0 }}{{ $role := index . 1 }}{{ $values := index $.Values $role }}
 metadata:
@@ -91,7 +91,7 @@ spec:
   topologySpreadConstraints: {{- include "simyard.spread" . | nindent 4 }}
 {{- end }}
 
-{{/* What the values say of the container of a role: call with (list $ "operator"). */}}
+{{/* The fields of the container of a role that values set: call with (list $ "operator"). */}}
 {{- define "simyard.container" -}}
 {{- $ := index . 0 }}{{ $role := index . 1 }}{{ $values := index $.Values $role }}
 name: {{ $role }}
@@ -112,14 +112,14 @@ imagePullSecrets: {{- range . }}
 {{- end }}
 {{- end }}
 
-{{/* RabbitMQ writes below its home. */}}
+{{/* The security context of RabbitMQ. Its root file system is writable, because it writes below its home. */}}
 {{- define "simyard.brokerSecurityContext" -}}
 allowPrivilegeEscalation: false
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* `spread`, decided: call with (list $ "operator"). Two nodes that take pods of the role are enough for `required`.
-Without a cluster to ask (helm template) no node is found, and the answer is `available`. */}}
+{{/* The value of `spread`, with `auto` resolved: call with (list $ "operator"). Two nodes that accept pods of the role are
+enough for `required`. Helm finds no nodes without a cluster (helm template); then the result is `available`. */}}
 {{- define "simyard.spreadMode" -}}
 {{- $ := index . 0 }}{{ $values := index $.Values (index . 1) }}
 {{- $mode := $.Values.spread }}
@@ -131,7 +131,7 @@ Without a cluster to ask (helm template) no node is found, and the answer is `av
 {{- range $key, $value := merge (deepCopy $values.nodeSelector) (dict "kubernetes.io/os" "linux") }}
 {{- if ne (dig "metadata" "labels" $key "" $node) $value }}{{ $takes = false }}{{ end }}
 {{- end }}
-{{- /* Taints of the node's state come and go. */ -}}
+{{- /* Taints of Kubernetes describe the state of a node and are temporary. */ -}}
 {{- range (default list $node.spec.taints) }}
 {{- if and (ne .effect "PreferNoSchedule") (not (hasPrefix "node.kubernetes.io/" .key)) }}{{ $takes = false }}{{ end }}
 {{- end }}
@@ -142,9 +142,9 @@ Without a cluster to ask (helm template) no node is found, and the answer is `av
 {{- $mode }}
 {{- end }}
 
-{{/* Replicas on different nodes: call with (list $ "operator"). `required` counts tainted nodes too: each of them has no
-pod, so no node may have all replicas. No constraint for zones beside it: the scheduler leaves out a node that lacks the
-label of any one constraint, for all of them (see simyard.affinity). */}}
+{{/* The constraints that keep replicas on different nodes: call with (list $ "operator"). `required` also counts tainted
+nodes: each has no pod, so no node may have all replicas. Zones have no constraint here, because the scheduler ignores a
+node for all constraints when it lacks the label of one (see simyard.affinity). */}}
 {{- define "simyard.spread" -}}
 {{- $ := index . 0 }}{{ $values := index $.Values (index . 1) }}
 {{- $mode := include "simyard.spreadMode" . }}
@@ -161,7 +161,7 @@ label of any one constraint, for all of them (see simyard.affinity). */}}
 {{- end }}
 {{- end }}
 
-{{/* Zones apart, where nodes have them, unless the values say otherwise: call with (list $ "operator"). */}}
+{{/* The affinity of the values, or a preference for different zones: call with (list $ "operator"). */}}
 {{- define "simyard.affinity" -}}
 {{- with (index (index . 0).Values (index . 1)).affinity }}
 {{- toYaml . }}
@@ -176,7 +176,7 @@ podAntiAffinity:
 {{- end }}
 {{- end }}
 
-{{/* Probes of a role: they are on its metrics port. */}}
+{{/* The probes of a role, on its metrics port. */}}
 {{- define "simyard.probes" -}}
 startupProbe:
   httpGet: {path: /livez, port: metrics}
@@ -194,9 +194,9 @@ livenessProbe:
   failureThreshold: 6
 {{- end }}
 
-{{/* The Secret that describes the broker, and the one that has its CA. */}}
+{{/* The Secret that describes the broker, and the Secret that contains its CA. */}}
 {{- define "simyard.brokerSecret" -}}
-{{- if eq .Values.broker.mode "existing" }}{{ required "broker.existing.secretName: the Secret of the broker is needed with broker.mode=existing" .Values.broker.existing.secretName }}
+{{- if eq .Values.broker.mode "existing" }}{{ required "broker.existing.secretName: missing. broker.mode=existing needs the name of the Secret that describes the broker" .Values.broker.existing.secretName }}
 {{- else if eq .Values.broker.mode "operator" }}simyard-broker-default-user
 {{- else }}simyard-broker{{ end }}
 {{- end }}
@@ -210,8 +210,8 @@ livenessProbe:
 {{- if or (ne .Values.broker.mode "existing") .Values.broker.existing.tls }}true{{ end }}
 {{- end }}
 
-{{/* Of a broker of ours, in either mode. The defaults, but for the histories of each channel, which nobody reads: at every
-5 s, those of 10,000 workers take a third of a core. */}}
+{{/* The configuration of the embedded broker and of the RabbitmqCluster. It keeps short statistics of each channel,
+which no client reads: for 10,000 workers at 5 s, the default takes a third of a core. */}}
 {{- define "simyard.brokerConfig" -}}
 management.sample_retention_policies.global.minute = 5
 management.sample_retention_policies.basic.minute = 5

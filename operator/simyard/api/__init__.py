@@ -1,1 +1,2 @@
-"""The kinds of ``simyard.dev/v1alpha1`` as pydantic models; ``crds/`` is generated from them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Pydantic models of the kinds of ``simyard.dev/v1alpha1``; ``crds/`` is generated from them."""

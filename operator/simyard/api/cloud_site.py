@@ -1,4 +1,5 @@
-"""CloudSite: one place that can run workers."""
+# SPDX-License-Identifier: Apache-2.0
+"""Kind CloudSite: one place that can run workers."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from simyard.api.base import (
     Milliseconds,
     Name,
     Time,
-    cel,
+    add_cel_rules,
+    make_cel_rule,
     map_by,
-    rules,
 )
 from simyard.api.providers.emulated import EmulatedProvider
 from simyard.api.providers.kubevirt import KubevirtProvider
@@ -28,15 +29,15 @@ from simyard.api.providers.pod import PodProvider
 
 
 class Provider(ApiModel):
-    """Exactly one member says what kind of place it is."""
+    """Kind of the site: exactly one member is set."""
 
-    model_config = rules(
-        cel(
+    model_config = add_cel_rules(
+        make_cel_rule(
             "(has(self.emulated) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.kubevirt) ? 1 : 0)"
             " + (has(self.openNebula) ? 1 : 0) + (has(self.other) ? 1 : 0) == 1",
             "exactly one provider must be set: emulated, pod, kubevirt, openNebula or other",
         ),
-        cel(
+        make_cel_rule(
             "has(self.emulated) == has(oldSelf.emulated) && has(self.pod) == has(oldSelf.pod)"
             " && has(self.kubevirt) == has(oldSelf.kubevirt) && has(self.openNebula) == has(oldSelf.openNebula)"
             " && has(self.other) == has(oldSelf.other) && (!has(self.other) || self.other.name == oldSelf.other.name)",
@@ -52,11 +53,15 @@ class Provider(ApiModel):
 
     @property
     def entry_point(self) -> str:
-        """The name under which the provider is installed."""
-        return self.other.name if self.other is not None else self.member()[0]
+        """Name under which the provider is installed."""
+        return self.other.name if self.other is not None else self.get_member()[0]
 
-    def member(self) -> tuple[str, ApiModel]:
-        """The name and the value of the member that is set."""
+    def get_member(self) -> tuple[str, ApiModel]:
+        """Return the name and the value of the member that is set.
+
+        Raises:
+            ValueError: no member is set.
+        """
         for name, value in (
             ("emulated", self.emulated),
             ("pod", self.pod),
@@ -70,122 +75,157 @@ class Provider(ApiModel):
 
 
 class SiteLimits(ApiModel):
-    """What the platform may ask of the site at most."""
+    """Limits that the platform keeps at the site."""
 
-    max_workers: Annotated[int, Field(ge=0, le=1_000_000, description="Workers at the same time.")] = 1_000_000
+    max_workers: Annotated[
+        int, Field(ge=0, le=1_000_000, description="Maximum number of Workers at the same time.")
+    ] = 1_000_000
     requests_per_second: Annotated[
-        int, Field(ge=1, le=100_000, description="Requests that start, end or look at machines, at most.")
+        int, Field(ge=1, le=100_000, description="Maximum rate of requests that start, stop, delete or read machines.")
     ] = 10_000
     max_in_flight: Annotated[
-        int, Field(ge=1, le=10_000, description="Such requests under way at once, at most; fewer where that is enough.")
+        int,
+        Field(
+            ge=1,
+            le=10_000,
+            description="Maximum number of these requests under way at the same time; the platform uses fewer where"
+            " fewer are enough.",
+        ),
     ] = 1000
 
 
 class Cost(ApiModel):
-    """What a worker costs there, in thousandths of the currency per hour."""
+    """Price of a worker at the site, in thousandths of the currency per hour."""
 
-    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$", description="ISO 4217 code, such as EUR.")] = "EUR"
-    worker_hour_millis: Annotated[int, Field(ge=0, le=1_000_000_000, description="Per worker and hour.")] = 0
-    core_hour_millis: Annotated[int, Field(ge=0, le=1_000_000_000, description="Per core and hour.")] = 0
+    currency: Annotated[
+        str, Field(pattern=r"^[A-Z]{3}$", description="ISO 4217 code of the currency, such as EUR.")
+    ] = "EUR"
+    worker_hour_millis: Annotated[int, Field(ge=0, le=1_000_000_000, description="Price per worker and hour.")] = 0
+    core_hour_millis: Annotated[int, Field(ge=0, le=1_000_000_000, description="Price per core and hour.")] = 0
 
 
 class AllowedNamespaces(ApiModel):
-    """Which namespaces may run workers there."""
+    """Namespaces that may use the object."""
 
-    model_config = rules(
-        cel(
+    model_config = add_cel_rules(
+        make_cel_rule(
             "self.from == 'Selected' ? size(self.names) > 0 : size(self.names) == 0",
-            "names must be given with from: Selected, and only then",
+            "names must be set with from: Selected, and must be empty with from: All",
             ".names",
         )
     )
 
-    from_: Annotated[Literal["All", "Selected"], Field(alias="from", description="`All`, or `Selected` by name.")] = (
-        "All"
-    )
+    from_: Annotated[
+        Literal["All", "Selected"], Field(alias="from", description="`All` namespaces, or those `Selected` by `names`.")
+    ] = "All"
     names: Annotated[
         list[Name],
-        Field(max_length=512, json_schema_extra=SET, description="Those namespaces, with `Selected`."),
+        Field(max_length=512, json_schema_extra=SET, description="Names of the namespaces, with `from: Selected`."),
     ] = []
 
 
 class CloudSiteSpec(ApiModel):
-    """One place that can run workers."""
+    """Desired state of a place that can run workers."""
 
     provider: Provider
     trust: Annotated[
         Literal["Regional", "External"],
-        Field(description="Data goes to an `External` site only where the pool consents by name."),
+        Field(
+            description="Trust in the site: a pool uses an `External` site only if its `placement.consent` names it."
+        ),
     ] = "Regional"
     limits: SiteLimits = SiteLimits()
     cost: Cost = Cost()
     allowed_namespaces: AllowedNamespaces = AllowedNamespaces()
-    cordoned: Annotated[bool, Field(description="No new workers start there; those that run go on.")] = False
+    cordoned: Annotated[bool, Field(description="Keeps new workers away from the site; workers that exist go on.")] = (
+        False
+    )
     orphan_grace_seconds: Annotated[
-        int, Field(ge=0, le=86_400, description="A machine of ours that has no Worker is removed after this time.")
+        int, Field(ge=0, le=86_400, description="Grace period after which a machine without a Worker is deleted.")
     ] = 30
 
 
 class SiteWorkers(ApiModel):
-    """How many machines of ours are there, by state."""
+    """Number of the platform's machines at the site, by state."""
 
-    total: Annotated[Count, Field(description="All of them.")] = 0
-    starting: Annotated[Count, Field(description="On their way: placed, getting a disk, or booting.")] = 0
-    running: Annotated[Count, Field(description="Running, as the site sees it.")] = 0
-    failed: Annotated[Count, Field(description="Failed, and not yet removed.")] = 0
+    total: Annotated[Count, Field(description="Machines in any state.")] = 0
+    starting: Annotated[
+        Count, Field(description="Machines that are waiting for a host, getting a disk, or booting.")
+    ] = 0
+    running: Annotated[Count, Field(description="Machines that run, as the site reports.")] = 0
+    failed: Annotated[Count, Field(description="Machines that failed and are not deleted yet.")] = 0
 
 
 class CallTuning(ApiModel):
-    """What was learned of one kind of call, and what limits it."""
+    """Measured behaviour of one kind of call, and the limit that applies to it."""
 
     call: Annotated[
-        Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend", "Restart"], Field(description="Which call.")
+        Literal["Create", "Delete", "Look", "Start", "Stop", "Suspend", "Restart"], Field(description="Kind of call.")
     ]
-    in_flight: Annotated[Count, Field(description="Requests under way at once.")] = 0
-    batch_size: Annotated[Count, Field(description="Requests that one call carries.")] = 0
-    requests_per_second: Annotated[Count, Field(description="What the site did when it was last busy.")] = 0
-    latency_milliseconds: Annotated[Milliseconds, Field(description="Median time of the newest calls.")] = 0
-    high_latency_milliseconds: Annotated[Milliseconds, Field(description="19 of 20 of them took no longer.")] = 0
-    throttled: Annotated[Count, Field(description="Requests refused as too many since the operator started.")] = 0
+    in_flight: Annotated[Count, Field(description="Requests under way at the same time.")] = 0
+    batch_size: Annotated[Count, Field(description="Requests in one call.")] = 0
+    requests_per_second: Annotated[
+        Count, Field(description="Requests that the site answered per second when it was last busy.")
+    ] = 0
+    latency_milliseconds: Annotated[Milliseconds, Field(description="Median duration of the newest calls.")] = 0
+    high_latency_milliseconds: Annotated[
+        Milliseconds, Field(description="95th percentile of the duration of the newest calls.")
+    ] = 0
+    throttled: Annotated[
+        Count, Field(description="Requests that the site refused as too many since the operator started.")
+    ] = 0
     limited_by: Annotated[
         Literal["Idle", "Growing", "Latency", "Throttled", "Bound"],
         Field(
-            description="`Idle`: nothing to do. `Growing`: no limit was met yet. `Latency`: more at once only waits "
-            "longer. `Throttled`: the site refuses more. `Bound`: spec.limits."
+            description="Limit of this kind of call. `Idle`: there is nothing to do. `Growing`: no limit was met yet."
+            " `Latency`: more requests at the same time only wait longer. `Throttled`: the site refuses more requests."
+            " `Bound`: `spec.limits` applies."
         ),
     ] = "Idle"
-    message: Annotated[str, Field(max_length=1024, description="The same, for people.")] = ""
+    message: Annotated[str, Field(max_length=1024, description="Explanation of `limitedBy` for people.")] = ""
 
 
 class StageMedians(ApiModel):
-    """How long the newest machines stayed in each stage of their start (medians)."""
+    """Median duration of each stage in the starts of the newest machines."""
 
-    pending_milliseconds: Annotated[Milliseconds, Field(description="Until it was placed on a host.")] = 0
-    prolog_milliseconds: Annotated[Milliseconds, Field(description="Until its disk was ready.")] = 0
-    boot_milliseconds: Annotated[Milliseconds, Field(description="Until the hypervisor said that it runs.")] = 0
-    total_milliseconds: Annotated[Milliseconds, Field(description="From acceptance until it ran.")] = 0
+    pending_milliseconds: Annotated[Milliseconds, Field(description="Time until the machine was placed on a host.")] = 0
+    prolog_milliseconds: Annotated[Milliseconds, Field(description="Time from there until its disk was ready.")] = 0
+    boot_milliseconds: Annotated[
+        Milliseconds, Field(description="Time from there until the hypervisor reported that it runs.")
+    ] = 0
+    total_milliseconds: Annotated[
+        Milliseconds, Field(description="Time from the accepted request until the machine ran.")
+    ] = 0
 
 
 class SiteBreaker(ApiModel):
-    """Whether requests are sent: none while it is open, one at a time while it is half open."""
+    """Circuit breaker of the site: no requests while it is open, one at a time while it is half open."""
 
-    state: Annotated[Literal["Closed", "Open", "HalfOpen"], Field(description="Closed is good.")] = "Closed"
-    since: Annotated[Time | None, Field(description="Since when it is so.")] = None
-    reason: Annotated[str, Field(max_length=128, description="What failed, in one word.")] = ""
-    message: Annotated[str, Field(max_length=1024, description="What failed, for people.")] = ""
-    next_probe_time: Annotated[Time | None, Field(description="When the site is tried next.")] = None
+    state: Annotated[
+        Literal["Closed", "Open", "HalfOpen"], Field(description="State of the breaker; `Closed` is the normal state.")
+    ] = "Closed"
+    since: Annotated[Time | None, Field(description="Time at which the breaker entered this state.")] = None
+    reason: Annotated[
+        str, Field(max_length=128, description="Reason of the failure that opened the breaker, in one word.")
+    ] = ""
+    message: Annotated[str, Field(max_length=1024, description="Failure that opened the breaker, for people.")] = ""
+    next_probe_time: Annotated[Time | None, Field(description="Time of the next probe of the site.")] = None
 
 
 class CloudSiteStatus(ApiModel):
-    """The observed state of the site."""
+    """Observed state of the site."""
 
     observed_generation: Generation = 0
-    version: Annotated[str, Field(max_length=256, description="What answers there.")] = ""
+    version: Annotated[str, Field(max_length=256, description="Product and version that answered the last probe.")] = ""
     workers: SiteWorkers = SiteWorkers()
-    last_probe_time: Annotated[Time | None, Field(description="When the site was last asked.")] = None
+    last_probe_time: Annotated[Time | None, Field(description="Time of the last probe.")] = None
     tuning: Annotated[
         list[CallTuning],
-        Field(max_length=8, description="What was learned by calling it.", json_schema_extra=map_by("call")),
+        Field(
+            max_length=8,
+            description="Measured behaviour of the site, by kind of call.",
+            json_schema_extra=map_by("call"),
+        ),
     ] = []
     stages: StageMedians = StageMedians()
     breaker: SiteBreaker = SiteBreaker()

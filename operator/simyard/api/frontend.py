@@ -1,4 +1,5 @@
-"""The OCCI frontends of a SimulationService."""
+# SPDX-License-Identifier: Apache-2.0
+"""Part of the kind SimulationService about its OCCI frontends."""
 
 from __future__ import annotations
 
@@ -6,49 +7,55 @@ from typing import Annotated
 
 from pydantic import Field
 
-from simyard.api.base import SET, ApiModel, Count, cel, rules
+from simyard.api.base import SET, ApiModel, Count, add_cel_rules, make_cel_rule
 
-MOST_FRONTENDS = 64
-Replicas = Annotated[int, Field(ge=1, le=MOST_FRONTENDS)]
+MAX_FRONTENDS = 64
+Replicas = Annotated[int, Field(ge=1, le=MAX_FRONTENDS)]
 
 
 class Autoscaling(ApiModel):
-    """How many frontends serve the service, by load: more at once when a target is exceeded, fewer after a while."""
+    """Scaling of the frontends by load: more at once when a target is exceeded, fewer after some minutes."""
 
-    model_config = rules(
-        cel("self.minReplicas <= self.maxReplicas", "must not be above maxReplicas", ".minReplicas"),
+    model_config = add_cel_rules(
+        make_cel_rule("self.minReplicas <= self.maxReplicas", "must not be greater than maxReplicas", ".minReplicas"),
     )
 
-    min_replicas: Annotated[Replicas, Field(description="At least so many.")] = 2
-    max_replicas: Annotated[Replicas, Field(description="At most so many.")] = 4
+    min_replicas: Annotated[Replicas, Field(description="Minimum number of frontends.")] = 2
+    max_replicas: Annotated[Replicas, Field(description="Maximum number of frontends.")] = 4
     target_queue_depth: Annotated[
-        int, Field(ge=1, le=100_000, description="Requests that may wait in the AMQP queue, for each frontend.")
+        int, Field(ge=1, le=100_000, description="Target number of waiting requests in the AMQP queue, per frontend.")
     ] = 10
     target_latency_milliseconds: Annotated[
         int,
-        Field(ge=1, le=60_000, description="Mean time in which a frontend answers a read, and is late to begin it."),
+        Field(
+            ge=1,
+            le=60_000,
+            description="Target of the mean latency of reads: the wait before a frontend begins, and its work.",
+        ),
     ] = 100
 
 
 class Frontend(ApiModel):
-    """The OCCI frontends of the service: so many, or as many as the load asks for."""
+    """OCCI frontends of the service: a fixed number, or a number that follows the load."""
 
-    model_config = rules(
-        cel("has(self.replicas) != has(self.autoscaling)", "exactly one of replicas and autoscaling must be set"),
+    model_config = add_cel_rules(
+        make_cel_rule(
+            "has(self.replicas) != has(self.autoscaling)", "exactly one of replicas and autoscaling must be set"
+        ),
     )
 
-    replicas: Annotated[int | None, Field(ge=0, le=MOST_FRONTENDS, description="How many, whatever the load.")] = None
+    replicas: Annotated[int | None, Field(ge=0, le=MAX_FRONTENDS, description="Fixed number of frontends.")] = None
     autoscaling: Autoscaling | None = None
 
 
 class FrontendsStatus(ApiModel):
-    """How many frontends there are."""
+    """Numbers of frontends."""
 
-    desired: Annotated[Count, Field(description="How many there should be.")]
-    ready: Annotated[Count, Field(description="How many answer requests.")]
+    desired: Annotated[Count, Field(description="Desired number of frontends.")]
+    ready: Annotated[Count, Field(description="Number of frontends that answer requests.")]
 
 
 Endpoints = Annotated[
     list[Annotated[str, Field(max_length=2048)]],
-    Field(max_length=4, json_schema_extra=SET, description="URLs under which the service is served over OCCI."),
+    Field(max_length=4, json_schema_extra=SET, description="URLs of the service's OCCI frontends."),
 ]

@@ -1,7 +1,8 @@
-"""What an installation says about the pods of its OCCI frontends: the value of ``--frontend-pod``.
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the pods of OCCI frontends: the value of the option ``--frontend-pod``.
 
-What is not given is as Kubernetes, or ``simyard frontend``, has it; security contexts and spread have defaults. The
-chart's values (``frontends.*``) are the defaults of an installation. The fields bear the names of these values.
+Fields that are not set have the defaults of Kubernetes or of ``simyard frontend``; security contexts and spread have
+defaults here. The fields have the names of the chart's values (``frontends.*``), from which the chart fills them.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from simyard.api.base import QUANTITY, ApiModel, Json
 from simyard.api.names import FRONTEND
 from simyard.api.providers.scheduling import NodeSelector, Toleration
-from simyard.api.quantities import canonical
+from simyard.api.quantities import canonicalize_quantity
 
 
-def _text(value: Any) -> Any:
-    """A number as text: quantities may be written without quotes."""
+def _format_number(value: Any) -> Any:
+    """Return a number as text, because quantities may be written without quotes."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-Amount = Annotated[str, BeforeValidator(_text), Field(max_length=32, pattern=QUANTITY), AfterValidator(canonical)]
-"""A quantity as the API server writes it, so that what it has can be compared with what is wanted."""
+Amount = Annotated[
+    str, BeforeValidator(_format_number), Field(max_length=32, pattern=QUANTITY), AfterValidator(canonicalize_quantity)
+]
+"""Quantity in the form in which the API server writes it, so that live and desired objects can be compared."""
 Amounts = dict[Literal["cpu", "memory", "ephemeral-storage"], Amount]
 
 
@@ -33,7 +36,7 @@ RESTRICTED_POD: Json = {
     "fsGroup": 65532,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""The user as in the image."""
+"""Security context of the pods; the user is the one of the image."""
 RESTRICTED_CONTAINER: Json = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -42,38 +45,41 @@ RESTRICTED_CONTAINER: Json = {
 
 
 class FrontendResources(ApiModel, extra="forbid"):
-    """The resources of a frontend's container."""
+    """Resources of a frontend's container."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
 class FrontendToleration(Toleration, extra="forbid"):
-    """A taint that a frontend's pod tolerates."""
+    """Taint that a frontend's pod tolerates."""
 
 
 class FrontendPod(ApiModel, extra="forbid"):
-    """Attributes:
-    resources: of the container.
-    node_selector: labels of the nodes for the pods, beside ``kubernetes.io/os=linux``.
-    tolerations: taints that the pods tolerate.
-    affinity: in place of our own, which keeps the pods of a service in different zones.
-    spread: how strictly the pods of a service are kept on different nodes; ``required`` counts tainted nodes too.
-    topology_spread_constraints: in place of our own, which ``spread`` describes.
-    labels: of all objects of a frontend, beside our own.
-    pod_labels: of the pods, beside our own.
-    pod_annotations: annotations of the pods.
-    role: the Role and the ClusterRole of the pods' ServiceAccounts.
-    account_annotations: annotations of these ServiceAccounts.
-    image_pull_secrets: names of the Secrets with which their image is pulled.
-    extra_env: environment variables of the container.
-    extra_volumes: volumes of the pods.
-    extra_volume_mounts: where the container mounts them.
-    pod_security_context: of the pods, in place of our own.
-    container_security_context: of the container, in place of our own.
-    priority_class_name: their PriorityClass.
-    image_pull_policy: when their image is pulled.
-    log_level: how much they log.
+    """Settings of the pods of all frontends of an installation.
+
+    Attributes:
+        resources: Resources of the container.
+        node_selector: Labels of the nodes for the pods, in addition to ``kubernetes.io/os=linux``.
+        tolerations: Taints that the pods tolerate.
+        affinity: Affinity that replaces the default, which keeps the pods of a service in different zones.
+        spread: Strictness with which the pods of a service are kept on different nodes; ``required`` counts tainted
+            nodes too.
+        topology_spread_constraints: Constraints that replace the default ones, which ``spread`` describes.
+        labels: Additional labels of all objects of a frontend.
+        pod_labels: Additional labels of the pods.
+        pod_annotations: Annotations of the pods.
+        role: Name of the Role and the ClusterRole of the pods' ServiceAccounts.
+        account_annotations: Annotations of these ServiceAccounts.
+        image_pull_secrets: Names of the Secrets with which the image is pulled.
+        extra_env: Additional environment variables of the container.
+        extra_volumes: Additional volumes of the pods.
+        extra_volume_mounts: Additional volume mounts of the container.
+        pod_security_context: Security context of the pods that replaces the default.
+        container_security_context: Security context of the container that replaces the default.
+        priority_class_name: PriorityClass of the pods.
+        image_pull_policy: Pull policy of the image.
+        log_level: Log level of the frontends.
     """
 
     resources: FrontendResources = FrontendResources()
@@ -99,23 +105,23 @@ class FrontendPod(ApiModel, extra="forbid"):
 
     @classmethod
     def from_json(cls, text: str) -> FrontendPod:
-        """The pod that a JSON document describes.
+        """Return the settings that a JSON document holds.
 
         Raises:
-            ValueError: it is none; the message names each field that is wrong.
+            ValueError: The document is not valid; the message names each wrong field.
         """
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise ValueError(problems(error)) from None
+            raise ValueError(describe_problems(error)) from None
 
 
-def problems(error: ValidationError) -> str:
-    """Return what is wrong, each with the path of its field."""
-    return "; ".join(_problem(item["loc"], item["msg"]) for item in error.errors())
+def describe_problems(error: ValidationError) -> str:
+    """Return all problems of a validation as one text, each with the path of its field."""
+    return "; ".join(_describe_problem(item["loc"], item["msg"]) for item in error.errors())
 
 
-def _problem(place: tuple[int | str, ...], message: str) -> str:
-    parts = (part for part in place if part != "[key]")  # pydantic's mark of a key that is wrong itself
+def _describe_problem(place: tuple[int | str, ...], message: str) -> str:
+    parts = (part for part in place if part != "[key]")  # pydantic marks an invalid key with "[key]"
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
     return f"{path}: {message}" if path else message

@@ -1,6 +1,7 @@
-"""How clients outside of the cluster reach OCCI frontends: the value of ``--frontend-route``.
+# SPDX-License-Identifier: Apache-2.0
+"""Routes from outside the cluster to OCCI frontends: the value of the option ``--frontend-route``.
 
-The fields bear the names of the chart's values (``frontends.ingress`` and ``frontends.gateway``).
+The fields have the names of the chart's values (``frontends.ingress`` and ``frontends.gateway``).
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from simyard.api.base import ApiModel
-from simyard.api.frontend_pod import problems
+from simyard.api.frontend_pod import describe_problems
 
 
 class IngressRoute(ApiModel, extra="forbid"):
-    """An Ingress for each service's frontends.
+    """Settings of the Ingress that each service's frontends get.
 
     Attributes:
-        class_name: the IngressClass; the cluster's default when it is "".
-        annotations: what the controller needs to know, for example that the frontends speak TLS.
-        tls_secret_name: the certificate that clients see; the frontends' own when it is "".
+        class_name: IngressClass; empty: the cluster's default.
+        annotations: Annotations for the Ingress controller, for example that the frontends speak TLS.
+        tls_secret_name: Secret with the certificate that clients see; empty: the frontends' own.
     """
 
     class_name: str = ""
@@ -26,13 +27,13 @@ class IngressRoute(ApiModel, extra="forbid"):
 
 
 class GatewayRoute(ApiModel, extra="forbid"):
-    """An HTTPRoute and a BackendTLSPolicy for each service's frontends.
+    """Settings of the HTTPRoute and the BackendTLSPolicy that each service's frontends get.
 
     Attributes:
-        name: the Gateway.
-        namespace: its namespace; the platform's when it is "".
-        section_name: its listener; all listeners when it is "".
-        ca_config_map: ConfigMap with the frontends' CA (``ca.crt``); the system's CAs when it is "".
+        name: Name of the Gateway.
+        namespace: Namespace of the Gateway; empty: the platform's.
+        section_name: Listener of the Gateway; empty: all listeners.
+        ca_config_map: ConfigMap with the frontends' CA (``ca.crt``); empty: the system's CAs.
     """
 
     name: str
@@ -42,9 +43,11 @@ class GatewayRoute(ApiModel, extra="forbid"):
 
 
 class FrontendRoute(ApiModel, extra="forbid"):
-    """Attributes:
-    ingress: None: no Ingress.
-    gateway: None: no HTTPRoute.
+    """Routes from outside the cluster to the frontends of an installation.
+
+    Attributes:
+        ingress: Settings of the Ingress; None: no Ingress.
+        gateway: Settings of the HTTPRoute; None: no HTTPRoute.
     """
 
     ingress: IngressRoute | None = None
@@ -52,12 +55,12 @@ class FrontendRoute(ApiModel, extra="forbid"):
 
     @classmethod
     def from_json(cls, text: str) -> FrontendRoute:
-        """Return the route that a JSON document describes.
+        """Return the routes that a JSON document holds.
 
         Raises:
-            ValueError: it describes none; the message names each wrong field.
+            ValueError: The document is not valid; the message names each wrong field.
         """
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise ValueError(problems(error)) from None
+            raise ValueError(describe_problems(error)) from None

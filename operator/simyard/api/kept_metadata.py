@@ -1,7 +1,8 @@
-"""What the operator keeps of the metadata of objects that users write.
+# SPDX-License-Identifier: Apache-2.0
+"""Reduction of an object's metadata to the part that the operator keeps in memory.
 
 The API server lets an object have 256 KiB of annotations, and more in labels, owners and finalizers. The operator reads
-little of that, so the rest must not fill its memory.
+a few of them. The rest is removed before an object is kept, so that users cannot fill the operator's memory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from simyard.api import names
 from simyard.api.base import Json
 
 MAX_TEXT_CHARACTERS = 512
-"""Longer annotations are not the operator's: it writes names, versions and times."""
+"""Longer texts are removed: the operator itself writes only names, versions and times."""
 _SCALARS = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _TEXTS = {
     "labels": (names.LABEL_POOL, names.LABEL_SERVICE, names.LABEL_SITE, names.LABEL_REVISION),
@@ -23,8 +24,8 @@ _TEXTS = {
 }
 
 
-def kept_metadata(metadata: Json) -> Json:
-    """Return the metadata with the operator's own labels, annotations and finalizer, and the owner that controls."""
+def select_metadata(metadata: Json) -> Json:
+    """Return the metadata with the operator's own labels, annotations and finalizer, and the controlling owner."""
     kept: Json = {name: metadata[name] for name in _SCALARS if name in metadata}
     for field, known in _TEXTS.items():
         texts = metadata.get(field) or {}
@@ -37,6 +38,6 @@ def kept_metadata(metadata: Json) -> Json:
     return kept
 
 
-def without_surplus(raw: Json) -> Json:
-    """Return the object with its :func:`kept_metadata`."""
-    return {**raw, "metadata": kept_metadata(raw["metadata"])}
+def strip_metadata(raw: Json) -> Json:
+    """Return the object with its metadata reduced by :func:`select_metadata`."""
+    return {**raw, "metadata": select_metadata(raw["metadata"])}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names that more than one process must agree on: groups, resources, labels, finalizers, condition types, reasons."""
 
 from __future__ import annotations
@@ -11,32 +12,34 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 SUBRESOURCES_GROUP = "subresources.simyard.dev"
 SUBRESOURCES_API_VERSION = f"{SUBRESOURCES_GROUP}/{VERSION}"
+ACTION_RESULT = "ActionResult"
+ATTRIBUTE_VALUES = "AttributeValues"
 CATEGORY = "simyard"
 
 SYSTEM_NAMESPACE = "simyard-system"
-"""Where the platform itself lives unless told otherwise."""
+"""Default namespace of the platform."""
 OPERATOR = "simyard-operator"
-"""The operator's ServiceAccount and roles."""
+"""Name of the operator's ServiceAccount and roles."""
 APISERVER = "simyard-apiserver"
-"""The aggregated apiserver's ServiceAccount, roles and Service."""
+"""Name of the aggregated apiserver's ServiceAccount, roles and Service."""
 FRONTEND = "simyard-frontend"
-"""The ServiceAccount and roles of OCCI frontends."""
+"""Name of the ServiceAccount and roles of OCCI frontends."""
 SITE_PODS = "simyard-site-pod"
 SITE_KUBEVIRT = "simyard-site-kubevirt"
-"""The ClusterRole that a CloudSite of the provider ``pod`` needs."""
+"""Names of the ClusterRoles that CloudSites of the providers ``pod`` and ``kubevirt`` need."""
 MASTER_KEY_SECRET = "simyard-broker-master-key"  # noqa: S105 - the name of a Secret
-"""From it the passwords of the users at the broker are derived; `kubectl simyard rotate` replaces it."""
+"""Secret from which the passwords of the broker's users are derived; `kubectl simyard rotate` replaces it."""
 APISERVER_BROKER_SECRET = "simyard-apiserver-broker"  # noqa: S105 - the name of a Secret
-"""Secret in the platform's namespace with the apiserver's own broker credentials; the operator writes it."""
+"""Secret in the platform's namespace with the apiserver's broker credentials; the operator writes it."""
 FRONTEND_BROKER_SECRET = "simyard-frontend-broker"  # noqa: S105 - the name of a Secret
-"""The same for the OCCI frontends, with ``occi_vhost``, the virtual host of their AMQP clients."""
+"""Secret with the broker credentials of the OCCI frontends, and ``occi_vhost``, the virtual host of AMQP clients."""
 
 METRIC_OCCI_REQUEST_SECONDS = "simyard_occi_request_duration_seconds"
-"""Frontends show it, by ``method`` and ``code``; the operator scales them by it."""
+"""Metric of frontends, by ``method`` and ``code``; the operator scales frontends by it."""
 METRIC_OCCI_REFRESH_SECONDS = "simyard_occi_refresh_seconds"
-"""For how long reads that ask for fresh values waited for adapters; part of the former."""
+"""Metric: time for which reads of fresh values waited for adapters; a part of the request's duration."""
 METRIC_LOOP_LATE_SECONDS = "simyard_loop_late_seconds"
-"""How late an event loop ran its timers, in sum; likewise."""
+"""Metric: sum of the delays with which an event loop ran its timers; the operator scales frontends by it."""
 
 CLOUD_SITES = Resource(GROUP, VERSION, "cloudsites", "CloudSite", namespaced=False, name_max=63)
 SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "SimulationService", name_max=63)
@@ -45,53 +48,55 @@ WORKERS = Resource(GROUP, VERSION, "workers", "Worker", name_max=54)
 SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
 LICENCES = Resource(GROUP, VERSION, "licences", "Licence", namespaced=False, name_max=63)
 USAGES = Resource(GROUP, VERSION, "usages", "Usage")
+FILES = Resource(SUBRESOURCES_GROUP, VERSION, "files", "File")
 OCCI_MIXINS = Resource(GROUP, VERSION, "occimixins", "OcciMixin")
 OCCI_LINKS = Resource(GROUP, VERSION, "occilinks", "OcciLink")
-# The names of sites, services and pools are values of labels (63 characters); a worker's name with 8 digits of its uid
-# is the name of a machine, and a host name (63); a pool's name begins those of its workers.
+# Names of sites, services and pools are values of labels (63 characters). A worker's name and 8 digits of its uid make
+# the name of a machine, which is a host name (63). A pool's name is the prefix of its workers' names.
 
 USAGE = "simyard"
-"""The name of the one Usage of a namespace."""
+"""Name of the only Usage of a namespace."""
 LABEL_POOL = "simyard.dev/pool"
 LABEL_SERVICE = "simyard.dev/service"
 LABEL_SERVICE_NAMESPACE = "simyard.dev/service-namespace"
-"""On what the platform's namespace has for a service; there, ``simyard.dev/service`` is the service's name."""
+"""Label of the objects that belong to a service in the platform's namespace, beside ``simyard.dev/service``."""
 LABEL_SITE = "simyard.dev/site"
 LABEL_REVISION = "simyard.dev/revision"
-"""On Workers of pools: changes with all that a machine is made from (``plan/revision.py``)."""
+"""Label of a pool's Workers: hash of everything that the machine is made from (``plan/revision.py``)."""
 ANNOTATION_REQUESTED = "simyard.dev/requested-time"
-"""On Workers: when it was asked for (``creationTimestamp`` has whole seconds only)."""
+"""Annotation of Workers: time of the request (``creationTimestamp`` has whole seconds only)."""
 ANNOTATION_VERSION = "simyard.dev/service-version"
-"""On Workers: the version of the service that their machine was made from."""
+"""Annotation of Workers: version of the service from which the machine was made."""
 ANNOTATION_LICENCE = "simyard.dev/licence"
-"""On Workers of pools: the licence of which it holds a seat, also when its service is gone."""
+"""Annotation of a pool's Workers: licence of which the Worker holds a seat, also after its service is deleted."""
 ANNOTATION_MANIFEST = "simyard.dev/manifest"
-"""On what a frontend consists of: a digest of the manifest that was applied last."""
+"""Annotation of a frontend's objects: digest of the manifest that was applied last."""
 ANNOTATION_REQUESTED_BY = "simyard.dev/requested-by"
-"""On ServiceActions that the aggregated apiserver created: the user who called."""
+"""Annotation of ServiceActions that the aggregated apiserver created: the user who called the action."""
 ANNOTATION_LEAVES = "simyard.dev/leaves"
-"""On Workers of pools: somebody has asked that this one goes; when its pool has too many workers it goes first."""
+"""Annotation of a pool's Workers: a user asked to remove this one, so scale-in removes it first."""
 ANNOTATION_OCCI_ID = "simyard.dev/occi-id"
-"""On Workers and OcciLinks: the OCCI id that a client chose; their uid by default."""
+"""Annotation of Workers and OcciLinks: the OCCI id that a client chose; the uid by default."""
 ANNOTATION_OCCI_KEY = "simyard.dev/occi-key"
-"""On Workers and OcciLinks: a digest of the OCCI request that made them, which may be delivered twice."""
+"""Annotation of Workers and OcciLinks: digest of the OCCI request that created them; it detects a second delivery."""
 ANNOTATION_OCCI_DONE = "simyard.dev/occi-done"
-"""On Workers and WorkerPools: short digests of what OCCI requests changed in them last, and of the Workers that a pool
-was scaled in for; each may be delivered twice."""
+"""Annotation of Workers and WorkerPools: short digests of the last changes by OCCI requests.
+
+On a WorkerPool also digests of the Workers for which the pool was scaled in. They detect a second delivery."""
 ANNOTATION_OCCI_ATTRIBUTES = "simyard.dev/occi-attributes"
-"""On Workers: a JSON object of the OCCI attributes that clients gave and the platform has no use for."""
+"""Annotation of Workers: JSON object of the OCCI attributes that clients set and the platform does not use."""
 ANNOTATION_OCCI_MIXINS = "simyard.dev/occi-mixins"
-"""On Workers: the ids of the provider's mixins that clients asked for and its fields do not say."""
+"""Annotation of Workers: ids of the provider's mixins that clients asked for and no field of the Worker holds."""
 ANNOTATION_OCCI_PULLED = "simyard.dev/occi-pulled"
-"""On OcciLinks: a JSON object of what their service adapter told when a frontend asked it last."""
+"""Annotation of OcciLinks: JSON object of the service adapter's newest answer to a frontend."""
 ANNOTATION_ABANDON = "simyard.dev/abandon"
-"""``"true"`` on a CloudSite: nobody will ever clean up there; it goes, whatever is left behind."""
+"""Annotation of CloudSites: ``"true"`` deletes the CloudSite although machines may be left there."""
 FINALIZER = "simyard.dev/machines"
-"""On WorkerPools and CloudSites: they stay until no machine of theirs is left."""
+"""Finalizer of WorkerPools and CloudSites: they stay until none of their machines is left."""
 
 
 class ConditionType(enum.StrEnum):
-    """The types of conditions, each with the polarity "True is good" (Failed and Complete are those of a Job)."""
+    """Type of a condition. True is the good status, except that Failed and Complete are like those of a Job."""
 
     AVAILABLE = "Available"
     PROGRESSING = "Progressing"
@@ -99,6 +104,7 @@ class ConditionType(enum.StrEnum):
     REACHABLE = "Reachable"
     CREDENTIALS_VALID = "CredentialsValid"
     CAPACITY_AVAILABLE = "CapacityAvailable"
+    PLATFORM_HEALTHY = "PlatformHealthy"
     LICENCE_AVAILABLE = "LicenceAvailable"
     LICENCE_PERMITTED = "LicencePermitted"
     FRONTENDS_AVAILABLE = "FrontendsAvailable"
@@ -108,7 +114,7 @@ class ConditionType(enum.StrEnum):
 
 
 class Reason(enum.StrEnum):
-    """The reasons of conditions, events and failures: part of the API, explained in ``docs/conditions.md``."""
+    """Reason of a condition, an event or a failure: part of the API, explained in ``docs/conditions.md``."""
 
     # CloudSite
     PROBE_SUCCEEDED = "ProbeSucceeded"
@@ -126,6 +132,9 @@ class Reason(enum.StrEnum):
     MAX_WORKERS_REACHED = "MaxWorkersReached"
     BREAKER_OPEN = "BreakerOpen"
     WORKERS_REMAIN = "WorkersRemain"
+    PLATFORM_WORKS = "PlatformWorks"
+    WORK_OVERDUE = "WorkOverdue"
+    CLOCK_SKEW = "ClockSkew"
     # Licence
     SEATS_LEFT = "SeatsLeft"
     SEATS_TAKEN = "SeatsTaken"

@@ -1,4 +1,5 @@
-"""OcciMixin and OcciLink: what clients of the OCCI frontends define, kept where every frontend sees it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds OcciMixin and OcciLink: objects that clients of the OCCI frontends define, shared by all frontends."""
 
 from __future__ import annotations
 
@@ -9,51 +10,58 @@ from pydantic import Field
 from simyard.api.base import ATOMIC, FREE_FORM, IMMUTABLE, SET, ApiModel, Metadata, Values, map_by
 
 URI_PATTERN = r"^[!#-;=?-\[\]_a-z~]+$"
-"""Printable ASCII that needs no quoting in any rendering: a line feed in it would add lines to everybody's listings."""
+"""Printable ASCII that needs no quoting in any rendering; a line feed would add lines to every client's listings."""
 PATH_PATTERN = r"^/[!#-;=?-\[\]_a-z~]*$"
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
 CategoryId = Annotated[str, Field(min_length=1, max_length=1024, pattern=URI_PATTERN)]
-"""Scheme and term of a category."""
+"""Id of a category: scheme and term."""
 
 CategoryScheme = Annotated[
-    str, Field(min_length=1, max_length=768, pattern=URI_PATTERN, description="A URI that ends in `#`.")
+    str,
+    Field(
+        min_length=1, max_length=768, pattern=URI_PATTERN, description="Scheme of the category, a URI that ends in `#`."
+    ),
 ]
 CategoryTerm = Annotated[
-    str, Field(min_length=1, max_length=255, pattern=NAME_PATTERN, description="Its name within the scheme.")
+    str,
+    Field(min_length=1, max_length=255, pattern=NAME_PATTERN, description="Name of the category within the scheme."),
 ]
-Title = Annotated[str, Field(max_length=1024, description="Its name for people.")]
+Title = Annotated[str, Field(max_length=1024, description="Name for people.")]
 EntityPath = Annotated[str, Field(min_length=2, max_length=512, pattern=PATH_PATTERN)]
-MOST_MEMBERS = 10_000
+MAX_MIXIN_MEMBERS = 10_000
 
 
 class OcciAttribute(ApiModel):
-    """An attribute of a mixin, or a parameter of an action."""
+    """Attribute of a mixin, or parameter of an action."""
 
-    name: Annotated[str, Field(min_length=1, max_length=255, pattern=NAME_PATTERN, description="Its name.")]
+    name: Annotated[
+        str, Field(min_length=1, max_length=255, pattern=NAME_PATTERN, description="Name of the attribute.")
+    ]
     type: Annotated[
-        Literal["string", "number", "boolean", "array", "object"], Field(description="Its type in JSON.")
+        Literal["string", "number", "boolean", "array", "object"], Field(description="Type of the values in JSON.")
     ] = "string"
-    mutable: Annotated[bool, Field(description="Clients may set it at any time.")] = True
-    required: Annotated[bool, Field(description="It must be given.")] = False
-    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Used when none is given.")] = None
+    mutable: Annotated[bool, Field(description="Permits clients to set it at any time.")] = True
+    required: Annotated[bool, Field(description="Makes a value obligatory.")] = False
+    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Value when the client gives none.")] = None
     pattern: Annotated[str, Field(max_length=1024, description="Regular expression that a string must match.")] = ""
-    description: Annotated[str, Field(max_length=1024, description="What it is, for people.")] = ""
+    description: Annotated[str, Field(max_length=1024, description="Meaning, for people.")] = ""
 
 
 class OcciAction(ApiModel):
-    """An action that a mixin brings."""
+    """Action that a mixin defines."""
 
     scheme: CategoryScheme
     term: CategoryTerm
     title: Title = ""
     attributes: Annotated[
-        list[OcciAttribute], Field(max_length=64, json_schema_extra=map_by("name"), description="Its parameters.")
+        list[OcciAttribute],
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Parameters of the action."),
     ] = []
 
 
 class OcciMixinSpec(ApiModel):
-    """A mixin, and the entities that have it."""
+    """Definition of a mixin, and the entities that have it."""
 
     scheme: Annotated[CategoryScheme, Field(json_schema_extra=IMMUTABLE)]
     term: Annotated[CategoryTerm, Field(json_schema_extra=IMMUTABLE)]
@@ -64,28 +72,34 @@ class OcciMixinSpec(ApiModel):
             min_length=3,
             max_length=512,
             pattern=PATH_PATTERN.replace("*$", "+/$"),
-            description="The path of its members' listing.",
+            description="Path of the listing of the mixin's members.",
         ),
     ]
     depends: Annotated[
         list[CategoryId],
-        Field(max_length=32, json_schema_extra=ATOMIC, description="The mixins that it depends on, by id."),
+        Field(max_length=32, json_schema_extra=ATOMIC, description="Ids of the mixins on which this one depends."),
     ] = []
     applies: Annotated[
         list[CategoryId],
-        Field(max_length=32, json_schema_extra=ATOMIC, description="The kinds that it is for, by id; empty: for all."),
+        Field(
+            max_length=32, json_schema_extra=ATOMIC, description="Ids of the kinds to which it applies; empty: to all."
+        ),
     ] = []
     attributes: Annotated[
         list[OcciAttribute],
-        Field(max_length=128, json_schema_extra=map_by("name"), description="The attributes that it brings."),
+        Field(max_length=128, json_schema_extra=map_by("name"), description="Attributes that the mixin defines."),
     ] = []
     actions: Annotated[
         list[OcciAction],
-        Field(max_length=64, json_schema_extra=map_by("scheme", "term"), description="The actions that it brings."),
+        Field(max_length=64, json_schema_extra=map_by("scheme", "term"), description="Actions that the mixin defines."),
     ] = []
     members: Annotated[
         list[EntityPath],
-        Field(max_length=MOST_MEMBERS, json_schema_extra=SET, description="The paths of the entities that have it."),
+        Field(
+            max_length=MAX_MIXIN_MEMBERS,
+            json_schema_extra=SET,
+            description="Paths of the entities that have the mixin.",
+        ),
     ] = []
 
 
@@ -97,21 +111,23 @@ class OcciMixin(ApiModel):
 
 
 class OcciLinkSpec(ApiModel):
-    """A link from an entity to something else."""
+    """Link from an entity to another entity or to any URI."""
 
-    kind: Annotated[CategoryId, Field(description="The id of its kind.", json_schema_extra=IMMUTABLE)]
-    source: Annotated[EntityPath, Field(description="The path of the entity where it starts.")]
-    target: Annotated[str, Field(min_length=1, max_length=2048, pattern=URI_PATTERN, description="A path or any URI.")]
+    kind: Annotated[CategoryId, Field(description="Id of the link's kind.", json_schema_extra=IMMUTABLE)]
+    source: Annotated[EntityPath, Field(description="Path of the entity where the link starts.")]
+    target: Annotated[
+        str, Field(min_length=1, max_length=2048, pattern=URI_PATTERN, description="Path of an entity, or any URI.")
+    ]
     target_kind: Annotated[
         list[CategoryId],
-        Field(max_length=32, json_schema_extra=ATOMIC, description="The ids of the target's kind and mixins."),
+        Field(max_length=32, json_schema_extra=ATOMIC, description="Ids of the target's kind and mixins."),
     ] = []
     title: Title = ""
-    attributes: Annotated[Values, Field(description="Its attributes, by name.")] = {}
+    attributes: Annotated[Values, Field(description="Attributes of the link, by name.")] = {}
 
 
 class OcciLink(ApiModel):
-    """An OcciLink is a link that a client of the OCCI frontends has made."""
+    """An OcciLink is a link that a client of the OCCI frontends has created."""
 
     metadata: Metadata
     spec: OcciLinkSpec

@@ -1,4 +1,5 @@
-"""Kubernetes quantities as numbers."""
+# SPDX-License-Identifier: Apache-2.0
+"""Conversion of Kubernetes quantities to numbers, and their canonical form."""
 
 from __future__ import annotations
 
@@ -25,32 +26,32 @@ _BINARY = {"Ei": 60, "Pi": 50, "Ti": 40, "Gi": 30, "Mi": 20, "Ki": 10, "": 0}
 
 @functools.lru_cache(maxsize=256)
 def parse_quantity(quantity: str | int) -> Fraction:
-    """The number that a quantity such as ``500m`` or ``4Gi`` stands for."""
+    """Return the number that a quantity such as ``500m`` or ``4Gi`` stands for."""
     text = str(quantity)
     digits = text.rstrip("mkKMGTi")
     return Fraction(Decimal(digits)) * _FACTORS[text[len(digits) :]]
 
 
-def cores_of(quantity: str | int) -> int:
-    """Whole cores, at least one: machines have no parts of a core."""
+def parse_cores(quantity: str | int) -> int:
+    """Return a number of cores, rounded up, at least 1: machines have no parts of a core."""
     return max(1, math.ceil(parse_quantity(quantity)))
 
 
-def millis_of(quantity: str | int) -> int:
-    """Thousandths, rounded up, at least one."""
+def parse_millis(quantity: str | int) -> int:
+    """Return a number of thousandths, rounded up, at least 1."""
     return max(1, math.ceil(parse_quantity(quantity) * 1000))
 
 
-def mebibytes_of(quantity: str | int) -> int:
-    """Whole MiB, rounded up."""
+def parse_mebibytes(quantity: str | int) -> int:
+    """Return a number of MiB, rounded up."""
     return math.ceil(parse_quantity(quantity) / 2**20)
 
 
-def canonical(quantity: str) -> str:
-    """As the API server writes a pod's resources: with the largest unit that leaves a whole number.
+def canonicalize_quantity(quantity: str) -> str:
+    """Return a quantity as the API server writes it: with the largest unit that leaves a whole number.
 
-    ``0.5`` is ``500m``; what is finer is rounded up. Binary units stay binary, but below ``1Ki`` and where parts of a
-    whole are left (apimachinery's ``Quantity``).
+    ``0.5`` becomes ``500m``; fractions of a thousandth are rounded up. Binary units stay binary, except below ``1Ki``
+    and for numbers that are not whole (apimachinery's ``Quantity``).
     """
     value = Fraction(math.ceil(parse_quantity(quantity) * 1000), 1000)
     if not value:

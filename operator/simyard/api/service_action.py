@@ -1,4 +1,5 @@
-"""ServiceAction: one durable invocation of an action."""
+# SPDX-License-Identifier: Apache-2.0
+"""Kind ServiceAction: one durable invocation of an action."""
 
 from __future__ import annotations
 
@@ -20,79 +21,89 @@ from simyard.api.base import (
     Term,
     Time,
     Values,
-    cel,
-    rules,
+    add_cel_rules,
+    make_cel_rule,
 )
 
 
 class ActionTarget(ApiModel):
-    """On what the action is called: one worker, any free worker of a pool, or any free worker of a service."""
+    """Target of the action: one worker, any free worker of a pool, or any free worker of a service."""
 
     kind: Annotated[
         Literal["Worker", "WorkerPool", "SimulationService"],
-        Field(description="`Worker`: that one; `WorkerPool` and `SimulationService`: any free worker of it."),
+        Field(
+            description="Kind of the target. `Worker`: this worker; `WorkerPool`, `SimulationService`: any free worker."
+        ),
     ]
-    name: Annotated[Name, Field(description="Its name, in the same namespace.")]
+    name: Annotated[Name, Field(description="Name of the target, in the same namespace.")]
 
 
 class ServiceActionSpec(ApiModel):
-    """One durable invocation of an action. Only `cancel` and `ttlSecondsAfterFinished` may change."""
+    """Durable invocation of an action. Only `cancel` and `ttlSecondsAfterFinished` may change."""
 
-    model_config = rules(
-        cel("self.?timeoutSeconds == oldSelf.?timeoutSeconds", "is immutable", ".timeoutSeconds"),
-        cel("!oldSelf.cancel || self.cancel", "cannot be taken back", ".cancel"),
+    model_config = add_cel_rules(
+        make_cel_rule(
+            "self.?timeoutSeconds == oldSelf.?timeoutSeconds",
+            "is immutable: create another ServiceAction",
+            ".timeoutSeconds",
+        ),
+        make_cel_rule("!oldSelf.cancel || self.cancel", "cannot be undone: create another ServiceAction", ".cancel"),
     )
 
     target: Annotated[ActionTarget, Field(json_schema_extra=IMMUTABLE)]
-    action: Annotated[Term, Field(description="The name of the action.", json_schema_extra=IMMUTABLE)]
+    action: Annotated[Term, Field(description="Name of the action.", json_schema_extra=IMMUTABLE)]
     parameters: Annotated[
         Values,
         Field(
-            description="As the service's interface declares them. At most 1,114,112 characters of texts and names in"
-            " all, where each number counts as 16, and lists and objects nest at most 6 deep.",
+            description="Parameters as the service's interface declares them. All texts and names together have at"
+            " most 1,114,112 characters, where each number counts as 16. Lists and objects nest at most 6 levels deep.",
             json_schema_extra={**FREE_FORM, **IMMUTABLE, **ATOMIC_MAP},
         ),
     ] = {}
     timeout_seconds: Annotated[
         int | None,
-        Field(ge=1, le=2_592_000, description="Cancel it after this time; at most, and by default, the declared time."),
+        Field(ge=1, le=2_592_000, description="Timeout of the run; by default, and at most, the declared timeout."),
     ] = None
-    cancel: Annotated[bool, Field(description="Set it to cancel the invocation.")] = False
+    cancel: Annotated[bool, Field(description="Cancels the invocation when it is set to true.")] = False
     ttl_seconds_after_finished: Annotated[
-        int, Field(ge=0, le=31_536_000, description="The object is deleted this long after it finished.")
+        int, Field(ge=0, le=31_536_000, description="Time after the end at which the object is deleted.")
     ] = 86_400
 
 
 class ActionFailure(ApiModel):
-    """Why it failed."""
+    """Cause of the failure."""
 
-    reason: Annotated[str, Field(max_length=128, description="Why, in one word for programs.")]
-    message: Annotated[str, Field(max_length=16_384, description="Why, in the words of the program that failed.")] = ""
+    reason: Annotated[str, Field(max_length=128, description="Reason, one word for programs.")]
+    message: Annotated[
+        str, Field(max_length=16_384, description="Explanation, often the text of the program that failed.")
+    ] = ""
 
 
 class ServiceActionStatus(ApiModel):
-    """The observed state of the invocation."""
+    """Observed state of the invocation."""
 
     observed_generation: Generation = 0
-    worker: Annotated[str, Field(max_length=253, description="The worker that runs it or ran it.")] = ""
-    worker_uid: Annotated[str, Field(max_length=64, description="Its uid.")] = ""
-    revision: Annotated[str, Field(max_length=64, description="The revision of that worker.")] = ""
+    worker: Annotated[str, Field(max_length=253, description="Worker that runs or ran the action.")] = ""
+    worker_uid: Annotated[str, Field(max_length=64, description="Uid of this worker.")] = ""
+    revision: Annotated[str, Field(max_length=64, description="Revision of this worker.")] = ""
     version: Annotated[
-        str, Field(max_length=64, description="The service's version that the worker was made from.")
+        str, Field(max_length=64, description="Version of the service from which the worker was made.")
     ] = ""
-    attempts: Annotated[Count, Field(description="How often it was given to a worker.")] = 0
-    percent: Annotated[int | None, Field(ge=0, le=100, description="How much of it is done.")] = None
-    progress: Annotated[str, Field(max_length=1024, description="What it does now.")] = ""
-    started_time: Annotated[Time | None, Field(description="When the worker began with it.")] = None
-    finished_time: Annotated[Time | None, Field(description="When it was done or had failed.")] = None
-    run_milliseconds: Annotated[Milliseconds | None, Field(description="How long it ran.")] = None
-    result: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="As the interface declares it.")] = None
+    attempts: Annotated[Count, Field(description="Number of assignments to a worker.")] = 0
+    percent: Annotated[int | None, Field(ge=0, le=100, description="Share of the work that is done.")] = None
+    progress: Annotated[str, Field(max_length=1024, description="Present step of the work, for people.")] = ""
+    started_time: Annotated[Time | None, Field(description="Time at which the worker began the action.")] = None
+    finished_time: Annotated[Time | None, Field(description="Time at which the action succeeded or failed.")] = None
+    run_milliseconds: Annotated[Milliseconds | None, Field(description="Duration of the run.")] = None
+    result: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Result, as the interface declares it.")] = (
+        None
+    )
     failure: ActionFailure | None = None
     conditions: Conditions = []
 
 
 class ServiceAction(ApiModel):
-    """A ServiceAction is one invocation of an action that survives every process, with its result."""
+    """A ServiceAction is one invocation of an action, with its result. It survives the restart of every process."""
 
     metadata: Metadata
     spec: ServiceActionSpec

@@ -1,4 +1,5 @@
-"""SimulationService: what a vendor publishes."""
+# SPDX-License-Identifier: Apache-2.0
+"""Kind SimulationService: a simulation program that a vendor publishes."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from simyard.api.base import (
     Name,
     Quantity,
     Term,
-    cel,
+    add_cel_rules,
+    make_cel_rule,
     map_by,
-    rules,
 )
 from simyard.api.frontend import Endpoints, Frontend, FrontendsStatus
 
 RESERVED_ACTIONS = ("start", "stop", "restart", "suspend", "save", "start_workers")
-"""Built in for every worker or service (OCCI infrastructure 1.2, and Cloud4E's ``start_workers``)."""
+"""Names of built-in actions of every worker or service (OCCI infrastructure 1.2, Cloud4E's ``start_workers``)."""
 
-Text = Annotated[str, Field(max_length=1024, description="What it is, for people.")]
+Text = Annotated[str, Field(max_length=1024, description="Meaning, for people.")]
 Pattern = Annotated[str, Field(max_length=512)]
 Argument = Annotated[str, Field(max_length=4096)]
 _SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -35,36 +36,36 @@ RelativePath = Annotated[str, Field(min_length=1, max_length=255, pattern=f"^{_S
 
 
 _VALUE_RULES = (
-    cel(
+    make_cel_rule(
         "!(has(self.minimum) || has(self.maximum)) || self.type in ['integer', 'number']",
-        "minimum and maximum are for the types integer and number",
+        "minimum and maximum are only for the types integer and number",
     ),
-    cel("!has(self.pattern) || self.type == 'string'", "pattern is for the type string", ".pattern"),
-    cel("!has(self.enum) || self.type == 'string'", "enum is for the type string", ".enum"),
-    cel(
+    make_cel_rule("!has(self.pattern) || self.type == 'string'", "is only for the type string", ".pattern"),
+    make_cel_rule("!has(self.enum) || self.type == 'string'", "is only for the type string", ".enum"),
+    make_cel_rule(
         "!has(self.maxLength) || self.type in ['string', 'array']",
-        "maxLength is for the types string and array",
+        "is only for the types string and array",
         ".maxLength",
     ),
 )
 
 
 class DeclaredValue(ApiModel):
-    """A typed value: a parameter of an action, or a field of its result."""
+    """Typed value: a parameter of an action, or a field of its result."""
 
-    model_config = rules(*_VALUE_RULES)
+    model_config = add_cel_rules(*_VALUE_RULES)
 
-    name: Annotated[Term, Field(description="Its name: lower case letters, digits, underscores.")]
+    name: Annotated[Term, Field(description="Name: lower case letters, digits, underscores.")]
     type: Annotated[
-        Literal["string", "integer", "number", "boolean", "array", "object"], Field(description="Its type in JSON.")
+        Literal["string", "integer", "number", "boolean", "array", "object"], Field(description="Type in JSON.")
     ]
     description: Text = ""
-    unit: Annotated[str, Field(max_length=32, description="The unit of a number, such as mm or MPa.")] = ""
-    required: Annotated[bool, Field(description="It must be given: there is no default.")] = False
-    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Used when none is given.")] = None
+    unit: Annotated[str, Field(max_length=32, description="Unit of a number, such as mm or MPa.")] = ""
+    required: Annotated[bool, Field(description="Makes a value obligatory: there is no default.")] = False
+    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Value when the caller gives none.")] = None
     enum: Annotated[
         list[Annotated[str, Field(max_length=256)]] | None,
-        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="The strings that are accepted."),
+        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="Strings that are accepted."),
     ] = None
     pattern: Annotated[
         Pattern | None, Field(description="Regular expression (RE2 syntax) that a string must match as a whole.")
@@ -73,64 +74,71 @@ class DeclaredValue(ApiModel):
     maximum: Annotated[Decimal | None, Field(description="Largest number that is accepted.")] = None
     max_length: Annotated[
         int | None,
-        Field(ge=0, le=1_048_576, description="Most characters of a string, or most items of an array."),
+        Field(ge=0, le=1_048_576, description="Maximum number of characters of a string, or of items of an array."),
     ] = None
 
 
 class DeclaredAttribute(DeclaredValue):
-    """A typed attribute of a running service."""
+    """Typed attribute of a running service."""
 
-    mutable: Annotated[bool, Field(description="Clients may set it.")] = False
+    mutable: Annotated[bool, Field(description="Permits clients to set the attribute.")] = False
 
 
 class DeclaredAction(ApiModel):
-    """An action that clients may call; who may call it is RBAC on the subresource actions/NAME."""
+    """Action that clients call; RBAC on the subresource `actions/NAME` decides who may call it."""
 
-    model_config = rules(
-        cel(
+    model_config = add_cel_rules(
+        make_cel_rule(
             f"!(self.name in [{', '.join(repr(name) for name in RESERVED_ACTIONS)}])",
-            f"is built in: choose a name other than {', '.join(RESERVED_ACTIONS)}",
+            f"is the name of a built-in action: choose a name other than {', '.join(RESERVED_ACTIONS)}",
             ".name",
         ),
     )
 
-    name: Annotated[Term, Field(description="Its name: lower case letters, digits, underscores.")]
+    name: Annotated[Term, Field(description="Name: lower case letters, digits, underscores.")]
     description: Text = ""
     parameters: Annotated[
-        list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"), description="What it takes.")
+        list[DeclaredValue],
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Parameters of the action."),
     ] = []
     result: Annotated[
-        list[DeclaredValue], Field(max_length=64, json_schema_extra=map_by("name"), description="What it gives.")
+        list[DeclaredValue],
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Fields of the action's result."),
     ] = []
     mode: Annotated[
         Literal["Sync", "Async"],
-        Field(description="`Sync` answers the request itself; `Async` answers with a ServiceAction that keeps it."),
+        Field(description="`Sync` answers a request with the result, `Async` with a ServiceAction that will hold it."),
     ] = "Sync"
     timeout_seconds: Annotated[
         int,
-        Field(ge=1, le=2_592_000, description="It is cancelled after this time. A Sync request waits 30 s."),
+        Field(ge=1, le=2_592_000, description="Time after which the action is cancelled. A Sync request waits 30 s."),
     ] = 30
     idempotent: Annotated[
-        bool, Field(description="Running it again does no harm: another worker runs it when one dies.")
+        bool,
+        Field(description="States that a second run does no harm: another worker runs the action when one dies."),
     ] = False
-    concurrent: Annotated[bool, Field(description="It may run while another action runs on the same worker.")] = False
+    concurrent: Annotated[bool, Field(description="Permits a run beside other actions on the same worker.")] = False
 
 
 class ServiceInterface(ApiModel):
-    """What the program offers; everything that users see is built from it."""
+    """Attributes and actions of the program; the API that users see is built from them."""
 
     attributes: Annotated[
         list[DeclaredAttribute],
-        Field(max_length=128, json_schema_extra=map_by("name"), description="What clients may read, and some set."),
+        Field(
+            max_length=128,
+            json_schema_extra=map_by("name"),
+            description="Attributes that clients read, and set if they are mutable.",
+        ),
     ] = []
     actions: Annotated[
         list[DeclaredAction],
-        Field(max_length=64, json_schema_extra=map_by("name"), description="What clients may call."),
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Actions that clients call."),
     ] = []
 
 
 class PythonConnector(ApiModel):
-    """A connector class in Python."""
+    """Connector that is a Python class."""
 
     class_: Annotated[
         str,
@@ -138,175 +146,204 @@ class PythonConnector(ApiModel):
             alias="class",
             max_length=255,
             pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
-            description="MODULE:CLASS, found among `files` or installed in the image.",
+            description="Class, as MODULE:CLASS; the module is one of `files` or installed in the image.",
         ),
     ]
 
 
 class InputFile(ApiModel):
-    """A file that is written before a command runs."""
+    """File that is written before a command runs."""
 
-    path: Annotated[RelativePath, Field(description="Relative to the command's working directory.")]
-    content: Annotated[str, Field(max_length=65536, description="$(PARAMETER) stands for its value.")]
+    path: Annotated[RelativePath, Field(description="Path relative to the command's working directory.")]
+    content: Annotated[
+        str, Field(max_length=65536, description="Text of the file; $(PARAMETER) stands for the parameter's value.")
+    ]
 
 
 class EnvironmentVariable(ApiModel):
-    """A variable in a command's environment."""
+    """Variable in a command's environment."""
 
-    name: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Its name.")]
-    value: Annotated[Argument, Field(description="$(PARAMETER) stands for its value.")] = ""
+    name: Annotated[
+        str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the variable.")
+    ]
+    value: Annotated[
+        Argument, Field(description="Value of the variable; $(PARAMETER) stands for the parameter's value.")
+    ] = ""
 
 
 class CommandResult(ApiModel):
-    """How one field of a result is read after the command."""
+    """Rule to read one field of a result after the command."""
 
-    name: Annotated[Term, Field(description="A declared field of the action's result.")]
-    file: Annotated[RelativePath | None, Field(description="Where to look; the command's output when not set.")] = None
+    name: Annotated[Term, Field(description="Declared field of the action's result.")]
+    file: Annotated[RelativePath | None, Field(description="File to search; by default the command's output.")] = None
     pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
 
 
 class CommandAction(ApiModel):
-    """How one action is done by a command. Arguments are passed as they are, never through a shell."""
+    """Command that carries out one action. Arguments are passed without a shell."""
 
-    model_config = rules(
-        cel("has(self.command) != has(self.cancels)", "exactly one of command and cancels must be set"),
+    model_config = add_cel_rules(
+        make_cel_rule("has(self.command) != has(self.cancels)", "exactly one of command and cancels must be set"),
     )
 
-    action: Annotated[Term, Field(description="A declared action.")]
+    action: Annotated[Term, Field(description="Declared action.")]
     command: Annotated[
         list[Argument] | None,
-        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="$(PARAMETER) stands for its value."),
+        Field(
+            min_length=1,
+            max_length=64,
+            json_schema_extra=ATOMIC,
+            description="Program and arguments; $(PARAMETER) stands for the parameter's value.",
+        ),
     ] = None
-    cancels: Annotated[Term | None, Field(description="It runs nothing, it cancels that action.")] = None
-    stdin: Annotated[Argument | None, Field(description="What the command reads; $(PARAMETER) as above.")] = None
+    cancels: Annotated[
+        Term | None, Field(description="Action that this one cancels, instead of running a command.")
+    ] = None
+    stdin: Annotated[
+        Argument | None,
+        Field(description="Standard input of the command; $(PARAMETER) stands for the parameter's value."),
+    ] = None
     files: Annotated[
         list[InputFile],
-        Field(max_length=16, json_schema_extra=map_by("path"), description="Written before the command runs."),
+        Field(
+            max_length=16,
+            json_schema_extra=map_by("path"),
+            description="Files that are written before the command runs.",
+        ),
     ] = []
     env: Annotated[
         list[EnvironmentVariable],
-        Field(max_length=32, json_schema_extra=map_by("name"), description="Added to the command's environment."),
+        Field(
+            max_length=32,
+            json_schema_extra=map_by("name"),
+            description="Variables that are added to the command's environment.",
+        ),
     ] = []
     progress_pattern: Annotated[
-        Pattern | None, Field(description="Matched to lines of output; its first group is the percentage done.")
+        Pattern | None,
+        Field(description="Regular expression for lines of the output; its first group is the percentage done."),
     ] = None
     failure_pattern: Annotated[
-        Pattern | None, Field(description="Its match is the message when the command fails.")
+        Pattern | None, Field(description="Regular expression whose match is the message when the command fails.")
     ] = None
     results: Annotated[
         list[CommandResult],
-        Field(max_length=64, json_schema_extra=map_by("name"), description="How the result is read."),
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Rules to read the result."),
     ] = []
 
 
 class CommandAttribute(ApiModel):
-    """How one attribute is read, from a file or from the output of a command."""
+    """Rule to read one attribute, from a file or from the output of a command."""
 
-    model_config = rules(
-        cel("has(self.command) != has(self.file)", "exactly one of command and file must be set"),
+    model_config = add_cel_rules(
+        make_cel_rule("has(self.command) != has(self.file)", "exactly one of command and file must be set"),
     )
 
-    attribute: Annotated[Term, Field(description="A declared attribute.")]
-    file: Annotated[RelativePath | None, Field(description="Where to look.")] = None
+    attribute: Annotated[Term, Field(description="Declared attribute.")]
+    file: Annotated[RelativePath | None, Field(description="File to search.")] = None
     command: Annotated[
         list[Argument] | None,
-        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="What prints it."),
+        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="Command whose output is searched."),
     ] = None
     pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
-    interval_seconds: Annotated[int, Field(ge=1, le=86_400, description="How often it is read.")] = 5
+    interval_seconds: Annotated[int, Field(ge=1, le=86_400, description="Time between two readings.")] = 5
 
 
 class CommandsConnector(ApiModel):
-    """A connector with no code: commands for actions, files and patterns for attributes."""
+    """Connector without code: commands for actions, files and patterns for attributes."""
 
     actions: Annotated[
         list[CommandAction],
-        Field(max_length=64, json_schema_extra=map_by("action"), description="How each declared action is done."),
+        Field(max_length=64, json_schema_extra=map_by("action"), description="Commands of the declared actions."),
     ] = []
     attributes: Annotated[
         list[CommandAttribute],
-        Field(max_length=128, json_schema_extra=map_by("attribute"), description="How attributes are read."),
+        Field(max_length=128, json_schema_extra=map_by("attribute"), description="Rules to read attributes."),
     ] = []
 
 
 class ConnectorFile(ApiModel):
-    """A file that comes with the connector."""
+    """File that belongs to the connector."""
 
-    path: Annotated[RelativePath, Field(description="Relative to the connector's folder.")]
-    content: Annotated[str, Field(max_length=524_288, description="Its text.")]
+    path: Annotated[RelativePath, Field(description="Path relative to the connector's folder.")]
+    content: Annotated[str, Field(max_length=524_288, description="Text of the file.")]
 
 
 class Connector(ApiModel):
-    """What connects the interface to the program: exactly one of python and commands."""
+    """Connection of the interface with the program: exactly one of python and commands."""
 
-    model_config = rules(
-        cel("has(self.python) != has(self.commands)", "exactly one of python and commands must be set"),
+    model_config = add_cel_rules(
+        make_cel_rule("has(self.python) != has(self.commands)", "exactly one of python and commands must be set"),
     )
 
     python: PythonConnector | None = None
     commands: CommandsConnector | None = None
     files: Annotated[
         list[ConnectorFile],
-        Field(max_length=32, json_schema_extra=map_by("path"), description="Files that come with it."),
+        Field(max_length=32, json_schema_extra=map_by("path"), description="Files that belong to the connector."),
     ] = []
 
 
 class Images(ApiModel):
-    """What a machine is made from, for each provider."""
+    """Images from which machines are made, for each provider."""
 
     pod: Annotated[str | None, Field(max_length=512, description="Container image.")] = None
     kubevirt: Annotated[str | None, Field(max_length=512, description="Image of a containerDisk.")] = None
     open_nebula: Annotated[str | None, Field(max_length=128, description="Name of an image.")] = None
-    other: Annotated[str | None, Field(max_length=512, description="For sites whose provider is `other`.")] = None
+    other: Annotated[str | None, Field(max_length=512, description="Image for sites whose provider is `other`.")] = None
 
 
 class Resources(ApiModel):
-    """The size of a worker."""
+    """Size of a worker."""
 
-    cpu: Annotated[Quantity, Field(description="Cores.")] = 1
+    cpu: Annotated[Quantity, Field(description="Number of cores.")] = 1
     memory: Annotated[Quantity, Field(description="Memory, in bytes or with a suffix such as Mi.")] = "512Mi"
 
 
 class LicenceReference(ApiModel):
-    """Names a Licence, which is in no namespace."""
+    """Reference to a Licence, which is cluster-scoped."""
 
-    name: Annotated[Name, Field(max_length=63, description="Name of a Licence, which the platform team keeps.")]
+    name: Annotated[Name, Field(max_length=63, description="Name of a Licence of the platform team.")]
 
 
 class ServiceLicence(ApiModel):
-    """A limit that comes with the program's licence: each worker takes a seat as long as it exists."""
+    """Limit of the program's licence: each worker occupies a seat as long as it exists."""
 
-    model_config = rules(
-        cel("has(self.seats) != has(self.licenceRef)", "give either seats or licenceRef, and not both"),
+    model_config = add_cel_rules(
+        make_cel_rule("has(self.seats) != has(self.licenceRef)", "exactly one of seats and licenceRef must be set"),
     )
 
     seats: Annotated[
         int | None,
-        Field(ge=0, le=1_000_000, description="Workers of this service at the same time, over all its pools."),
+        Field(
+            ge=0,
+            le=1_000_000,
+            description="Maximum number of Workers of this service at the same time, over all pools.",
+        ),
     ] = None
     licence_ref: Annotated[
-        LicenceReference | None, Field(description="The seats are those of this Licence, shared with other services.")
+        LicenceReference | None, Field(description="Licence whose seats this service shares with other services.")
     ] = None
 
 
 class SimulationServiceSpec(ApiModel):
-    """A simulation program as a service."""
+    """Definition of a simulation program as a service."""
 
-    model_config = rules(
-        cel(
+    model_config = add_cel_rules(
+        make_cel_rule(
             "!has(self.connector.commands) || self.connector.commands.actions.all(done,"
             " self.interface.actions.exists(declared, declared.name == done.action)"
             " && (!has(done.cancels) || self.interface.actions.exists(declared, declared.name == done.cancels)))",
             "names an action that spec.interface.actions does not declare",
             ".connector.commands.actions",
         ),
-        cel(
+        make_cel_rule(
             "!has(self.connector.commands) || self.interface.actions.all(declared,"
             " self.connector.commands.actions.exists(done, done.action == declared.name))",
             "lacks an action that spec.interface.actions declares",
             ".connector.commands.actions",
         ),
-        cel(
+        make_cel_rule(
             "!has(self.connector.commands) || self.connector.commands.attributes.all(found,"
             " self.interface.attributes.exists(declared, declared.name == found.attribute))",
             "names an attribute that spec.interface.attributes does not declare",
@@ -314,37 +351,37 @@ class SimulationServiceSpec(ApiModel):
         ),
     )
 
-    display_name: Annotated[str, Field(max_length=128, description="The service's name for people.")] = ""
-    description: Annotated[str, Field(max_length=4096, description="What it does, for people.")] = ""
-    vendor: Annotated[str, Field(max_length=128, description="Who offers it.")] = ""
+    display_name: Annotated[str, Field(max_length=128, description="Name of the service for people.")] = ""
+    description: Annotated[str, Field(max_length=4096, description="Purpose of the service, for people.")] = ""
+    vendor: Annotated[str, Field(max_length=128, description="Name of the vendor.")] = ""
     version: Annotated[str, Field(max_length=64, description="Version of the program.")] = ""
     interface: ServiceInterface
     connector: Connector
     images: Images = Images()
     resources: Resources = Resources()
     readiness_deadline_seconds: Annotated[
-        int, Field(ge=1, le=86_400, description="A worker that has not registered by then is replaced.")
+        int, Field(ge=1, le=86_400, description="Timeout for the registration of a worker; afterwards it is replaced.")
     ] = 600
     frontend: Frontend | None = None
     licence: ServiceLicence | None = None
 
 
 class LicenceStatus(ApiModel):
-    """The seats of the service's licence, over all services that share it."""
+    """Seats of the service's licence, over all services that share it."""
 
-    seats: Annotated[Count, Field(description="How many there are.")]
-    taken: Annotated[Count, Field(description="How many are taken, here and by others.")]
+    seats: Annotated[Count, Field(description="Number of seats.")]
+    taken: Annotated[Count, Field(description="Seats that are occupied, by workers of this and other services.")]
     waiting: Annotated[Count, Field(description="Workers that wait for a seat.")]
 
 
 class SimulationServiceStatus(ApiModel):
-    """The observed state of the service."""
+    """Observed state of the service."""
 
     observed_generation: Generation = 0
-    interface_digest: Annotated[str, Field(max_length=64, description="Changes with the interface.")] = ""
+    interface_digest: Annotated[str, Field(max_length=64, description="Hash of the interface.")] = ""
     pools: Annotated[Count, Field(description="WorkerPools of this service.")] = 0
     workers: Annotated[Count, Field(description="Workers of this service.")] = 0
-    ready_workers: Annotated[Count, Field(description="Workers that take actions.")] = 0
+    ready_workers: Annotated[Count, Field(description="Workers that accept actions.")] = 0
     licence: LicenceStatus | None = None
     frontends: FrontendsStatus | None = None
     endpoints: Endpoints = []
@@ -352,7 +389,7 @@ class SimulationServiceStatus(ApiModel):
 
 
 class SimulationService(ApiModel):
-    """A SimulationService says what a vendor's program offers (attributes, actions) and how it is started."""
+    """A SimulationService declares the attributes and actions of a vendor's program, and how the program is started."""
 
     metadata: Metadata
     spec: SimulationServiceSpec

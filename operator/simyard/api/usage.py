@@ -1,4 +1,5 @@
-"""Usage: what the machines of a namespace have used, and cost."""
+# SPDX-License-Identifier: Apache-2.0
+"""Kind Usage: resources that the machines of a namespace have used, and their cost."""
 
 from __future__ import annotations
 
@@ -8,57 +9,61 @@ from pydantic import Field
 
 from simyard.api.base import ApiModel, Count, Metadata, Milliseconds, Time, map_by
 
-MOST_ROWS = 500
+MAX_ROWS = 500
 HOUR_MILLISECONDS = 3_600_000
 
 Label = Annotated[str, Field(max_length=63)]
 
 
 class UsageRow(ApiModel):
-    """What the workers of one pool, service and site have used, and what they use now."""
+    """Past and present use by the workers of one pool, service and site."""
 
-    pool: Annotated[Label, Field(description="The WorkerPool; empty: workers of no pool, and old pools in one row.")]
-    service: Annotated[Label, Field(description="The SimulationService; empty where it could not be known any more.")]
-    site: Annotated[Label, Field(description="The CloudSite.")]
-    currency: Annotated[str, Field(max_length=3, description="Of the cost: ISO 4217 code, such as EUR.")]
-    worker_milliseconds: Annotated[Milliseconds, Field(description="Time for which its machines ran, added up.")]
-    core_milliseconds: Annotated[Milliseconds, Field(description="The same, times the cores of each.")]
-    licence_milliseconds: Annotated[Milliseconds, Field(description="The same, times the licence seats of each.")]
-    cost_millis: Annotated[
-        int, Field(ge=0, description="What that cost, in thousandths of the currency, rounded down.")
+    pool: Annotated[
+        Label, Field(description="Name of the WorkerPool; empty: workers without a pool, and old pools in one row.")
     ]
+    service: Annotated[Label, Field(description="Name of the SimulationService; empty if it is not known any more.")]
+    site: Annotated[Label, Field(description="Name of the CloudSite.")]
+    currency: Annotated[str, Field(max_length=3, description="ISO 4217 code of the cost's currency, such as EUR.")]
+    worker_milliseconds: Annotated[Milliseconds, Field(description="Sum of the times for which the machines ran.")]
+    core_milliseconds: Annotated[Milliseconds, Field(description="Sum of these times, each multiplied by the cores.")]
+    licence_milliseconds: Annotated[
+        Milliseconds, Field(description="Sum of these times, each multiplied by the licence seats.")
+    ]
+    cost_millis: Annotated[int, Field(ge=0, description="Cost in thousandths of the currency, rounded down.")]
     cost_remainder: Annotated[
         int,
         Field(
             ge=0,
             le=HOUR_MILLISECONDS - 1,
-            description="What was rounded off, in 3,600,000ths of a thousandth, so that nothing is ever lost.",
+            description="Part of the cost that was rounded off, in 3,600,000ths of a thousandth of the currency.",
         ),
     ]
-    accounted_until: Annotated[Time, Field(description="Everything up to then is in the figures.")]
-    workers: Annotated[Count, Field(description="Machines that ran then, and are taken to run since.")]
-    cores: Annotated[Count, Field(description="Their cores.")]
-    licences: Annotated[Count, Field(description="Their licence seats.")]
-    hour_cost_millis: Annotated[int, Field(ge=0, description="What they cost per hour, in thousandths.")]
+    accounted_until: Annotated[Time, Field(description="Time up to which the sums are complete.")]
+    workers: Annotated[Count, Field(description="Machines that ran at this time, and are assumed to run since.")]
+    cores: Annotated[Count, Field(description="Cores of these machines.")]
+    licences: Annotated[Count, Field(description="Licence seats of these machines.")]
+    hour_cost_millis: Annotated[
+        int, Field(ge=0, description="Cost of these machines per hour, in thousandths of the currency.")
+    ]
 
 
 class UsageStatus(ApiModel):
-    """What was used."""
+    """Use of the namespace."""
 
     workers: Annotated[Count, Field(description="Machines that run, over all rows.")] = 0
-    accounted_until: Annotated[Time | None, Field(description="The latest time of a row.")] = None
+    accounted_until: Annotated[Time | None, Field(description="Latest `accountedUntil` of all rows.")] = None
     rows: Annotated[
         list[UsageRow],
         Field(
-            max_length=MOST_ROWS,
+            max_length=MAX_ROWS,
             json_schema_extra=map_by("pool", "service", "site", "currency"),
-            description="By pool, service, site and currency.",
+            description="Rows of the account, by pool, service, site and currency.",
         ),
     ] = []
 
 
 class Usage(ApiModel):
-    """A Usage is the account of a namespace: what its machines have used. Only the platform writes it."""
+    """A Usage is the account of what the machines of a namespace have used. Only the platform writes it."""
 
     metadata: Metadata
     status: UsageStatus = UsageStatus()

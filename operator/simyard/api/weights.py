@@ -1,4 +1,5 @@
-"""The size of free-form values, as the admission policies of :mod:`simyard.build.sizes` count it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Weight of free-form values, as the admission policies of :mod:`simyard.manifests.sizes` compute it."""
 
 from __future__ import annotations
 
@@ -6,23 +7,25 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_DEPTH = 6
-"""Lists and objects that a free-form value may nest."""
+"""Maximum number of lists and objects that a free-form value nests."""
 MAX_PARAMETERS_WEIGHT = 1_114_112
-"""Of all parameters of an action: a text of 1 MiB, and 64 KiB beside it."""
+"""Maximum weight of all parameters of an action: a text of 1 MiB, and 64 KiB beside it."""
 MAX_MEMBERS = 14_563
-"""Members of one list or object. With more of them the API server would give up before it has weighed the value."""
+"""Maximum number of members of one list or object.
+
+With more members the API server stops the evaluation of the policy before it has weighed the value."""
 MAX_ATTRIBUTES_WEIGHT = 65_536
-"""Of all attributes of a pool, a Worker or a link."""
+"""Maximum weight of all attributes of a pool, a Worker or a link."""
 MAX_DEFAULT_WEIGHT = 65_536
-"""Of all defaults of a service's interface or of a mixin."""
+"""Maximum weight of all defaults of a service's interface or of a mixin."""
 SCALAR = 16
-"""The weight of a number, a boolean or null."""
+"""Weight of a number, a boolean or null."""
 TOO_DEEP = 1_000_000_000
-"""The weight of a value that nests deeper than :data:`MAX_DEPTH`."""
+"""Weight of a value that nests deeper than :data:`MAX_DEPTH`."""
 
 
 def weigh_value(value: Any, levels: int = MAX_DEPTH) -> int:
-    """Return the weight of a JSON value: characters of texts and names, and a little for everything else."""
+    """Return the weight of a JSON value: the characters of texts and names, and a constant for every other part."""
     if isinstance(value, str):
         return len(value) + 2
     if not isinstance(value, list | Mapping):
@@ -36,8 +39,8 @@ def weigh_value(value: Any, levels: int = MAX_DEPTH) -> int:
     return 2 + sum(len(name) + 4 + weigh_value(item, levels - 1) for name, item in value.items())
 
 
-def excess(parameters: Mapping[str, Any]) -> str:
-    """Return why the parameters of an action are too large, and what to do; empty when they are not."""
+def find_excess(parameters: Mapping[str, Any]) -> str:
+    """Return an error text if the parameters of an action are too large, else an empty text."""
     weight = weigh_value(parameters)
     if weight >= TOO_DEEP:
         return f"nests deeper than {MAX_DEPTH} levels: store large inputs elsewhere and pass their address"

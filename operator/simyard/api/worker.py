@@ -1,4 +1,5 @@
-"""Worker: one machine that runs one service."""
+# SPDX-License-Identifier: Apache-2.0
+"""Kind Worker: one machine that runs one service."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from simyard.api.base import (
     Name,
     Time,
     Values,
-    cel,
-    rules,
+    add_cel_rules,
+    make_cel_rule,
 )
 from simyard.api.simulation_service import Resources
 
@@ -29,42 +30,51 @@ _MADE_ONCE = ("resources", "userData", "sshPublicKeys")
 
 
 class WorkerSpec(ApiModel):
-    """One machine that runs one service."""
+    """Desired state of one machine that runs one service."""
 
-    model_config = rules(
-        *(cel(f"has(self.{field}) == has(oldSelf.{field})", "is immutable", f".{field}") for field in _MADE_ONCE),
-        cel(
+    model_config = add_cel_rules(
+        *(
+            make_cel_rule(
+                f"has(self.{field}) == has(oldSelf.{field})",
+                "is immutable: delete the Worker and create it again with the new value",
+                f".{field}",
+            )
+            for field in _MADE_ONCE
+        ),
+        make_cel_rule(
             "!has(oldSelf.restarts) || has(self.restarts) && self.restarts >= oldSelf.restarts",
-            "cannot be less",
+            "must not decrease",
             ".restarts",
         ),
     )
 
-    service_ref: Annotated[LocalReference, Field(description="The SimulationService.", json_schema_extra=IMMUTABLE)]
-    site: Annotated[Name, Field(description="The CloudSite it runs at.", json_schema_extra=IMMUTABLE)]
+    service_ref: Annotated[
+        LocalReference, Field(description="SimulationService that it runs.", json_schema_extra=IMMUTABLE)
+    ]
+    site: Annotated[Name, Field(description="CloudSite at which it runs.", json_schema_extra=IMMUTABLE)]
     power_state: Annotated[
-        Literal["Running", "Stopped", "Suspended"], Field(description="What the machine should do.")
+        Literal["Running", "Stopped", "Suspended"], Field(description="Desired state of the machine.")
     ] = "Running"
     restarts: Annotated[
         Count | None,
-        Field(description="How often its machine is to be restarted in all: one more, and it is restarted once more."),
+        Field(description="Desired number of restarts since the Worker was created; increase it by 1 to restart."),
     ] = None
-    title: Annotated[str | None, Field(max_length=256, description="Its name for people.")] = None
-    summary: Annotated[str | None, Field(max_length=1024, description="What it is there for.")] = None
+    title: Annotated[str | None, Field(max_length=256, description="Name for people.")] = None
+    summary: Annotated[str | None, Field(max_length=1024, description="Purpose, for people.")] = None
     hostname: Annotated[
         str | None,
-        Field(max_length=253, description="The host name that its machine is given when it is made; default: its own."),
+        Field(max_length=253, description="Host name that the new machine gets; by default the machine's name."),
     ] = None
     resources: Annotated[
         Resources | None,
-        Field(description="The size of its machine; the service's by default.", json_schema_extra=IMMUTABLE),
+        Field(description="Size of the machine; by default the one of the service.", json_schema_extra=IMMUTABLE),
     ] = None
     user_data: Annotated[
         str | None,
         Field(
             max_length=65_536,
-            description="What its machine is told at its first start (cloud-init). Who may read the Worker reads it:"
-            " no secrets.",
+            description="User data that the machine gets at its first start (cloud-init). Everyone who may read the"
+            " Worker can read it, so it must not hold secrets.",
             json_schema_extra=IMMUTABLE,
         ),
     ] = None
@@ -73,59 +83,61 @@ class WorkerSpec(ApiModel):
         Field(
             max_length=16,
             json_schema_extra={**ATOMIC, **IMMUTABLE},
-            description="Keys that may log in to its machine by SSH.",
+            description="Public keys with which users log in to the machine by SSH.",
         ),
     ] = None
-    drain: Annotated[bool, Field(description="It finishes what it runs and takes nothing new.")] = False
+    drain: Annotated[bool, Field(description="Makes the worker finish its actions and accept no new ones.")] = False
     attributes: Annotated[
         Values,
         Field(
-            description="Initial values of the service's attributes, by name. At most 65,536 characters of texts and"
-            " names in all, where each number counts as 16, and lists and objects nest at most 6 deep."
+            description="Initial values of the service's attributes, by name. All texts and names together have at"
+            " most 65,536 characters, where each number counts as 16. Lists and objects nest at most 6 levels deep."
         ),
     ] = {}
 
 
 class Stages(ApiModel):
-    """When the worker entered each stage of its start."""
+    """Times at which the worker entered the stages of its start."""
 
-    start: Annotated[Time | None, Field(description="It was asked for.")] = None
-    pending: Annotated[Time | None, Field(description="The site accepted the request.")] = None
-    prolog: Annotated[Time | None, Field(description="It was placed on a host.")] = None
-    boot: Annotated[Time | None, Field(description="Its disk was ready.")] = None
-    running: Annotated[Time | None, Field(description="The hypervisor said that it runs.")] = None
-    registered: Annotated[Time | None, Field(description="Its service adapter's message arrived.")] = None
+    start: Annotated[Time | None, Field(description="Time of the request for the worker.")] = None
+    pending: Annotated[Time | None, Field(description="Time at which the site accepted the request.")] = None
+    prolog: Annotated[Time | None, Field(description="Time at which the machine was placed on a host.")] = None
+    boot: Annotated[Time | None, Field(description="Time at which the disk was ready.")] = None
+    running: Annotated[
+        Time | None, Field(description="Time at which the hypervisor reported that the machine runs.")
+    ] = None
+    registered: Annotated[Time | None, Field(description="Time at which the service adapter registered.")] = None
 
 
 class WorkerAddress(ApiModel):
-    """An IP address of a machine, as its site or its guest says."""
+    """IP address of a machine, as its site or its guest reports it."""
 
-    address: Annotated[str, Field(min_length=1, max_length=64, description="IPv4 or IPv6.")]
+    address: Annotated[str, Field(min_length=1, max_length=64, description="IPv4 or IPv6 address.")]
     interface: Annotated[
-        str | None, Field(max_length=32, description="The name of its network interface in the machine.")
+        str | None, Field(max_length=32, description="Name of the network interface in the machine.")
     ] = None
-    mac: Annotated[str | None, Field(max_length=32, description="The hardware address of the interface.")] = None
+    mac: Annotated[str | None, Field(max_length=32, description="Hardware address of the interface.")] = None
 
 
 class WorkerStatus(ApiModel):
-    """The observed state of the worker."""
+    """Observed state of the worker."""
 
     observed_generation: Generation = 0
-    machine_id: Annotated[str, Field(max_length=253, description="Its id at the site.")] = ""
-    machine_state: Annotated[str, Field(max_length=32, description="What the site says of the machine.")] = ""
+    machine_id: Annotated[str, Field(max_length=253, description="Id of the machine at the site.")] = ""
+    machine_state: Annotated[str, Field(max_length=32, description="State of the machine, as the site reports.")] = ""
     addresses: Annotated[
         list[WorkerAddress],
         Field(
             max_length=MAX_ADDRESSES,
             json_schema_extra=ATOMIC,
-            description="The addresses of its machine, where the site says any.",
+            description="Addresses of the machine, if the site reports any.",
         ),
     ] = []
-    restarts: Annotated[Count | None, Field(description="How many restarts its site has accepted.")] = None
-    adapter_version: Annotated[str, Field(max_length=64, description="Version of the service adapter in it.")] = ""
+    restarts: Annotated[Count | None, Field(description="Number of restarts that the site has accepted.")] = None
+    adapter_version: Annotated[str, Field(max_length=64, description="Version of the service adapter.")] = ""
     stages: Stages = Stages()
-    attributes: Annotated[Values, Field(description="The service's attributes, up to some seconds old.")] = {}
-    attributes_time: Annotated[Time | None, Field(description="When they were observed.")] = None
+    attributes: Annotated[Values, Field(description="Values of the service's attributes, some seconds old.")] = {}
+    attributes_time: Annotated[Time | None, Field(description="Time at which these values were observed.")] = None
     conditions: Conditions = []
 
 

@@ -1,4 +1,5 @@
-"""WorkerPool: N workers of one service."""
+# SPDX-License-Identifier: Apache-2.0
+"""Kind WorkerPool: N workers of one service."""
 
 from __future__ import annotations
 
@@ -22,227 +23,249 @@ from simyard.api.base import (
     Values,
 )
 
-Reason = Annotated[str, Field(max_length=128, description="Why, in one word for programs.")]
-Message = Annotated[str, Field(max_length=1024, description="What happened, for people.")]
+Reason = Annotated[str, Field(max_length=128, description="Reason, one word for programs.")]
+Message = Annotated[str, Field(max_length=1024, description="Explanation for people.")]
 CountOrPercent = (
     Annotated[str, Field(max_length=4, pattern=r"^(100|[1-9]?[0-9])%$")] | Annotated[int, Field(ge=1, le=100_000)]
 )
-"""``5`` or ``10%``."""
+"""Number of workers, such as ``5``, or percentage, such as ``10%``."""
 
 
 class Placement(ApiModel):
-    """Where the workers run."""
+    """Sites at which the workers run."""
 
     sites: Annotated[
         list[Name],
-        Field(max_length=64, json_schema_extra=SET, description="CloudSites, in order; every permitted one if empty."),
+        Field(
+            max_length=64,
+            json_schema_extra=SET,
+            description="CloudSites in order of preference; empty: every permitted one.",
+        ),
     ] = []
     strategy: Annotated[
         Literal["Ordered", "Spread", "Cheapest", "Fastest"],
-        Field(description="`Ordered` fills one site after the other, `Spread` keeps them even."),
+        Field(
+            description="Order in which sites get workers. `Ordered` fills one site after the other in the order of"
+            " `sites`, `Cheapest` in the order of price, `Fastest` in the order of boot time. `Spread` keeps the"
+            " numbers of workers at the sites even."
+        ),
     ] = "Ordered"
     consent: Annotated[
         list[Name],
         Field(
             max_length=64,
             json_schema_extra=SET,
-            description="The External sites that may get this pool's data; no External site is used without.",
+            description="External sites that may receive this pool's data; the pool uses no other External site.",
         ),
     ] = []
     site_failure: Annotated[
         Literal["Replace", "Wait"],
         Field(
-            description="While a site is not Ready, its lost workers are replaced elsewhere (`Replace`) or waited for."
+            description="Treatment of lost workers while their site is not Ready: `Replace` creates others at other"
+            " sites, `Wait` waits until the site is back."
         ),
     ] = "Replace"
     rebalance: Annotated[
         Literal["Never", "WhenIdle"],
         Field(
-            description="With `WhenIdle`, workers that rest go (back) to sites that the strategy prefers "
-            "when these have room, `rollout.maxUnavailable` at a time."
+            description="With `WhenIdle`, idle workers are moved to sites that the strategy prefers as soon as these"
+            " have room, at most `rollout.maxUnavailable` at a time."
         ),
     ] = "Never"
 
 
 class StartPolicy(ApiModel):
-    """When a start counts as done, and what becomes of stragglers."""
+    """Conditions under which a start is complete, and the treatment of slow workers."""
 
     quorum_percent: Annotated[
-        int, Field(ge=1, le=100, description="The pool is Available when this share of its workers is ready.")
+        int, Field(ge=1, le=100, description="Share of ready workers from which on the pool is Available.")
     ] = 100
     deadline_seconds: Annotated[
         int | None,
         Field(
             ge=1,
             le=86_400,
-            description="Workers not ready by then are replaced, `rollout.maxUnavailable` at a time; while none of"
-            " those comes up the deadline grows, so that a slow site catches up. The service's by default.",
+            description="Timeout for the registration of a worker; by default the one of the service. Workers that"
+            " exceed it are replaced, at most `rollout.maxUnavailable` at a time. The timeout grows while no"
+            " replacement becomes ready, so that a slow site can finish.",
         ),
     ] = None
 
 
 class RolloutPolicy(ApiModel):
-    """How workers are replaced when the service or the pool's attributes change (except texts and time limits)."""
+    """Replacement of workers after a change of the service or of the pool's attributes (except texts and timeouts)."""
 
     max_unavailable: Annotated[
         CountOrPercent,
         Field(
-            description="How many workers may be missing or draining at a time: a number, or a percentage of the"
-            " replicas (rounded down, at least one). Those that are not ready are replaced first."
+            description="Maximum number of workers that may be missing or draining at the same time: a number, or a"
+            " percentage of the replicas (rounded down, at least one). Workers that are not ready are replaced first."
         ),
     ] = "10%"
 
 
 class ScaleInPolicy(ApiModel):
-    """Which workers go first when there are too many."""
+    """Order in which surplus workers are removed, and the time to drain them."""
 
     policy: Annotated[
         Literal["IdleFirst", "Newest", "Oldest"],
-        Field(description="Workers that are not ready always go first."),
+        Field(description="Order of removal among ready workers; workers that are not ready are removed first."),
     ] = "IdleFirst"
     drain_seconds: Annotated[
         int | None,
         Field(
             ge=0,
             le=2_592_000,
-            description="How long a worker may finish what it runs before it is ended; by default as long as the"
-            " timeout of its ServiceAction permits.",
+            description="Time that a worker gets to finish its actions before it is deleted; by default the timeout"
+            " of its ServiceAction.",
         ),
     ] = None
 
 
 class WorkerPoolSpec(ApiModel):
-    """N workers of one service."""
+    """Desired state of a pool: N workers of one service."""
 
-    service_ref: Annotated[LocalReference, Field(description="The SimulationService.", json_schema_extra=IMMUTABLE)]
-    replicas: Annotated[int, Field(ge=0, le=100_000, description="How many workers there should be.")] = 1
+    service_ref: Annotated[
+        LocalReference, Field(description="SimulationService that the workers run.", json_schema_extra=IMMUTABLE)
+    ]
+    replicas: Annotated[int, Field(ge=0, le=100_000, description="Desired number of workers.")] = 1
     placement: Placement = Placement()
     start: StartPolicy = StartPolicy()
     rollout: RolloutPolicy = RolloutPolicy()
     scale_in: ScaleInPolicy = ScaleInPolicy()
-    suspend: Annotated[bool, Field(description="No workers while it is true; replicas is kept.")] = False
+    suspend: Annotated[
+        bool, Field(description="Removes all workers while it is true, and keeps the value of `replicas`.")
+    ] = False
     idle_timeout_seconds: Annotated[
         int | None,
         Field(
             ge=1,
             le=31_536_000,
-            description="After so long without an action the pool has no workers until an action waits for it, or its"
-            " spec changes; replicas is kept. Counted from the last action, registration or change; not set: never.",
+            description="Time without an action after which the pool removes its workers, until an action waits for"
+            " it or its spec changes; `replicas` is kept. The time counts from the last action, registration or"
+            " change of the spec. By default the pool keeps its workers.",
         ),
     ] = None
     reserved_for_sync: Annotated[
         CountOrPercent | None,
         Field(
-            description="How many ready workers ServiceActions on the pool or its service leave free, so that Sync"
-            " calls are answered while a backlog waits: a number, or a percentage of the ready workers (rounded down)."
-            " None by default."
+            description="Ready workers that ServiceActions on the pool or its service leave free, so that Sync calls"
+            " are answered while ServiceActions wait: a number, or a percentage of the ready workers (rounded down)."
+            " By default none."
         ),
     ] = None
     attributes: Annotated[
         Values,
         Field(
-            description="Initial values of the service's attributes, by name. At most 65,536 characters of texts and"
-            " names in all, where each number counts as 16, and lists and objects nest at most 6 deep."
+            description="Initial values of the service's attributes, by name. All texts and names together have at"
+            " most 65,536 characters, where each number counts as 16. Lists and objects nest at most 6 levels deep."
         ),
     ] = {}
 
 
 class StageTime(ApiModel):
-    """How long one stage took, over the workers of a start."""
+    """Duration of one stage, over the workers of a start."""
 
-    median_milliseconds: Annotated[Milliseconds, Field(description="Half of the workers were through after this.")]
-    slowest_milliseconds: Annotated[Milliseconds, Field(description="The last worker was through after this.")]
+    median_milliseconds: Annotated[Milliseconds, Field(description="Median duration.")]
+    slowest_milliseconds: Annotated[Milliseconds, Field(description="Duration of the slowest worker.")]
 
 
 class StartStages(ApiModel):
-    """How long the stages of a start took; each is named after its end."""
+    """Durations of the stages of a start; each stage is named after its end."""
 
     pending: Annotated[
-        StageTime | None, Field(description="From the request until the site accepted it (`start -> pending`).")
+        StageTime | None, Field(description="Time from the request until the site accepted it (`start -> pending`).")
     ] = None
-    prolog: Annotated[StageTime | None, Field(description="Until placed on a host (`pending -> prolog`).")] = None
-    boot: Annotated[StageTime | None, Field(description="Until the disk was ready (`prolog -> boot`).")] = None
+    prolog: Annotated[
+        StageTime | None, Field(description="Time until the machine was placed on a host (`pending -> prolog`).")
+    ] = None
+    boot: Annotated[StageTime | None, Field(description="Time until the disk was ready (`prolog -> boot`).")] = None
     running: Annotated[
-        StageTime | None, Field(description="Until the hypervisor said that it runs (`boot -> running`).")
+        StageTime | None,
+        Field(description="Time until the hypervisor reported that the machine runs (`boot -> running`)."),
     ] = None
     registered: Annotated[
-        StageTime | None, Field(description="Until the service adapter's message (`running -> registered`).")
+        StageTime | None, Field(description="Time until the service adapter registered (`running -> registered`).")
     ] = None
 
 
 class PoolStart(ApiModel):
-    """The newest start: from the change that asked for more workers until all were there (milliseconds)."""
+    """Newest start of the pool: from the change that asked for more workers until all were ready."""
 
-    requested_time: Annotated[Time, Field(description="When the change was seen.")]
-    workers: Annotated[Count, Field(description="How many were started.")]
+    requested_time: Annotated[Time, Field(description="Time at which the operator saw the change.")]
+    workers: Annotated[Count, Field(description="Number of workers to start.")]
     boot_milliseconds: Annotated[
-        Milliseconds | None, Field(description="T_boot: all machines booted, as the sites see it.")
+        Milliseconds | None, Field(description="T_boot: time until all machines ran, as the sites report.")
     ] = None
     registered_milliseconds: Annotated[
-        Milliseconds | None, Field(description="T_r: all services registered, as the platform sees it.")
+        Milliseconds | None, Field(description="T_r: time until all workers had registered with the platform.")
     ] = None
     published_milliseconds: Annotated[
         Milliseconds | None,
-        Field(description="T_m: the API server has stored that all workers are ready, and tells whoever watches."),
+        Field(
+            description="T_m: time until the API server had stored that all workers are ready, and so told its"
+            " watchers."
+        ),
     ] = None
     stages: StartStages | None = None
 
 
 class PoolFailure(ApiModel):
-    """A worker that failed."""
+    """Failure of one worker."""
 
-    time: Annotated[Time, Field(description="When it failed.")]
-    worker: Annotated[Name, Field(description="The worker.")]
+    time: Annotated[Time, Field(description="Time of the failure.")]
+    worker: Annotated[Name, Field(description="Name of the worker.")]
     reason: Reason
     message: Message = ""
 
 
 class PoolActivity(ApiModel):
-    """Something that the platform did for the pool."""
+    """Action of the platform for the pool."""
 
-    time: Annotated[Time, Field(description="When it was done.")]
+    time: Annotated[Time, Field(description="Time of the action.")]
     reason: Reason
     message: Message = ""
 
 
 class BrokerCredentials(ApiModel):
-    """The password of the pool's user at the message broker, which changes while its workers run."""
+    """Rotation of the password of the pool's user at the message broker."""
 
-    generation: Annotated[Count, Field(description="How often the password was changed for this pool alone.")] = 0
-    rotated_time: Annotated[Time | None, Field(description="When that was last done.")] = None
+    generation: Annotated[Count, Field(description="Number of changes of the password for this pool alone.")] = 0
+    rotated_time: Annotated[Time | None, Field(description="Time of the last of these changes.")] = None
     worker_left_time: Annotated[
-        Time | None, Field(description="When the first worker left the pool that knew the present password.")
+        Time | None, Field(description="Time at which the first worker that knew the present password left the pool.")
     ] = None
 
 
 class WorkerPoolStatus(ApiModel):
-    """The observed state of the pool: counters, never a list of its workers."""
+    """Observed state of the pool: counters, but no list of its workers."""
 
     observed_generation: Generation = 0
     replicas: Annotated[Count, Field(description="Workers that exist.")] = 0
-    ready_replicas: Annotated[Count, Field(description="Workers that take actions.")] = 0
-    starting_replicas: Annotated[Count, Field(description="Workers on their way.")] = 0
+    ready_replicas: Annotated[Count, Field(description="Workers that accept actions.")] = 0
+    starting_replicas: Annotated[Count, Field(description="Workers that are starting.")] = 0
     failed_replicas: Annotated[
-        Count, Field(description="Workers that failed and whose successors are not ready yet.")
+        Count, Field(description="Workers that failed and whose replacements are not ready yet.")
     ] = 0
     updated_replicas: Annotated[
-        Count, Field(description="Workers that are as the service and the pool say now, ready or on their way.")
+        Count, Field(description="Workers with the present revision of service and pool, ready or starting.")
     ] = 0
     licensed_replicas: Annotated[
-        Count | None, Field(description="Workers for which it has seats of the service's licence, if there is one.")
+        Count | None, Field(description="Workers for which the pool has seats, if its service has a licence.")
     ] = None
-    selector: Annotated[str, Field(max_length=512, description="Label selector of its workers.")] = ""
+    selector: Annotated[str, Field(max_length=512, description="Label selector of the pool's workers.")] = ""
     start: PoolStart | None = None
     broker_credentials: BrokerCredentials | None = None
     last_active_time: Annotated[
         Time | None,
-        Field(description="From when `idleTimeoutSeconds` counts, rounded up so that it seldom changes."),
+        Field(description="Time from which `idleTimeoutSeconds` counts, rounded up so that it seldom changes."),
     ] = None
     failures: Annotated[
-        list[PoolFailure], Field(max_length=10, json_schema_extra=ATOMIC, description="The last workers that failed.")
+        list[PoolFailure], Field(max_length=10, json_schema_extra=ATOMIC, description="Newest failures of workers.")
     ] = []
     activities: Annotated[
-        list[PoolActivity], Field(max_length=20, json_schema_extra=ATOMIC, description="What was done last.")
+        list[PoolActivity],
+        Field(max_length=20, json_schema_extra=ATOMIC, description="Newest actions of the platform."),
     ] = []
     conditions: Conditions = []
 

@@ -1,1 +1,2 @@
-"""The aggregated API ``subresources.simyard.dev``: actions, attributes and logs as subresources. Stateless."""
+# SPDX-License-Identifier: Apache-2.0
+"""The stateless server of the aggregated API ``subresources.simyard.dev``: actions, attributes and logs."""

@@ -1,4 +1,8 @@
-"""One request to one response: who asks, whether they may, what they get; every refusal is a ``metav1.Status``."""
+# SPDX-License-Identifier: Apache-2.0
+"""The request handler of the aggregated API: it identifies and authorizes the caller, and makes the response.
+
+Every refusal is a ``metav1.Status``.
+"""
 
 from __future__ import annotations
 
@@ -12,55 +16,62 @@ import orjson
 from aiohttp import hdrs, web
 
 from simyard.api.base import Json
-from simyard.api.names import SUBRESOURCES_API_VERSION
-from simyard.apiserver.actions import Actions
-from simyard.apiserver.attributes import Attributes
-from simyard.apiserver.authorization import Authorizer
-from simyard.apiserver.broker import BrokerLink
-from simyard.apiserver.directory import Directory
-from simyard.apiserver.documents import accepts_json, render
-from simyard.apiserver.frontproxy import FrontProxy, Identity
-from simyard.apiserver.health import Health
-from simyard.apiserver.logs import read_log
+from simyard.api.names import FILES, SUBRESOURCES_API_VERSION
+from simyard.apiserver.documents import accepts_json, render_documents
+from simyard.apiserver.frontproxy import FrontProxy
 from simyard.apiserver.metrics import DURATION, IN_FLIGHT, REQUESTS
-from simyard.apiserver.objects import timestamp
-from simyard.apiserver.routes import VERBS, Call, Document, Route, parse, verbs_of
-from simyard.apiserver.status import CODES, StatusError, StatusReason, Subject
+from simyard.apiserver.routes import VERBS, Document, Route, list_verbs, parse_route
+from simyard.serving.actions import Actions
+from simyard.serving.attributes import Attributes
+from simyard.serving.authorization import Authorizer
+from simyard.serving.broker import BrokerClient
+from simyard.serving.calls import ResourceCall
+from simyard.serving.directory import Directory
+from simyard.serving.files import Files
+from simyard.serving.health import Health
+from simyard.serving.identity import Identity
+from simyard.serving.logs import read_log
+from simyard.serving.objects import format_time
+from simyard.serving.status import CODES, StatusError, StatusReason, Subject
 
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 * 512 * 1024
-"""1.5 MiB: what etcd stores by default, and so the largest body of a ServiceAction."""
+"""Limit of a body: 1.5 MiB, as etcd's default for an object, and so for a ServiceAction."""
 REQUEST_SECONDS = 55.0
 JSON_TYPE = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What requests are answered with."""
+    """The parts of the apiserver that the request handler uses."""
 
     directory: Directory
     authorizer: Authorizer
-    broker: BrokerLink
+    broker: BrokerClient
     actions: Actions
     attributes: Attributes
+    files: Files
     health: Health
 
 
 class Api:
-    """The handler of all requests. ``front_proxy`` is None until it is known whose word counts."""
+    """The handler of all requests.
+
+    ``front_proxy`` is None, and all requests for objects are refused, until the front proxy's settings are known.
+    """
 
     def __init__(self, services: Services, *, max_in_flight: int) -> None:
         self.front_proxy: FrontProxy | None = None
         self._services = services
         self._max_in_flight = max_in_flight
         self._in_flight = 0
-        self._documents = render()
+        self._documents = render_documents()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         started = time.perf_counter()
-        route = parse(request.method, request.path)
+        route = parse_route(request.method, request.path)
         self._in_flight += 1
         IN_FLIGHT.set(self._in_flight)
         try:
@@ -80,10 +91,12 @@ class Api:
         except StatusError as error:
             refusal = error
         except TimeoutError:
-            refusal = StatusError(StatusReason.TIMEOUT, f"not answered within {REQUEST_SECONDS:.0f} s")
-        except Exception:  # whatever it is, the client gets a Status, and the log the traceback
-            log.exception("%s %s", request.method, request.path)
-            refusal = StatusError(StatusReason.INTERNAL_ERROR, "the apiserver failed; its log says how")
+            refusal = StatusError(
+                StatusReason.TIMEOUT, f"the request was not answered within {REQUEST_SECONDS:.0f} s; try again"
+            )
+        except Exception:  # for any error the client gets a Status, and the log gets the traceback
+            log.exception("%s %s failed; this is a defect of Simyard", request.method, request.path)
+            refusal = StatusError(StatusReason.INTERNAL_ERROR, "the apiserver failed; its log has the cause")
         return _refusal(refusal, request.method)
 
     async def _answer(self, request: web.BaseRequest, route: Route | None) -> web.Response:
@@ -92,22 +105,22 @@ class Api:
         if self._in_flight > self._max_in_flight:
             raise StatusError(
                 StatusReason.TOO_MANY_REQUESTS,
-                f"{self._max_in_flight} requests are being answered already",
+                f"the apiserver already handles {self._max_in_flight} requests; try again",
                 retry_after_seconds=1,
             )
         identity = None
         if self.front_proxy is not None:
-            identity = self.front_proxy.identity(request.get_extra_info("peercert"), request.headers)
+            identity = self.front_proxy.read_identity(request.get_extra_info("peercert"), request.headers)
         if identity is None:
-            raise StatusError(StatusReason.UNAUTHORIZED, "Unauthorized: requests come through the Kubernetes API only")
+            raise StatusError(StatusReason.UNAUTHORIZED, "Unauthorized: send requests through the Kubernetes API")
         if route is None:
             raise StatusError(StatusReason.NOT_FOUND, f"nothing is served under {request.path}")
         await self._services.authorizer.check(identity, route)
-        if route.verb not in (verbs := verbs_of(route)):
+        if route.verb not in (verbs := list_verbs(route)):
             raise _not_served(route, request.method, verbs)
         return await self._call(request, route, identity)
 
-    async def _call(self, request: web.BaseRequest, call: Call, identity: Identity) -> web.Response:
+    async def _call(self, request: web.BaseRequest, call: ResourceCall, identity: Identity) -> web.Response:
         """Answer a call that is permitted and served."""
         content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
         match call.verb, call.path:
@@ -119,15 +132,20 @@ class Api:
                 return _json(await self._services.attributes.set(call, await _body(request), content_type))
             case _, ("attributes", *_):
                 return _json(await self._services.attributes.read(call, request.query))
+            case _, () if call.resource == FILES:
+                code, answer = await self._services.files.answer(
+                    call, request.query, await _body(request), content_type, identity
+                )
+                return _json(answer, code)
             case _, ("log",):
                 text = await read_log(self._services.directory, self._services.broker, call, request.query)
                 return web.Response(text=text, content_type="text/plain", charset="utf-8")
         return _json(await self._interface(call))
 
-    async def _interface(self, call: Call) -> Json:
-        """What can be called and read there: also for users who may not read the SimulationService."""
-        target = await self._services.directory.target(call)
-        service = await self._services.directory.service_of(target)
+    async def _interface(self, call: ResourceCall) -> Json:
+        """Return the interface of the target's service, also for users without rights on the SimulationService."""
+        target = await self._services.directory.find_target(call)
+        service = await self._services.directory.find_service(target)
         return {
             "apiVersion": SUBRESOURCES_API_VERSION,
             "kind": call.resource.kind,
@@ -135,7 +153,7 @@ class Api:
                 "name": target.metadata.name,
                 "namespace": target.metadata.namespace,
                 "uid": target.metadata.uid,
-                "creationTimestamp": timestamp(target.metadata.creation_timestamp or datetime.now(UTC)),
+                "creationTimestamp": format_time(target.metadata.creation_timestamp or datetime.now(UTC)),
             },
             "service": service.metadata.name,
             "interface": service.interface.to_json(),
@@ -156,15 +174,15 @@ class Api:
 
 
 def _labels(method: str, route: Route | None) -> tuple[str, str, str]:
-    """Verb, resource and kind of subresource: few values, whatever clients send."""
+    """Return the labels verb, resource and subresource, with few values whatever clients send."""
     verb = VERBS.get(method, "other")
-    if isinstance(route, Call):
+    if isinstance(route, ResourceCall):
         known = route.path[0] if route.path and route.path[0] in ("actions", "attributes", "log") else ""
         return verb, route.resource.plural, known
     return verb, "document" if route else "unknown", ""
 
 
-def _not_served(call: Call, method: str, verbs: tuple[str, ...]) -> StatusError:
+def _not_served(call: ResourceCall, method: str, verbs: tuple[str, ...]) -> StatusError:
     subject = Subject(call.resource, call.name)
     if verbs:
         return StatusError(StatusReason.METHOD_NOT_ALLOWED, f"{method} is not supported here", subject=subject)
@@ -194,7 +212,7 @@ def _json(data: Json, code: int = 200) -> web.Response:
 
 def _refusal(error: StatusError, method: str) -> web.Response:
     response = _json(error.to_json(), error.code)
-    # kubectl repeats a GET for as long as this header comes back, up to ten times, and shows the reason only then.
+    # kubectl repeats a GET up to ten times while the response has this header, and shows the reason only afterwards.
     if error.retry_after_seconds and (method != "GET" or error.code == CODES[StatusReason.TOO_MANY_REQUESTS]):
         response.headers[hdrs.RETRY_AFTER] = str(error.retry_after_seconds)
     return response

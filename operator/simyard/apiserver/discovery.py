@@ -1,34 +1,41 @@
-"""The documents by which clients find out what the API serves. Pure.
+# SPDX-License-Identifier: Apache-2.0
+"""Discovery documents of the aggregated API. Pure.
 
-Each resource has a kind and verbs, and the parents of the subresources are listed too: without them kube-apiserver
-makes up parents with no kind, which some clients cannot read. The parents offer ``get`` alone, so that the controllers
-that list or delete everything they discover (garbage collection, namespace deletion) leave them alone.
+Each resource has a kind and verbs. The documents also list the parents of the subresources: otherwise kube-apiserver
+adds parents without a kind, which some clients cannot read. The parents offer only ``get``, because some controllers
+list or delete every resource that they discover (garbage collection, namespace deletion). For the same reason files do
+not offer ``delete`` here, though they can be deleted: the deletion of a namespace must not wait for the file store.
 """
 
 from __future__ import annotations
 
 from simyard.api.base import Json
-from simyard.api.names import SUBRESOURCES_API_VERSION, SUBRESOURCES_GROUP, VERSION, WORKERS
-from simyard.apiserver.routes import TARGETS
-
-ACTION_RESULT = "ActionResult"
-ATTRIBUTE_VALUES = "AttributeValues"
+from simyard.api.names import (
+    ACTION_RESULT,
+    ATTRIBUTE_VALUES,
+    FILES,
+    SUBRESOURCES_API_VERSION,
+    SUBRESOURCES_GROUP,
+    VERSION,
+    WORKERS,
+)
+from simyard.serving.calls import TARGETS
 
 _GROUP_VERSION = {"groupVersion": SUBRESOURCES_API_VERSION, "version": VERSION}
 
 
-def group() -> Json:
-    """The ``APIGroup``."""
+def make_group() -> Json:
+    """Return the ``APIGroup``."""
     return {"kind": "APIGroup", "apiVersion": "v1", **_group()}
 
 
-def group_list() -> Json:
-    """The ``APIGroupList``: our group alone."""
+def make_group_list() -> Json:
+    """Return the ``APIGroupList``, which contains only this group."""
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group()]}
 
 
-def resource_list() -> Json:
-    """The ``APIResourceList`` of the group's one version."""
+def make_resource_list() -> Json:
+    """Return the ``APIResourceList`` of the group's only version."""
     resources: list[Json] = []
     for target in TARGETS.values():
         resources += [
@@ -37,6 +44,7 @@ def resource_list() -> Json:
             _resource(f"{target.plural}/attributes", ATTRIBUTE_VALUES, ["get", "update"]),
         ]
     resources.append(_resource(f"{WORKERS.plural}/log", WORKERS.kind, ["get"]))
+    resources.append(_resource(FILES.plural, FILES.kind, ["create", "get", "list"], singular=FILES.kind.lower()))
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",

@@ -1,13 +1,16 @@
-"""Who asks: kube-apiserver authenticates the user and says so in headers, over a connection that proves it is it.
+# SPDX-License-Identifier: Apache-2.0
+"""Identity of callers behind the front proxy, which is kube-apiserver. Pure.
 
-How it proves that stands in ConfigMap ``kube-system/extension-apiserver-authentication``, which kube-apiserver writes
-(kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer). Pure.
+kube-apiserver authenticates the user and names the user in headers, over a connection with its client certificate. It
+writes the CA of that certificate and the names of the headers into ConfigMap
+``kube-system/extension-apiserver-authentication``
+(kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -15,6 +18,7 @@ import orjson
 from multidict import CIMultiDictProxy
 
 from simyard.api.base import Json
+from simyard.serving.identity import Identity
 from simyard_sites.kubernetes.resource import Resource
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -23,28 +27,11 @@ CONFIG_NAME = "extension-apiserver-authentication"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """A user as kube-apiserver knows them; hashable."""
-
-    user: str
-    uid: str
-    groups: tuple[str, ...]
-    extra: tuple[tuple[str, tuple[str, ...]], ...]
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.user, self.uid, self.groups, self.extra)))
-
-    def __hash__(self) -> int:
-        """Found once: every request looks up what its user may do."""
-        return self._hash
-
-
-@dataclass(frozen=True, slots=True)
 class FrontProxy:
-    """Whose word on a user's identity counts.
+    """The settings that tell which peer may name a user, and in which headers.
 
-    ``client_ca`` is PEM; with no ``allowed_names`` every name that it vouches for counts. Header names are lower case.
+    ``client_ca`` is PEM. Without ``allowed_names``, a certificate of that CA may have any name. Header names are lower
+    case.
     """
 
     client_ca: str
@@ -56,10 +43,10 @@ class FrontProxy:
 
     @classmethod
     def from_config_map(cls, config_map: Json) -> Self:
-        """Read the ConfigMap.
+        """Read the settings from the ConfigMap.
 
         Raises:
-            ValueError: a key is missing, or is not what kube-apiserver writes.
+            ValueError: a key is missing or has another form than kube-apiserver's.
         """
         data: Mapping[str, str] = config_map.get("data") or {}
         client_ca = data.get("requestheader-client-ca-file")
@@ -74,12 +61,12 @@ class FrontProxy:
         )
         return cls(client_ca, frozenset(_strings(data, "requestheader-allowed-names")), user, uid, group, extra)
 
-    def identity(self, certificate: Mapping[str, Any] | None, headers: CIMultiDictProxy[str]) -> Identity | None:
-        """The user in the headers, or None unless the peer's verified ``certificate`` entitles it to name one.
+    def read_identity(self, certificate: Mapping[str, Any] | None, headers: CIMultiDictProxy[str]) -> Identity | None:
+        """Return the user in the headers; None if the peer's verified ``certificate`` does not permit it to name one.
 
-        ``certificate`` is as :meth:`ssl.SSLSocket.getpeercert` gives it.
+        ``certificate`` has the form of :meth:`ssl.SSLSocket.getpeercert`.
         """
-        if not certificate or (self.allowed_names and common_name(certificate) not in self.allowed_names):
+        if not certificate or (self.allowed_names and read_common_name(certificate) not in self.allowed_names):
             return None
         user = self._first(headers, self.user_headers)
         if not user:
@@ -105,8 +92,8 @@ class FrontProxy:
         return next((headers[name] for name in names if headers.get(name)), "")
 
 
-def common_name(certificate: Mapping[str, Any]) -> str:
-    """The subject's common name, empty if it has none."""
+def read_common_name(certificate: Mapping[str, Any]) -> str:
+    """Return the common name of the certificate's subject; empty if it has none."""
     names = (value for part in certificate.get("subject", ()) for key, value in part if key == "commonName")
     return next(names, "")
 

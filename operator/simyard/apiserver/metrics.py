@@ -1,4 +1,5 @@
-"""What the apiserver counts."""
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of the aggregated apiserver."""
 
 from __future__ import annotations
 
@@ -15,12 +16,4 @@ DURATION = Histogram(
     ["verb", "resource", "subresource"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60),
 )
-IN_FLIGHT = Gauge("simyard_apiserver_requests_in_flight", "Requests that are being answered.")
-REVIEWS = Counter(
-    "simyard_apiserver_access_reviews_total",
-    "Questions whether a user may do something: asked, joined to one under way, or cached.",
-    ["source"],
-)
-ATTRIBUTE_WORKERS = Gauge(
-    "simyard_apiserver_attribute_workers", "Workers whose attributes are known from their own messages."
-)
+IN_FLIGHT = Gauge("simyard_apiserver_requests_in_flight", "Requests in progress.")

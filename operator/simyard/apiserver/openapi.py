@@ -1,52 +1,55 @@
-"""The OpenAPI documents: what the paths take and answer. Pure."""
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenAPI documents of the aggregated API: parameters and responses of its paths. Pure."""
 
 from __future__ import annotations
 
 from simyard.api.base import Json
-from simyard.api.names import SUBRESOURCES_GROUP, VERSION, WORKERS
-from simyard.apiserver.discovery import ACTION_RESULT, ATTRIBUTE_VALUES
-from simyard.apiserver.routes import TARGETS, VERSION_PATH, Document
+from simyard.api.names import ACTION_RESULT, ATTRIBUTE_VALUES, SUBRESOURCES_GROUP, VERSION, WORKERS
+from simyard.apiserver.routes import VERSION_PATH, Document
+from simyard.serving.calls import TARGETS
 from simyard_sites.kubernetes.resource import Resource
 
 _INFO = {"title": "Simyard", "version": VERSION}
 _PREFIX = ".".join([*reversed(SUBRESOURCES_GROUP.split(".")), VERSION])
-_ANY: Json = {"description": "As the service's interface declares it."}
+_ANY: Json = {"description": "A value that the service's interface declares."}
 _STRING: Json = {"type": "string"}
 _FREE: Json = {"type": "object", "additionalProperties": True}
 
 
-def version_2() -> Json:
-    """OpenAPI 2: only that we exist; kube-apiserver and kubectl read version 3."""
+def make_version_2() -> Json:
+    """Return an OpenAPI 2 document without paths, because kube-apiserver and kubectl read version 3."""
     return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
 
 
-def version_3_root(digest: str) -> Json:
-    """The index of the OpenAPI 3 documents; ``digest`` changes when the one document does."""
+def make_version_3_root(digest: str) -> Json:
+    """Return the index of the OpenAPI 3 documents; ``digest`` changes with the only document."""
     url = f"{Document.OPENAPI_V3_GROUP}?hash={digest}"
     return {"paths": {VERSION_PATH.removeprefix("/"): {"serverRelativeURL": url}}}
 
 
-def version_3() -> Json:
-    """The OpenAPI 3 document of the group's one version."""
+def make_version_3() -> Json:
+    """Return the OpenAPI 3 document of the group's only version."""
     paths: Json = {}
     for resource in TARGETS.values():
         base = f"{VERSION_PATH}/namespaces/{{namespace}}/{resource.plural}/{{name}}"
-        paths[base] = _path(resource, {"get": _operation("The interface of its service.", resource.kind)})
+        paths[base] = _path(
+            resource, {"get": _operation("Return the interface of the object's service.", resource.kind)}
+        )
         paths[f"{base}/actions/{{action}}"] = _path(
             resource,
             {
                 method: _operation(
-                    "Call an action: wait at most 30 s, or have the call recorded.",
+                    "Call an action, and wait at most 30 s or record the call.",
                     ACTION_RESULT,
                     body="ActionCall",
-                    query=[_query("wait", "boolean", "false: answer 202 with a ServiceAction that keeps the call.")],
+                    query=[_query("wait", "boolean", "false: return 202 and the ServiceAction that records the call.")],
                 )
                 for method in ("post", "put")
             },
             "action",
         )
-        fresh = [_query("fresh", "boolean", "Ask the workers now, for a second at most.")]
-        read = _operation("The newest known values.", ATTRIBUTE_VALUES, query=fresh)
+        fresh = [_query("fresh", "boolean", "true: ask the workers now, and wait at most 1 s.")]
+        read = _operation("Return the newest known values.", ATTRIBUTE_VALUES, query=fresh)
         paths[f"{base}/attributes"] = _path(resource, {"get": read})
         one: Json = {"get": read}
         if resource is WORKERS:
@@ -84,10 +87,10 @@ def _operation(description: str, kind: str, *, body: str = "", query: list[Json]
 
 def _log() -> Json:
     return {
-        "description": "The log of the worker's adapter and its program.",
+        "description": "Return the log of the worker's adapter and its program.",
         "parameters": [
-            _query("tailLines", "integer", "Only so many lines, from the end."),
-            _query("invocation", "string", "Only what this invocation wrote."),
+            _query("tailLines", "integer", "The number of lines to return, from the end."),
+            _query("invocation", "string", "The id of an invocation; return only the lines of that one."),
         ],
         "responses": {"200": {"description": "OK", "content": {"text/plain": {"schema": _STRING}}}},
     }
@@ -117,7 +120,7 @@ def _schemas() -> Json:
             "unit": _STRING,
             "observedTime": {"type": "string", "format": "date-time"},
             "ageMilliseconds": {"type": "integer"},
-            "fresh": {"type": "boolean", "description": "The worker said so for this very request."},
+            "fresh": {"type": "boolean", "description": "The worker reported the value for this request."},
         }
     )
     values: Json = {"type": "object", "additionalProperties": value}

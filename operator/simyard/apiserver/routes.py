@@ -1,23 +1,17 @@
-"""What a request asks for, read from its method and path. Pure."""
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the aggregated API, read from the method and path of a request. Pure."""
 
 from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
-from simyard.api.names import (
-    SIMULATION_SERVICES,
-    SUBRESOURCES_API_VERSION,
-    SUBRESOURCES_GROUP,
-    WORKER_POOLS,
-    WORKERS,
-)
-from simyard_sites.kubernetes.resource import Resource
+from simyard.api.names import FILES, SUBRESOURCES_API_VERSION, SUBRESOURCES_GROUP, WORKERS
+from simyard.serving.calls import TARGETS, ResourceCall
+from simyard_adapter.digests import is_address
 
 GROUP_PATH = f"/apis/{SUBRESOURCES_GROUP}"
 VERSION_PATH = f"/apis/{SUBRESOURCES_API_VERSION}"
-TARGETS: dict[str, Resource] = {item.plural: item for item in (WORKERS, WORKER_POOLS, SIMULATION_SERVICES)}
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -25,7 +19,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}")
 
 
 class Document(enum.StrEnum):
-    """What is answered without authorization: health and the description of the API."""
+    """A document that is served without authorization: health, discovery or OpenAPI."""
 
     HEALTHZ = "/healthz"
     LIVEZ = "/livez"
@@ -41,32 +35,13 @@ class Document(enum.StrEnum):
 _DOCUMENTS = {document.value: document for document in Document}
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request for a target object or something below it.
-
-    ``path`` are the words after the target's name: ``("actions", "solve")``; RBAC knows them, joined by slashes, as the
-    subresource. ``group`` is the API group in which it is asked whether the caller may.
-    """
-
-    verb: str
-    namespace: str
-    resource: Resource
-    name: str
-    path: tuple[str, ...] = ()
-    group: str = SUBRESOURCES_GROUP
-
-    @property
-    def subresource(self) -> str:
-        """As RBAC names it: ``actions/solve``; empty for the target itself."""
-        return "/".join(self.path)
+Route = Document | ResourceCall
 
 
-Route = Document | Call
-
-
-def verbs_of(call: Call) -> tuple[str, ...]:
-    """The verbs that are served under a call's path; none if there is no such subresource."""
+def list_verbs(call: ResourceCall) -> tuple[str, ...]:
+    """Return the verbs that are served under a call's path; none if the subresource does not exist."""
+    if call.resource == FILES:
+        return ("get", "delete") if call.name else ("list", "create")
     match call.path:
         case () | ("attributes",):
             return ("get",)
@@ -79,18 +54,32 @@ def verbs_of(call: Call) -> tuple[str, ...]:
     return ()
 
 
-def parse(method: str, path: str) -> Route | None:
-    """The route of a request, or None if nothing is served under that path."""
+def parse_route(method: str, path: str) -> Route | None:
+    """Return the route of a request; None if nothing is served under its path."""
     trimmed = path.rstrip("/") or "/"
     if (document := _DOCUMENTS.get(trimmed)) is not None:
         return document
     prefix, words = trimmed[: len(VERSION_PATH)], trimmed[len(VERSION_PATH) :].split("/")
-    if prefix != VERSION_PATH or len(words) < 5 or words[:2] != ["", "namespaces"]:
+    if prefix != VERSION_PATH or len(words) < 4 or words[:2] != ["", "namespaces"]:
         return None
-    namespace, plural, name, *rest = words[2:]
+    namespace, plural, *rest = words[2:]
+    if plural == FILES.plural and _NAME.fullmatch(namespace):
+        return _parse_file_route(method, namespace, rest)
+    if not rest:
+        return None
+    name, *rest = rest
     resource = TARGETS.get(plural)
     if resource is None or not _NAME.fullmatch(namespace) or not _NAME.fullmatch(name):
         return None
     if len(rest) > 2 or not all(_SEGMENT.fullmatch(word) for word in rest):
         return None
-    return Call(VERBS.get(method, method.lower()), namespace, resource, name, tuple(rest))
+    return ResourceCall(VERBS.get(method, method.lower()), namespace, resource, name, tuple(rest))
+
+
+def _parse_file_route(method: str, namespace: str, words: list[str]) -> ResourceCall | None:
+    """Return the call of a file or, without words, of all files of the namespace."""
+    if not words:
+        return ResourceCall("list" if method == "GET" else VERBS.get(method, method.lower()), namespace, FILES, "")
+    if len(words) > 1 or not is_address(words[0]):
+        return None
+    return ResourceCall(VERBS.get(method, method.lower()), namespace, FILES, words[0])

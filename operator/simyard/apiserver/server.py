@@ -1,4 +1,5 @@
-"""The process: listens, keeps its copies true, and stops without dropping a request."""
+# SPDX-License-Identifier: Apache-2.0
+"""The apiserver's process: it serves requests, keeps its local copies current, and drains before it stops."""
 
 from __future__ import annotations
 
@@ -9,20 +10,22 @@ from aiohttp import web
 
 from simyard.api.base import Json
 from simyard.api.names import APISERVER_BROKER_SECRET
-from simyard.apiserver.actions import SYNC_SECONDS, Actions
 from simyard.apiserver.api import Api, Services
-from simyard.apiserver.attributes import Attributes
-from simyard.apiserver.authorization import Authorizer
-from simyard.apiserver.broker import BrokerLink
-from simyard.apiserver.directory import Directory
-from simyard.apiserver.feed import AttributeFeed
-from simyard.apiserver.follow import follow
 from simyard.apiserver.frontproxy import CONFIG_MAPS, CONFIG_NAME, CONFIG_NAMESPACE, FrontProxy
-from simyard.apiserver.health import Health
 from simyard.apiserver.settings import ApiServerSettings
-from simyard.apiserver.tls import ServingTls
-from simyard.apiserver.values import ValueStore
+from simyard.files.desk import open_desk
 from simyard.messaging.access import BrokerAccess
+from simyard.serving.actions import SYNC_SECONDS, Actions
+from simyard.serving.attribute_feed import AttributeFeed
+from simyard.serving.attributes import Attributes
+from simyard.serving.authorization import Authorizer
+from simyard.serving.broker import BrokerClient
+from simyard.serving.directory import Directory
+from simyard.serving.files import Files
+from simyard.serving.follow import follow
+from simyard.serving.health import Health
+from simyard.serving.tls import ServingTls
+from simyard.serving.values import ValueStore
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.resource import Resource
 
@@ -30,20 +33,23 @@ log = logging.getLogger(__name__)
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 KEEPALIVE_SECONDS = 120.0
-"""Longer than kube-apiserver keeps an idle connection (90 s), so that it never sends into one that we just closed."""
+"""Time for which an idle connection stays open.
+
+It is longer than kube-apiserver's (90 s), so that kube-apiserver sends no request into a connection that just closed.
+"""
 
 
 async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health) -> None:
-    """Serve until ``stop`` is set; then finish what is under way. ``health`` says meanwhile how it goes.
+    """Serve until ``stop`` is set, then finish the requests in progress; ``health`` shows the state meanwhile.
 
     Raises:
-        OSError: the certificate cannot be read, or a port is taken.
+        OSError: the certificate cannot be read, or the port is in use.
     """
     tls = ServingTls(settings.certificate, settings.key)
-    async with await KubeClient.connect(settings.kubeconfig) as client:
+    async with await KubeClient.connect(settings.kubeconfig) as client, open_desk(settings.files) as desk:
         directory = Directory(client, settings.watch_namespaces)
         store = ValueStore()
-        broker = BrokerLink(AttributeFeed(directory, store).take)
+        broker = BrokerClient(AttributeFeed(directory, store).apply_event)
         health.directory, health.broker = directory, broker
         services = Services(
             directory=directory,
@@ -51,6 +57,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             broker=broker,
             actions=Actions(client, directory, broker),
             attributes=Attributes(directory, store, broker),
+            files=Files(client, desk, settings.watch_namespaces),
             health=health,
         )
         api = Api(services, max_in_flight=settings.max_in_flight)
@@ -61,7 +68,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             tls.trust(front_proxy.client_ca)
             api.front_proxy = front_proxy
             health.front_proxy_known = True
-            for connection in server.connections:  # verified against the CA before
+            for connection in server.connections:  # these were verified against the previous CA
                 connection.close()
 
         runner = web.ServerRunner(server, shutdown_timeout=SYNC_SECONDS + 5)
@@ -86,12 +93,12 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             await runner.cleanup()
 
 
-async def _broker_access(client: KubeClient, settings: ApiServerSettings, broker: BrokerLink) -> None:
+async def _broker_access(client: KubeClient, settings: ApiServerSettings, broker: BrokerClient) -> None:
     if settings.broker is not None:
-        broker.use(settings.broker)
+        broker.set_access(settings.broker)
         return
 
     def use_secret(secret: Json) -> None:
-        broker.use(BrokerAccess.from_secret(secret.get("data") or {}))
+        broker.set_access(BrokerAccess.from_secret(secret.get("data") or {}))
 
     await follow(client, SECRETS, settings.namespace, APISERVER_BROKER_SECRET, use_secret)

@@ -1,4 +1,5 @@
-"""How the aggregated apiserver is to run."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the aggregated apiserver."""
 
 from __future__ import annotations
 
@@ -6,23 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simyard.api.names import SYSTEM_NAMESPACE
+from simyard.files.access import StoreAccess
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.messaging.access import BrokerAccess
 
 
 @dataclass(frozen=True, slots=True)
 class ApiServerSettings:
-    """Attributes:
-    certificate: serving certificate (PEM); it and ``key`` are read again when they change.
-    key: its private key.
-    kubeconfig: for the Kubernetes API; ``$KUBECONFIG`` or the cluster that this process runs in when it is None.
-    namespace: where the platform lives, and with it the Secret with the broker's credentials.
-    watch_namespaces: whose objects are served.
-    broker: the broker's credentials; from the Secret when it is None.
-    bind: address to listen at.
-    port: for kube-apiserver, TLS.
-    max_in_flight: more requests at the same time are answered 429.
-    drain_seconds: how long it goes on serving after it was asked to stop, for load balancers to notice.
+    """The settings of one apiserver process.
+
+    Attributes:
+        certificate: file of the serving certificate (PEM); it and ``key`` are read again when they change.
+        key: file of the private key.
+        kubeconfig: file for the Kubernetes API; if None, ``$KUBECONFIG`` or the cluster of this process.
+        namespace: the platform's namespace, which has the Secret with the broker's credentials.
+        watch_namespaces: the namespaces whose objects are served.
+        broker: the access to the broker; if None, the one in the Secret.
+        files: the access to the file store; None if the platform has none.
+        bind: the address to listen at.
+        port: the TLS port for kube-apiserver.
+        max_in_flight: limit of concurrent requests; further requests get status 429.
+        drain_seconds: time for which the process serves after it was asked to stop, so that load balancers notice.
     """
 
     certificate: Path
@@ -31,7 +36,8 @@ class ApiServerSettings:
     namespace: str = SYSTEM_NAMESPACE
     watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
     broker: BrokerAccess | None = None
-    bind: str = "0.0.0.0"  # noqa: S104 - kube-apiserver comes from outside of the pod
+    files: StoreAccess | None = None
+    bind: str = "0.0.0.0"  # noqa: S104 - kube-apiserver connects from outside of the pod
     port: int = 8443
     max_in_flight: int = 1000
     drain_seconds: float = 3.0

@@ -1,4 +1,5 @@
-"""``action``, ``attributes`` and ``logs``: talk to running services."""
+# SPDX-License-Identifier: Apache-2.0
+"""Commands ``action``, ``attributes`` and ``logs``, which talk to running workers."""
 
 from __future__ import annotations
 
@@ -17,34 +18,36 @@ from simyard.api.names import SERVICE_ACTIONS, WORKERS, ConditionType
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import DeclaredValue
 from simyard.cli.kubectl import Kubectl
-from simyard.cli.output import Failure, output_option, print_object, print_table, say
-from simyard.cli.targets import Target, TargetType, names
+from simyard.cli.output import Failure, make_output_option, print_object, print_table, say
+from simyard.cli.targets import Target, TargetType, list_names
 
-STRUCTURED = ("integer", "number", "boolean", "array", "object")
+JSON_TYPES = ("integer", "number", "boolean", "array", "object")
 
 
 class WorkerType(click.ParamType[str]):
-    """The name of a worker, with or without ``worker/``."""
+    """Parameter type for the name of a worker, with or without ``worker/``."""
 
     name = "worker"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See the class."""
+        """Return the name without ``worker/``."""
         return str(value).removeprefix("worker/")
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The workers' names."""
-        return [CompletionItem(name) for name in names(ctx, WORKERS) if name.startswith(incomplete)]
+        """Return the names of workers that begin with the incomplete word."""
+        return [CompletionItem(name) for name in list_names(ctx, WORKERS) if name.startswith(incomplete)]
 
 
 @click.command()
 @click.argument("target", type=TargetType())
 @click.argument("name", metavar="ACTION")
-@click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="NAME=@FILE reads a file.")
+@click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
+              help="A parameter of the action; NAME=@FILE reads the value from a file.")  # fmt: skip
 @click.option("-f", "--filename", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-              help="JSON or YAML file of parameters; - is standard input.")  # fmt: skip
-@click.option("--wait/--no-wait", default=True, help="Wait for the result; otherwise print the ServiceAction's name.")
-@output_option()
+              help="A JSON or YAML file with the parameters; - reads standard input.")  # fmt: skip
+@click.option("--wait/--no-wait", default=True,
+              help="Wait for the result, or print the name of the ServiceAction and return.")  # fmt: skip
+@make_output_option()
 @click.pass_obj
 def action(
     kubectl: Kubectl,
@@ -57,12 +60,15 @@ def action(
 ) -> None:
     """Call an ACTION of TARGET (worker/NAME, pool/NAME or service/NAME) and show its progress and result.
 
-    The invocation is kept in a ServiceAction: it survives a lost connection, and `kubectl get serviceactions` shows it.
+    A ServiceAction stores the invocation, so the action continues when your connection is lost. List all invocations
+    with `kubectl get serviceactions`.
     """
     values = _from_file(filename)
     if parameters:
-        declared = next((it for it in target.service(kubectl).spec.interface.actions if it.name == name), None)
-        values |= dict(assignment(text, declared.parameters if declared else (), "--parameter") for text in parameters)
+        declared = next((it for it in target.get_service(kubectl).spec.interface.actions if it.name == name), None)
+        values |= dict(
+            parse_assignment(text, declared.parameters if declared else (), "--parameter") for text in parameters
+        )
     created = kubectl.call(target.resource, target.name, f"actions/{name}?wait=false", {"parameters": values})
     invocation = created["metadata"]["name"]
     if not wait:
@@ -73,7 +79,7 @@ def action(
         print_object(finished.status.to_json(), output)
     elif finished.status.failure is None:
         seconds = (finished.status.run_milliseconds or 0) / 1000
-        say(f"{name} done by {finished.status.worker} in {seconds:.2f} s", err=True)
+        say(f"{finished.status.worker} completed {name} in {seconds:.2f} s", err=True)
         _print_result(finished.status.result)
     if finished.status.failure is not None:
         raise Failure(f"{finished.status.failure.reason}: {finished.status.failure.message}")
@@ -82,13 +88,14 @@ def action(
 @click.command()
 @click.argument("target", type=TargetType())
 @click.argument("name", required=False, metavar="[ATTRIBUTE]")
-@click.option("--fresh", is_flag=True, help="Ask the workers now instead of showing what they last said.")
-@output_option()
+@click.option("--fresh", is_flag=True,
+              help="Ask the workers now. By default the last values that they reported are shown.")  # fmt: skip
+@make_output_option()
 @click.pass_obj
 def attributes(kubectl: Kubectl, target: Target, name: str | None, fresh: bool, output: str | None) -> None:
     """Read the attributes of TARGET (worker/NAME, pool/NAME or service/NAME)."""
     path = "attributes" + (f"/{name}" if name else "") + ("?fresh=true" if fresh else "")
-    answer: Json = json.loads(kubectl.subresource(target.resource, target.name, path))
+    answer: Json = json.loads(kubectl.get_subresource(target.resource, target.name, path))
     if output:
         return print_object(answer, output)
     items = answer.get("items", [answer])
@@ -102,15 +109,15 @@ def attributes(kubectl: Kubectl, target: Target, name: str | None, fresh: bool, 
 
 @click.command()
 @click.argument("worker", type=WorkerType())
-@click.option("--tail", type=click.IntRange(min=1), help="Only the last lines.")
+@click.option("--tail", type=click.IntRange(min=1), help="Print only this number of lines, from the end of the log.")
 @click.pass_obj
 def logs(kubectl: Kubectl, worker: str, tail: int | None) -> None:
-    """Print the log of a WORKER's service adapter and its program."""
-    say(kubectl.subresource(WORKERS, worker, "log" + (f"?tailLines={tail}" if tail else "")), nl=False)
+    """Print the log of a WORKER: the lines of its service adapter and of its program."""
+    say(kubectl.get_subresource(WORKERS, worker, "log" + (f"?tailLines={tail}" if tail else "")), nl=False)
 
 
 def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:
-    """Show progress until it is finished."""
+    """Show the progress of an invocation, and return its ServiceAction when it is finished."""
     shown = ""
     for raw in kubectl.watch(SERVICE_ACTIONS, invocation):
         current = ServiceAction.model_validate(raw)
@@ -126,7 +133,10 @@ def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:
         if line and line != shown:
             say(line, err=True)
             shown = line
-    raise Failure(f"the watch ended: see `kubectl get serviceaction {invocation}`, if it still exists")
+    raise Failure(
+        f"the watch of serviceaction/{invocation} ended before the action did: the object was deleted, or "
+        f"the API server closed the watch. See whether it still exists: kubectl get serviceaction {invocation}"
+    )
 
 
 def _from_file(filename: Path | None) -> Json:
@@ -135,24 +145,36 @@ def _from_file(filename: Path | None) -> Json:
     try:
         data = yaml.safe_load(sys.stdin.buffer.read() if str(filename) == "-" else filename.read_bytes())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Failure(f"{filename} is neither JSON nor YAML: {error}") from None
+        raise Failure(f"{filename}: not valid JSON or YAML: {error}") from None
     if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
         data = data["parameters"]
     if not isinstance(data, dict):
-        raise Failure(f"{filename}: an object of parameters is expected")
+        raise Failure(f"{filename}: must contain an object: the names of parameters and their values")
     return data
 
 
-def assignment(text: str, declared: Iterable[DeclaredValue], hint: str) -> tuple[str, Any]:
-    """Return name and value of NAME=VALUE, read as the interface declares it; the server refuses what does not fit."""
+def parse_assignment(text: str, declared: Iterable[DeclaredValue], hint: str) -> tuple[str, Any]:
+    """Return the name and the value of a text NAME=VALUE.
+
+    The declared type of the name decides how the value is read. A value of a wrong type stays a text, and the API
+    server refuses it.
+
+    Args:
+        text: the argument of the command line.
+        declared: the parameters or attributes that the service declares.
+        hint: the name of the option, for error messages.
+
+    Raises:
+        click.BadParameter: the text has no ``=``, or ``@FILE`` names a file that cannot be read as text.
+    """
     name, equals, value = text.partition("=")
     if not equals:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=hint)
+        raise click.BadParameter(f"{text!r} has no =: write NAME=VALUE", param_hint=hint)
     if value.startswith("@"):
         try:
             value = Path(value[1:]).read_text(encoding="utf-8")
         except OSError as error:
-            raise click.BadParameter(f"{name}: {error.strerror}: {value[1:]}", param_hint=hint) from None
+            raise click.BadParameter(f"{name}: cannot read {value[1:]}: {error.strerror}", param_hint=hint) from None
         except UnicodeDecodeError as error:
             raise click.BadParameter(
                 f"{name}: {value[1:]} is a binary file: its byte {error.start} is not UTF-8 text. Parameters are text; "
@@ -160,7 +182,7 @@ def assignment(text: str, declared: Iterable[DeclaredValue], hint: str) -> tuple
                 param_hint=hint,
             ) from None
     types = {item.name: item.type for item in declared}
-    if types.get(name) in STRUCTURED:
+    if types.get(name) in JSON_TYPES:
         try:
             return name, json.loads(value)
         except json.JSONDecodeError:

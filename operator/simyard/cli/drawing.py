@@ -1,6 +1,8 @@
-"""What every picture of ours shares: colours, fonts, and how it becomes SVG or PNG.
+# SPDX-License-Identifier: Apache-2.0
+"""Colours, fonts and output formats of all pictures that Simyard draws.
 
-matplotlib is an extra of the package (``simyard[plot]``), and is imported when something is drawn.
+matplotlib is an extra of the package (``simyard[plot]``). It is imported when a picture is drawn, so all other commands
+work without it.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ STAGE_COLOURS = {
     "running": "#3a87bd",
     "registered": "#4daf5a",
 }
-"""Of the five stages of a worker's start, each by the name of its end."""
+"""Colours of the five stages of a worker's start; the key is the state in which a stage ends."""
 FIGURE_COLOURS = {"T_boot": "#17496b", "T_r": "#1d6b2a", "T_m": "#b3261e"}
-"""Of the three figures of a pool's start."""
+"""Colours of the three figures of a pool's start."""
 SERIES_COLOURS = ("#7b5ea7", "#c2571a", "#1b8a8a", "#c8508f", "#8c6d31", "#5a5a5a")
-"""Of anything else that is told apart by colour: sites, runs."""
+"""Colours of other series, such as sites and runs."""
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # it comes with matplotlib
     "font.size": 9,
@@ -44,8 +46,13 @@ STYLE: dict[Any, Any] = {
 PIXELS_PER_INCH = 150
 
 
-def drawn(paint: Callable[[Figure], None], kind: Format, *, inches: tuple[float, float]) -> bytes:
-    """A picture: ``paint`` gets an empty figure of that width and height, in our style.
+def draw_picture(paint: Callable[[Figure], None], kind: Format, *, inches: tuple[float, float]) -> bytes:
+    """Return a picture as SVG or PNG.
+
+    Args:
+        paint: draws into the empty figure that it receives.
+        kind: the format.
+        inches: the width and the height.
 
     Raises:
         Failure: matplotlib is not installed.
@@ -54,12 +61,14 @@ def drawn(paint: Callable[[Figure], None], kind: Format, *, inches: tuple[float,
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise Failure(f"pictures need matplotlib ({error}): pip install 'simyard[plot]'") from None
+        raise Failure(
+            f"matplotlib, which draws the pictures, is not installed ({error}): pip install 'simyard[plot]'"
+        ) from None
     out = io.BytesIO()
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=inches, dpi=PIXELS_PER_INCH, layout="constrained", facecolor="white")
         paint(figure)
         figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    # Text stays text in an SVG: where its font is missing, the one from which it descends has the same widths.
+    # An SVG contains text, not shapes. DejaVu Sans descends from Verdana, which has the same widths: a good substitute.
     data = out.getvalue()
     return data.replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif") if kind == "svg" else data

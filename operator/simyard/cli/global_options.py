@@ -1,4 +1,5 @@
-"""kubectl's options that choose cluster and namespace: taken before and after the subcommand, as kubectl takes them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Options that choose the cluster and the namespace, accepted before and after the subcommand, as kubectl does."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ GLOBAL_OPTIONS = ("namespace", "context", "kubeconfig")
 
 
 def add_global_options(command: click.Command) -> None:
-    """Have a command take them; what stands last counts."""
+    """Add the options to a command; the last occurrence on the command line counts."""
     command.params += [
         _option(("-n", "--namespace"), click.STRING, "The namespace to work in."),
         _option(("--context",), click.STRING, "The kubeconfig context to use."),
@@ -26,7 +27,7 @@ def _option(names: tuple[str, ...], kind: click.ParamType[str], text: str) -> cl
 
 
 def _choose(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Note it where the subcommand, and the completion of its arguments, find their way to the API server."""
+    """Store the value in the Kubectl that the subcommand and the completion of its arguments use."""
     if value is None:
         return
     kubectl = ctx.obj or Kubectl()

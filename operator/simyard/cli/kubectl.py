@@ -1,4 +1,5 @@
-"""The command's way to the API server: kubectl itself, so that it logs in exactly as its user's kubectl does."""
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to the API server through the program kubectl, so that the plugin authenticates exactly as kubectl does."""
 
 from __future__ import annotations
 
@@ -20,41 +21,45 @@ REQUEST_SECONDS = 60
 
 
 class KubectlError(click.ClickException):
-    """kubectl failed; it has its message and its exit code."""
+    """A failed call of kubectl, with the message and the exit code of kubectl."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.code = exit_code
 
     def show(self, file: Any = None) -> None:
-        """Print what kubectl said, as kubectl says it, and leave with its exit code."""
+        """Print the message of kubectl unchanged, and exit with the exit code of kubectl."""
         say(self.message, err=True)
         sys.exit(self.code)
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """Calls kubectl with the user's choice of cluster and namespace.
+    """A caller of kubectl, for the cluster and the namespace that the user chose.
 
     Attributes:
         options: ``--kubeconfig``, ``--context`` and the like, as given.
-        namespace: the namespace, or None for that of the context.
+        namespace: the namespace; None means the namespace of the kubeconfig context.
     """
 
     options: Sequence[str] = ()
     namespace: str | None = None
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
-        """One object; in the user's namespace unless another one is given."""
+        """Return one object, from the given namespace or else from the user's namespace."""
         scope = ["-n", namespace] if namespace else self._scope(resource)
         return self._json("get", _full(resource), name, "-o", "json", *scope)
 
     def replace(self, item: Json) -> None:
-        """Write a whole object that was read before; it fails if somebody else has changed it since."""
+        """Write a whole object.
+
+        Raises:
+            KubectlError: the object on the server is newer than the given one, or the server refused the write.
+        """
         self._run("replace", "-f", "-", text=json.dumps(item))
 
     def list_all(self, resource: Resource, *, labels: str = "", everywhere: bool = False) -> list[Json]:
-        """The objects of a resource."""
+        """Return the objects of a resource."""
         arguments = ["get", _full(resource), "-o", "json"]
         arguments += ["--all-namespaces"] if everywhere else self._scope(resource)
         if labels:
@@ -63,13 +68,13 @@ class Kubectl:
         return items
 
     def watch(self, resource: Resource, name: str) -> Iterator[Json]:
-        """The object, and again whenever it changes, until the caller stops or the object is deleted.
+        """Yield the object, and yield it again after each change, until the object is deleted.
 
-        Each watch begins at the version that was read: `kubectl get NAME --watch` loses what happens between its own
-        reading and its watching.
+        Each watch begins at the version that was read. `kubectl get NAME --watch` does not do that: it loses the
+        changes between its own read and its watch.
 
         Raises:
-            KubectlError: there is no such object, or the watch failed.
+            KubectlError: the object does not exist, or the watch failed.
         """
         while True:
             item = self.get(resource, name)
@@ -83,8 +88,8 @@ class Kubectl:
                 yield event["object"]
 
     def _events(self, resource: Resource, name: str, version: str) -> Iterator[Json]:
-        """What happens to an object after a version of it, until the server ends the watch."""
-        namespace = f"/namespaces/{self.current_namespace()}" if resource.namespaced else ""
+        """Yield the events of an object after a version of it, until the server ends the watch."""
+        namespace = f"/namespaces/{self.get_current_namespace()}" if resource.namespaced else ""
         query = f"watch=true&fieldSelector=metadata.name%3D{name}&resourceVersion={version}"
         path = f"/apis/{resource.api_version}{namespace}/{resource.plural}?{query}"
         command = self._command("get", "--raw", path)
@@ -99,12 +104,12 @@ class Kubectl:
             finally:
                 process.terminate()
 
-    def subresource(self, resource: Resource, name: str, path: str) -> str:
-        """GET of a path below an object in the aggregated API."""
+    def get_subresource(self, resource: Resource, name: str, path: str) -> str:
+        """Send GET for a path below an object in the aggregated API, and return the answer."""
         return self._run("get", "--raw", self._subresource_path(resource, name, path))
 
     def call(self, resource: Resource, name: str, path: str, body: Json) -> Json:
-        """POST to a path below an object in the aggregated API."""
+        """Send POST for a path below an object in the aggregated API, and return the answer."""
         text = self._run(
             "create", "--raw", self._subresource_path(resource, name, path), "-f", "-", text=json.dumps(body)
         )
@@ -112,25 +117,36 @@ class Kubectl:
         return answer
 
     def put(self, resource: Resource, name: str, path: str, body: Json) -> Json:
-        """PUT to a path below an object in the aggregated API."""
+        """Send PUT for a path below an object in the aggregated API, and return the answer."""
         text = self._run(
             "replace", "--raw", self._subresource_path(resource, name, path), "-f", "-", text=json.dumps(body)
         )
         answer: Json = json.loads(text)
         return answer
 
+    def raw(self, verb: str, resource: Resource, name: str, body: Json | None = None) -> Json:
+        """Send a request for a resource of the aggregated API, and return the answer.
+
+        ``verb`` is that of kubectl: ``get``, ``create`` or ``delete``. ``name`` is empty for the collection, and may
+        be or have a query.
+        """
+        path = self._subresource_path(resource, name, "").rstrip("/").replace("/?", "?")
+        more = ["-f", "-"] if body is not None else []
+        answer: Json = json.loads(self._run(verb, "--raw", path, *more, text=json.dumps(body) if body else None))
+        return answer
+
     def patch(self, resource: Resource, name: str, change: Json) -> None:
-        """Change parts of an object by a merge patch."""
+        """Change fields of an object with a merge patch."""
         self._run("patch", _full(resource), name, "--type=merge", "-p", json.dumps(change), *self._scope(resource))
 
-    def current_namespace(self) -> str:
-        """The namespace in use."""
+    def get_current_namespace(self) -> str:
+        """Return the namespace in use: the user's choice, else the namespace of the context, else ``default``."""
         if self.namespace:
             return self.namespace
         return self._run("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip() or "default"
 
     def _subresource_path(self, resource: Resource, name: str, path: str) -> str:
-        namespace = self.current_namespace()
+        namespace = self.get_current_namespace()
         return f"/apis/{SUBRESOURCES_API_VERSION}/namespaces/{namespace}/{resource.plural}/{name}/{path}"
 
     def _scope(self, resource: Resource) -> list[str]:
@@ -154,9 +170,12 @@ class Kubectl:
                 check=False,
             )
         except FileNotFoundError:
-            raise KubectlError("error: kubectl was not found in PATH", 1) from None
+            raise KubectlError("error: kubectl was not found in PATH: install kubectl, or correct PATH", 1) from None
         except subprocess.TimeoutExpired:
-            raise KubectlError(f"error: the API server did not answer within {REQUEST_SECONDS} s", 1) from None
+            raise KubectlError(
+                f"error: the API server did not answer within {REQUEST_SECONDS} s: check the connection and try again",
+                1,
+            ) from None
         if done.returncode:
             raise KubectlError(done.stderr.strip(), done.returncode)
         return done.stdout

@@ -1,23 +1,39 @@
-"""``services``, ``pools``, ``workers`` and ``describe``: what there is."""
+# SPDX-License-Identifier: Apache-2.0
+"""Commands ``services``, ``pools``, ``workers``, ``licences`` and ``describe``, which list and describe objects."""
 
 from __future__ import annotations
 
 import click
 
-from simyard.api.names import SIMULATION_SERVICES, WORKER_POOLS, WORKERS, ConditionType
+from simyard.api.licence import Licence, LicenceStatus
+from simyard.api.names import LICENCES, SIMULATION_SERVICES, WORKER_POOLS, WORKERS, ConditionType
 from simyard.api.simulation_service import DeclaredAction, DeclaredValue, SimulationService
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.cli.kubectl import Kubectl
-from simyard.cli.output import Row, age, as_list, condition_text, output_option, print_object, print_table, say
+from simyard.cli.kubectl import Kubectl, KubectlError
+from simyard.cli.output import (
+    Row,
+    as_list,
+    format_age,
+    format_condition,
+    make_output_option,
+    print_object,
+    print_table,
+    say,
+)
 from simyard.cli.targets import Target, TargetType
 
-everywhere_option = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces.")
+MAX_HOLDERS = 3
+"""Namespaces that hold seats of a Licence and are named in a row; ``-o wide`` names all that the status has."""
+LICENCES_FORBIDDEN = """\
+Licences are in no namespace: ask the platform team for a ClusterRoleBinding to simyard-view. The status of your own
+service has the seats of its licence: kubectl get simulationservices -o wide"""
+everywhere_option = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Include all namespaces.")
 
 
 @click.command()
 @everywhere_option
-@output_option("wide")
+@make_output_option("wide")
 @click.pass_obj
 def services(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
     """List the published services."""
@@ -31,12 +47,12 @@ def services(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
         actions = ",".join(action.name for action in service.spec.interface.actions)
         row: list[object] = [
             service.metadata.name,
-            condition_text(service.status.conditions, ConditionType.AVAILABLE),
+            format_condition(service.status.conditions, ConditionType.AVAILABLE),
             actions,
             service.status.pools,
             service.status.workers,
             service.status.ready_workers,
-            age(service.metadata.creation_timestamp),
+            format_age(service.metadata.creation_timestamp),
         ]
         if wide:
             row += [service.spec.vendor, service.spec.version, service.spec.description.partition("\n")[0]]
@@ -46,7 +62,7 @@ def services(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
 
 @click.command()
 @everywhere_option
-@output_option("wide")
+@make_output_option("wide")
 @click.pass_obj
 def pools(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
     """List the pools of workers."""
@@ -62,15 +78,15 @@ def pools(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
             pool.spec.service_ref.name,
             0 if pool.spec.suspend else pool.spec.replicas,
             pool.status.ready_replicas,
-            condition_text(pool.status.conditions, ConditionType.AVAILABLE),
-            age(pool.metadata.creation_timestamp),
+            format_condition(pool.status.conditions, ConditionType.AVAILABLE),
+            format_age(pool.metadata.creation_timestamp),
         ]
         if wide:
             start = pool.status.start
             row += [
-                seconds_text(start.boot_milliseconds if start else None),
-                seconds_text(start.registered_milliseconds if start else None),
-                seconds_text(start.published_milliseconds if start else None),
+                format_seconds(start.boot_milliseconds if start else None),
+                format_seconds(start.registered_milliseconds if start else None),
+                format_seconds(start.published_milliseconds if start else None),
                 ",".join(pool.spec.placement.sites) or "<any>",
             ]
         rows.append(_with_namespace(row, pool.metadata.namespace, everywhere))
@@ -80,10 +96,10 @@ def pools(kubectl: Kubectl, everywhere: bool, output: str | None) -> None:
 @click.command()
 @click.argument("pool", required=False)
 @everywhere_option
-@output_option("wide")
+@make_output_option("wide")
 @click.pass_obj
 def workers(kubectl: Kubectl, pool: str | None, everywhere: bool, output: str | None) -> None:
-    """List the workers, of one POOL or all."""
+    """List the workers of one POOL, or all workers of the namespace."""
     labels = f"simyard.dev/pool={pool}" if pool else ""
     items = kubectl.list_all(WORKERS, labels=labels, everywhere=everywhere)
     if output in ("json", "yaml"):
@@ -96,8 +112,8 @@ def workers(kubectl: Kubectl, pool: str | None, everywhere: bool, output: str | 
             worker.metadata.name,
             worker.spec.service_ref.name,
             worker.spec.site,
-            condition_text(worker.status.conditions, ConditionType.READY),
-            age(worker.metadata.creation_timestamp),
+            format_condition(worker.status.conditions, ConditionType.READY),
+            format_age(worker.metadata.creation_timestamp),
         ]
         if wide:
             row += [worker.status.machine_id, worker.status.machine_state, worker.status.adapter_version]
@@ -106,12 +122,52 @@ def workers(kubectl: Kubectl, pool: str | None, everywhere: bool, output: str | 
 
 
 @click.command()
+@make_output_option("wide")
+@click.pass_obj
+def licences(kubectl: Kubectl, output: str | None) -> None:
+    """List the Licences of the cluster: their seats, and which namespaces hold them.
+
+    Licences are in no namespace: it takes the right to list them in the cluster.
+    """
+    try:
+        items = kubectl.list_all(LICENCES)
+    except KubectlError as error:
+        if "(Forbidden)" in error.message:
+            raise KubectlError(f"{error.message}\n{LICENCES_FORBIDDEN}", error.code) from None
+        raise
+    if output in ("json", "yaml"):
+        return print_object(as_list(items), output)
+    header = ["NAME", "SEATS", "TAKEN", "FREE", "WAITING", "HELD-BY", "AGE"]
+    wide = ["SERVICES", "OPEN-TO", "MAX-PER-NAMESPACE"] if output == "wide" else []
+    rows: list[Row] = []
+    for licence in map(Licence.model_validate, items):
+        spec, status, allowed = licence.spec, licence.status, licence.spec.allowed_namespaces
+        row: list[object] = [
+            licence.metadata.name,
+            spec.seats,
+            status.used,
+            max(0, spec.seats - status.used),
+            status.waiting,
+            _format_holders(status, None if wide else MAX_HOLDERS),
+            format_age(licence.metadata.creation_timestamp),
+        ]
+        if wide:
+            row += [
+                status.services,
+                "<all>" if allowed.from_ == "All" else ",".join(allowed.names),
+                spec.max_seats_per_namespace,
+            ]
+        rows.append(row)
+    return _print("licences", [*header, *wide], rows, everywhere=False)
+
+
+@click.command()
 @click.argument("target", type=TargetType())
-@output_option()
+@make_output_option()
 @click.pass_obj
 def describe(kubectl: Kubectl, target: Target, output: str | None) -> None:
-    """Show what a service offers: its attributes and actions. TARGET is service/NAME, pool/NAME or worker/NAME."""
-    service = target.service(kubectl)
+    """Show the attributes and actions of the service of TARGET (service/NAME, pool/NAME or worker/NAME)."""
+    service = target.get_service(kubectl)
     if output:
         return print_object(service.spec.interface.to_json(), output)
     spec = service.spec
@@ -130,8 +186,8 @@ def describe(kubectl: Kubectl, target: Target, output: str | None) -> None:
     return None
 
 
-def seconds_text(milliseconds: int | None) -> str:
-    """``1.234s``."""
+def format_seconds(milliseconds: int | None) -> str:
+    """Return a duration in the form ``1.234s``, or ``<none>``."""
     return "<none>" if milliseconds is None else f"{milliseconds / 1000:.3f}s"
 
 
@@ -171,12 +227,21 @@ def _accepted(value: DeclaredValue) -> str:
     return value.pattern or "any"
 
 
+def _format_holders(status: LicenceStatus, most: int | None) -> str:
+    """Return the namespaces with the seats that they hold; those that are not named are added up."""
+    named = status.namespaces[:most]
+    parts = [f"{item.name}={item.used}" for item in named]
+    if rest := status.used - sum(item.used for item in named):
+        parts.append(f"others={rest}" if named else f"unknown={rest}")
+    return ",".join(parts)
+
+
 def _with_namespace(row: list[object], namespace: str, everywhere: bool) -> Row:
     return [namespace, *row] if everywhere else row
 
 
-def _print(what: str, header: list[str], rows: list[Row], everywhere: bool) -> None:
+def _print(plural: str, header: list[str], rows: list[Row], everywhere: bool) -> None:
     if not rows:
-        say(f"No {what} found.", err=True)
+        say(f"No {plural} found.", err=True)
         return
     print_table(["NAMESPACE", *header] if everywhere else header, rows)

@@ -1,7 +1,8 @@
-"""How answers are printed: tables as kubectl prints them, JSON, YAML.
+# SPDX-License-Identifier: Apache-2.0
+"""Output of the command line: tables in the form of kubectl, JSON and YAML.
 
-All that the command prints goes through :func:`say` (ruff forbids ``click.echo`` elsewhere), because most of it is text
-of vendors, workers and other users.
+Most of the printed text comes from vendors, workers and other users, and could contain control sequences for the
+terminal. All output therefore goes through :func:`say`, which removes them; ruff forbids ``click.echo`` elsewhere.
 """
 
 from __future__ import annotations
@@ -16,38 +17,38 @@ import click
 import yaml
 
 from simyard.api.base import Condition, find_condition
-from simyard.guest.text import printable, printable_line
+from simyard.guest.text import make_printable, make_printable_line
 
 Row = Sequence[object]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes y and n, which YAML 1.1, and so kubectl, reads as booleans where PyYAML does not."""
+    """A dumper that quotes ``y`` and ``n``: kubectl reads them as booleans (YAML 1.1), PyYAML does not."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 
 
 class Failure(click.ClickException):
-    """The command failed; the message may quote others."""
+    """A failure of the command, with a message that may quote untrusted text."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+        super().__init__(make_printable(message))
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print text, without anything that a terminal would obey."""
-    click.echo(printable(text), err=err, nl=nl)  # noqa: TID251
+    """Print text without control sequences for the terminal."""
+    click.echo(make_printable(text), err=err, nl=nl)  # noqa: TID251
 
 
-def output_option(*extra: str) -> Callable[[F], F]:
-    """The option ``-o``: json and yaml, and what a command has besides."""
-    return click.option("-o", "--output", type=click.Choice(["json", "yaml", *extra]), help="Output format.")
+def make_output_option(*extra: str) -> Callable[[F], F]:
+    """Return the option ``-o`` with the formats json and yaml, and the extra formats of a command."""
+    return click.option("-o", "--output", type=click.Choice(["json", "yaml", *extra]), help="The output format.")
 
 
 def print_object(value: Any, output: str) -> None:
-    """Print as JSON or YAML."""
+    """Print a value as JSON or YAML."""
     if output == "json":
         say(json.dumps(value, indent=4))
     else:
@@ -55,20 +56,20 @@ def print_object(value: Any, output: str) -> None:
 
 
 def as_list(items: list[Any]) -> Any:
-    """Several objects as one, as kubectl prints them."""
+    """Return objects in one List, as kubectl prints them."""
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
-    """Columns as wide as their widest cell, three spaces apart."""
+    """Print a table: each column is as wide as its widest cell, and three spaces separate columns."""
     cells = [list(header), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     for row in cells:
         say("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-def age(since: datetime | None) -> str:
-    """How long ago, as kubectl says it: 35s, 12m, 5h, 3d."""
+def format_age(since: datetime | None) -> str:
+    """Return the time since a moment in the form of kubectl: 35s, 12m, 5h, 3d."""
     if since is None:
         return "<unknown>"
     seconds = int((datetime.now(UTC) - since).total_seconds())
@@ -78,8 +79,8 @@ def age(since: datetime | None) -> str:
     return f"{seconds // 86_400}d"
 
 
-def condition_text(conditions: list[Condition], kind: str) -> str:
-    """``True``, or ``False (Reason)``."""
+def format_condition(conditions: list[Condition], kind: str) -> str:
+    """Return the status of a condition, with its reason unless the status is ``True``: ``False (Reason)``."""
     condition = find_condition(conditions, kind)
     if condition is None:
         return "Unknown"
@@ -93,4 +94,4 @@ def _cell(value: object) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6g}"
-    return printable_line(value) if isinstance(value, str) else json.dumps(value)
+    return make_printable_line(value) if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,5 @@
-"""What an action or a question is about: ``worker/NAME``, ``pool/NAME`` or ``service/NAME``."""
+# SPDX-License-Identifier: Apache-2.0
+"""Targets of commands: ``worker/NAME``, ``pool/NAME`` or ``service/NAME``."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ RESOURCES = {
 
 @dataclass(frozen=True)
 class Target:
-    """A kind and a name."""
+    """The object that a command is about: its resource and its name."""
 
     resource: Resource
     name: str
 
-    def service(self, kubectl: Kubectl) -> SimulationService:
-        """The service behind it."""
+    def get_service(self, kubectl: Kubectl) -> SimulationService:
+        """Return the service that the target is, or that it belongs to."""
         name = self.name
         if self.resource is not SIMULATION_SERVICES:
             name = kubectl.get(self.resource, self.name)["spec"]["serviceRef"]["name"]
@@ -35,12 +36,12 @@ class Target:
 
 
 class TargetType(click.ParamType[Target]):
-    """Parses ``pool/beams``; without a kind it is a pool."""
+    """Parameter type for ``KIND/NAME``; a name without a kind is that of a pool."""
 
     name = "target"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Target:
-        """See the class."""
+        """Return the target that a text names."""
         if isinstance(value, Target):
             return value
         kind, slash, name = str(value).partition("/")
@@ -54,17 +55,17 @@ class TargetType(click.ParamType[Target]):
         return Target(resource, name)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Kinds first, then the names of that kind."""
+        """Return the kinds, or after a kind and a slash the names of its objects."""
         kind, slash, start = incomplete.partition("/")
         if not slash:
             return [CompletionItem(f"{word}/") for word in RESOURCES if word.startswith(kind)]
         if kind not in RESOURCES:
             return []
-        return [CompletionItem(f"{kind}/{name}") for name in names(ctx, RESOURCES[kind]) if name.startswith(start)]
+        return [CompletionItem(f"{kind}/{name}") for name in list_names(ctx, RESOURCES[kind]) if name.startswith(start)]
 
 
-def names(ctx: click.Context, resource: Resource) -> list[str]:
-    """The names of objects in the namespace in use, for completion; none when the server does not answer."""
+def list_names(ctx: click.Context, resource: Resource) -> list[str]:
+    """Return the names of the objects in the namespace in use, for completion; none when the request fails."""
     kubectl = ctx.obj or Kubectl()
     try:
         return [item["metadata"]["name"] for item in kubectl.list_all(resource)]

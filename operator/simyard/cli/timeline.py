@@ -1,8 +1,10 @@
-"""The timeline of a pool's start: when each worker entered each stage.
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline of a pool's start, which says when each worker entered each stage.
 
-PURE: from Workers to data and text (its picture is in :mod:`simyard.cli.timeline_picture`). The stages are those of
-the OpenNebula study: ``start -> pending`` (request accepted), ``pending -> prolog`` (placed), ``prolog -> boot`` (disk
-ready), ``boot -> running`` (hypervisor says running), ``running -> registered`` (the service adapter's message came).
+This module is pure: it turns Workers into data and text (:mod:`simyard.cli.timeline_picture` draws the picture). The
+stages are those of the OpenNebula study: ``start -> pending`` (request accepted), ``pending -> prolog`` (placed),
+``prolog -> boot`` (disk ready), ``boot -> running`` (hypervisor reports that the machine runs), ``running ->
+registered`` (first message of the service adapter).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ TEXT_WIDTH = 60
 
 @dataclass(frozen=True)
 class WorkerLine:
-    """One worker: seconds since the pool's start at which it entered each stage, where it has."""
+    """The line of one worker: the stages that it entered, each with its time in seconds since the request."""
 
     name: str
     site: str
@@ -32,16 +34,21 @@ class WorkerLine:
 
     @property
     def end(self) -> float:
-        """The last time known."""
+        """The time of the last known stage, in seconds since the request."""
         return max(self.entered.values(), default=0.0)
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A pool's start. ``figures`` are T_boot, T_r and T_m in seconds; None until they are known.
+    """The start of one pool.
 
-    ``emulated``: the sites whose machines are not real. ``replaced``: how many workers of the pool came after the start
-    was complete, in the place of others.
+    Attributes:
+        pool: its name.
+        requested: the time of the request.
+        lines: the workers of the start, in the order in which they were ready.
+        figures: T_boot, T_r and T_m in seconds; None until they are known.
+        emulated: the names of the sites that emulate machines.
+        replaced: the number of workers that replaced others after the start was complete.
     """
 
     pool: str
@@ -53,31 +60,31 @@ class Timeline:
 
     @property
     def end(self) -> float:
-        """Seconds until the last event."""
+        """The time of the last event, in seconds since the request."""
         return max((line.end for line in self.lines), default=0.0)
 
     @property
     def title(self) -> str:
-        """What it is a timeline of, and whether that is a real cloud."""
+        """The pool, the number of its workers, and the number of emulated ones."""
         count = len(self.lines)
         emulated = sum(line.site in self.emulated for line in self.lines)
-        what = {0: "", count: " (emulated)"}.get(emulated, f" ({emulated} of them emulated)")
-        return f"Start of {self.pool}: {count:,} worker{'s' if count != 1 else ''}{what}"
+        note = {0: "", count: " (emulated)"}.get(emulated, f" ({emulated} of them emulated)")
+        return f"Start of {self.pool}: {count:,} worker{'s' if count != 1 else ''}{note}"
 
 
-def timeline_of(pool: WorkerPool, workers: Sequence[Worker], emulated: Collection[str] = ()) -> Timeline | None:
-    """The timeline of the workers that the pool's newest start asked for; None before the first start."""
+def build_timeline(pool: WorkerPool, workers: Sequence[Worker], emulated: Collection[str] = ()) -> Timeline | None:
+    """Return the timeline of the newest start of a pool; None before its first start."""
     start = pool.status.start
     if start is None:
         return None
     requested = start.requested_time
-    took, replaced = _seconds(start.registered_milliseconds), 0
+    duration, replaced = _seconds(start.registered_milliseconds), 0
     lines = []
     for worker in workers:
         created = worker.status.stages.start or worker.metadata.creation_timestamp
         if created is None or (begun := (created - requested).total_seconds()) < -1:
             continue
-        if took is not None and begun > took:
+        if duration is not None and begun > duration:
             replaced += 1
             continue
         entered = {}
@@ -96,7 +103,7 @@ def timeline_of(pool: WorkerPool, workers: Sequence[Worker], emulated: Collectio
 
 
 def to_json(timeline: Timeline) -> Json:
-    """As data; times in seconds since ``requestedTime``."""
+    """Return a timeline as JSON; its times are seconds since ``requestedTime``."""
     return {
         "pool": timeline.pool,
         "requestedTime": timeline.requested.isoformat(),
@@ -110,10 +117,13 @@ def to_json(timeline: Timeline) -> Json:
     }
 
 
-def to_text(timeline: Timeline, *, most: int = 40) -> str:
-    """As a bar of characters per worker, for a terminal; of many workers, ``most`` evenly chosen ones."""
+def to_text(timeline: Timeline, *, max_lines: int = 40) -> str:
+    """Return a timeline as text for a terminal, with one bar per worker.
+
+    When the pool has more than ``max_lines`` workers, the text shows ``max_lines`` of them, at equal distances.
+    """
     end = timeline.end or 1.0
-    lines = _sample(timeline.lines, most)
+    lines = _sample(timeline.lines, max_lines)
     width = max((len(line.name) for line in lines), default=4)
     sites = sorted({line.site for line in timeline.lines})
     legend = "  ".join(f"{mark} {a}->{b}" for mark, (a, b) in zip(MARKS, INTERVALS, strict=True))
@@ -150,10 +160,10 @@ def _medians(timeline: Timeline) -> dict[tuple[str, str], float]:
     return found
 
 
-def _sample(lines: Sequence[WorkerLine], most: int) -> Sequence[WorkerLine]:
-    if len(lines) <= most:
+def _sample(lines: Sequence[WorkerLine], count: int) -> Sequence[WorkerLine]:
+    if len(lines) <= count:
         return lines
-    return [lines[index * (len(lines) - 1) // (most - 1)] for index in range(most)]
+    return [lines[index * (len(lines) - 1) // (count - 1)] for index in range(count)]
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -1,4 +1,5 @@
-"""``kubectl simyard timeline``."""
+# SPDX-License-Identifier: Apache-2.0
+"""Command ``timeline``, which shows how a pool started."""
 
 from __future__ import annotations
 
@@ -13,36 +14,36 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.cli.drawing import Format
 from simyard.cli.kubectl import Kubectl, KubectlError
-from simyard.cli.output import Failure, output_option, print_object, say
+from simyard.cli.output import Failure, make_output_option, print_object, say
 from simyard.cli.targets import Target, TargetType
-from simyard.cli.timeline import Timeline, timeline_of, to_json, to_text
+from simyard.cli.timeline import Timeline, build_timeline, to_json, to_text
 from simyard.cli.timeline_picture import to_picture
 
 INTERRUPTED = 130
-"""What a shell reports of a command that SIGINT has ended, such as ``kubectl get --watch``."""
+"""The exit code that a shell reports for a command that SIGINT ended, such as ``kubectl get --watch``."""
 
 
 @click.command("timeline")
 @click.argument("target", metavar="POOL", type=TargetType())
-@output_option("text", "svg", "png")
-@click.option("-w", "--watch", is_flag=True, help="Draw it again as the start goes on, until it is complete.")
+@make_output_option("text", "svg", "png")
+@click.option("-w", "--watch", is_flag=True, help="Draw again after each change, until the start is complete.")
 @click.pass_obj
 def show_timeline(kubectl: Kubectl, target: Target, output: str | None, watch: bool) -> None:
-    """Show how a POOL started: the stages of its workers over time."""
+    """Show the start of a POOL: the stages of its workers over time."""
     if target.resource is not WORKER_POOLS:
-        raise click.UsageError("a timeline is of a pool: give its name")
+        raise click.UsageError("only a pool has a timeline: name a pool")
     output = None if output == "text" else output
     if watch:
         if output:
-            raise click.UsageError("--watch is for text: leave out --output")
+            raise click.UsageError("--watch draws text only: leave out --output")
         _watch(kubectl, target.name)
         return
     found = _timeline(kubectl, WorkerPool.model_validate(kubectl.get(WORKER_POOLS, target.name)))
     if found is None:
-        raise Failure(f"pool {target.name} has not started any worker yet")
+        raise Failure(f"pool {target.name} has not started any worker yet: try again later, or add --watch")
     if output in ("svg", "png"):
         if output == "png" and sys.stdout.isatty():
-            raise click.UsageError("a PNG is not for a terminal: redirect it, as in -o png > timeline.png")
+            raise click.UsageError("a terminal cannot show a PNG: write it to a file, as in -o png > timeline.png")
         sys.stdout.buffer.write(to_picture(found, cast(Format, output)))
     elif output:
         print_object(to_json(found), output)
@@ -52,11 +53,11 @@ def show_timeline(kubectl: Kubectl, target: Target, output: str | None, watch: b
 
 def _timeline(kubectl: Kubectl, pool: WorkerPool) -> Timeline | None:
     workers = kubectl.list_all(WORKERS, labels=f"{LABEL_POOL}={pool.metadata.name}")
-    return timeline_of(pool, [Worker.model_validate(item) for item in workers], _emulated(kubectl))
+    return build_timeline(pool, [Worker.model_validate(item) for item in workers], _emulated(kubectl))
 
 
 def _emulated(kubectl: Kubectl) -> set[str]:
-    """The sites whose version says that they are emulated, as far as the user may see sites."""
+    """Return the sites whose version says that they are emulated; none when the user may not list sites."""
     try:
         sites = [CloudSite.model_validate(item) for item in kubectl.list_all(CLOUD_SITES)]
     except KubectlError:
@@ -65,12 +66,12 @@ def _emulated(kubectl: Kubectl) -> set[str]:
 
 
 def _watch(kubectl: Kubectl, name: str) -> None:
-    """The status of a pool changes about once a second while it starts; each time the workers are read."""
+    """Draw the timeline after each change of the pool: about once a second while the pool starts."""
     drawn = 0
     try:
         for event in kubectl.watch(WORKER_POOLS, name):
             if int(event["metadata"]["resourceVersion"]) <= drawn:
-                continue  # drawing takes time: what has been drawn already is not drawn again
+                continue  # drawing takes time, and meanwhile older versions queue up
             pool = WorkerPool.model_validate(kubectl.get(WORKER_POOLS, name))
             found = _timeline(kubectl, pool)
             click.clear()
@@ -80,13 +81,14 @@ def _watch(kubectl: Kubectl, name: str) -> None:
             drawn = int(pool.metadata.resource_version)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    raise Failure(f"the watch ended: pool {name} was deleted, or the API server ended it")
+    raise Failure(f"the watch ended: pool {name} was deleted, or the API server closed the watch")
 
 
 def _complete(pool: WorkerPool, *, at_once: bool) -> bool:
-    """Whether the start that the pool's spec asks for is over.
+    """Return True when the start that the pool's spec asks for is complete.
 
-    T_m comes last, within a second; of a start that was over when the watch began (``at_once``) it may be unknown.
+    T_m is known last, at most a second later. If the start was complete when the watch began (``at_once``), T_m may
+    stay unknown.
     """
     start, observed = pool.status.start, pool.status.observed_generation == pool.metadata.generation
     if start is None or start.registered_milliseconds is None or not observed:

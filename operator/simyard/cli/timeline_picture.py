@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of a pool's start: one row per worker, one colour per stage, like the figures of the OpenNebula study."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from simyard.cli.drawing import FIGURE_COLOURS, SERIES_COLOURS, STAGE_COLOURS, Format, drawn
+from simyard.cli.drawing import FIGURE_COLOURS, SERIES_COLOURS, STAGE_COLOURS, Format, draw_picture
 from simyard.cli.timeline import Timeline, WorkerLine
 from simyard.plan.start import INTERVALS
 
@@ -14,23 +15,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH_INCHES = 8.0
-MOST_NAMED = 40
-"""Up to so many workers have their names beside their rows."""
-MOST_VECTOR = 100
-"""The rows of more workers become an image inside of the SVG: as shapes they would be a file of megabytes."""
-LABEL_SHARE = 0.15
-"""The width of the label of a figure, as a share of the axis; generous."""
+MAX_NAMED_ROWS = 40
+"""The largest number of workers whose names stand beside their rows."""
+MAX_VECTOR_ROWS = 100
+"""The largest number of rows that are shapes in the SVG.
+
+More rows become one bitmap inside the SVG, because shapes would make a file of megabytes.
+"""
+LABEL_WIDTH_SHARE = 0.15
+"""The width of the label of a figure, as a share of the axis; the real width is smaller."""
 
 
 def to_picture(timeline: Timeline, kind: Format) -> bytes:
-    """As SVG or PNG: the workers from top to bottom in the order in which they were ready, site by site.
+    """Return a timeline as SVG or PNG.
+
+    The rows are the workers, site by site, in the order in which they were ready.
 
     Raises:
         Failure: matplotlib is not installed.
     """
     count = len(timeline.lines)
     height = 1.9 + min(3.4, max(0.17 * count, 0.5))
-    return drawn(lambda figure: _paint(figure, timeline), kind, inches=(WIDTH_INCHES, height))
+    return draw_picture(lambda figure: _paint(figure, timeline), kind, inches=(WIDTH_INCHES, height))
 
 
 def _paint(figure: Figure, timeline: Timeline) -> None:
@@ -46,7 +52,7 @@ def _paint(figure: Figure, timeline: Timeline) -> None:
     levels = _figures(axes, timeline, end * 1.02)
     axes.set_title(timeline.title, pad=8 + 12 * levels)
     axes.set_xlabel("seconds since the request")
-    if 0 < len(lines) <= MOST_NAMED:
+    if 0 < len(lines) <= MAX_NAMED_ROWS:
         axes.set_yticks([row + 0.5 for row in range(len(lines))], [line.name for line in lines], fontsize=7)
         axes.tick_params(axis="y", length=0)
     else:
@@ -58,7 +64,7 @@ def _paint(figure: Figure, timeline: Timeline) -> None:
 def _rows(axes: Axes, lines: Sequence[WorkerLine]) -> None:
     from matplotlib.collections import PolyCollection
 
-    many = len(lines) > MOST_VECTOR
+    many = len(lines) > MAX_VECTOR_ROWS
     gap = 0.0 if many else 0.1
     for first, last in INTERVALS:
         bars = [
@@ -73,7 +79,7 @@ def _rows(axes: Axes, lines: Sequence[WorkerLine]) -> None:
 
 
 def _sites(axes: Axes, lines: Sequence[WorkerLine], sites: Sequence[str], right: float) -> None:
-    """A strip at the right edge that tells the sites apart."""
+    """Draw a strip at the right edge, with one colour per site."""
     for index, site in enumerate(sites):
         rows = [row for row, line in enumerate(lines) if line.site == site]
         colour = SERIES_COLOURS[index % len(SERIES_COLOURS)]
@@ -83,18 +89,19 @@ def _sites(axes: Axes, lines: Sequence[WorkerLine], sites: Sequence[str], right:
 
 
 def _figures(axes: Axes, timeline: Timeline, right: float) -> int:
-    """Lines for T_boot, T_r and T_m, with their labels on as many levels as keep them apart; how many levels.
+    """Draw the lines of T_boot, T_r and T_m with their labels, and return the number of levels of labels.
 
-    A label is left of its line, where no later line crosses it, unless there is no room.
+    A new level is added when two labels would overlap. A label stands at the left of its line, where no later line
+    crosses it, or at the right when the left has no room.
     """
-    taken: list[float] = []  # per level, up to where it is taken
+    ends: list[float] = []  # the end of the last label of each level
     for name, value in timeline.figures.items():
         if value is None:
             continue
-        from_left = value / right < LABEL_SHARE
-        begin = value / right - (0 if from_left else LABEL_SHARE)
-        level = next((index for index, until in enumerate(taken) if until <= begin), len(taken))
-        taken[level : level + 1] = [begin + LABEL_SHARE]
+        from_left = value / right < LABEL_WIDTH_SHARE
+        begin = value / right - (0 if from_left else LABEL_WIDTH_SHARE)
+        level = next((index for index, until in enumerate(ends) if until <= begin), len(ends))
+        ends[level : level + 1] = [begin + LABEL_WIDTH_SHARE]
         axes.axvline(value, color=FIGURE_COLOURS[name], lw=1.2)
         axes.annotate(
             f"{name} {value:.2f} s",
@@ -116,7 +123,7 @@ def _figures(axes: Axes, timeline: Timeline, right: float) -> int:
             arrowprops={"arrowstyle": "-", "color": FIGURE_COLOURS[name], "lw": 1.2, "shrinkA": 0, "shrinkB": 0},
             annotation_clip=False,
         )
-    return len(taken)
+    return len(ends)
 
 
 def _legend(figure: Figure, timeline: Timeline, sites: Sequence[str]) -> None:

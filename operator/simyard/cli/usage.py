@@ -1,4 +1,5 @@
-"""``usage``: what machines have used, and what that cost."""
+# SPDX-License-Identifier: Apache-2.0
+"""Command ``usage``, which shows the use of machines, and its cost."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from simyard.api.names import SIMULATION_SERVICES, USAGES, WORKER_POOLS
 from simyard.api.usage import HOUR_MILLISECONDS, Usage, UsageRow
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.listing import everywhere_option
-from simyard.cli.output import Row, output_option, print_object, print_table, say
+from simyard.cli.output import Row, make_output_option, print_object, print_table, say
 from simyard.cli.targets import Target, TargetType
-from simyard.plan.usage import Group, Used, usage_by
+from simyard.plan.usage import Group, Used, sum_usage
 
 ROW = ("pool", "service", "site")
 
@@ -27,22 +28,22 @@ ROW = ("pool", "service", "site")
 @click.option(
     "--by",
     type=click.Choice(["namespace", *ROW]),
-    help="Add up by one of these; by default by pool, service and site.",
+    help="Sum the usage by this key. By default: by pool, service and site.",
 )
-@output_option("csv")
+@make_output_option("csv")
 @click.pass_obj
 def usage(kubectl: Kubectl, target: Target | None, everywhere: bool, by: str | None, output: str | None) -> None:
-    """Show what workers have used, of one POOL (or service/NAME) or all, up to now.
+    """Show the usage of all workers up to now, or only those of one POOL (or service/NAME).
 
-    Worker-seconds are the time for which machines ran, added up; core-hours and licence-seconds the same times the
-    cores and the licence seats of each. What runs is taken to run until now.
+    Worker-seconds are the sum of the times for which machines ran. Core-hours and licence-seconds multiply these times
+    by the cores and by the licence seats of each machine. Machines that still run count until now.
     """
     found = [Usage.model_validate(item) for item in kubectl.list_all(USAGES, everywhere=everywhere)]
     rows = [(item.metadata.namespace, row) for item in found for row in item.status.rows]
     if target is not None:
         rows = [(namespace, row) for namespace, row in rows if _is_of(target, row)]
     keys = (by,) if by else ("namespace", *ROW) if everywhere else ROW
-    used = usage_by(rows, lambda namespace, row: _group(keys, namespace, row), datetime.now(UTC))
+    used = sum_usage(rows, lambda namespace, row: _group(keys, namespace, row), datetime.now(UTC))
     if output == "csv":
         say(_csv(keys, used), nl=False)
     elif output:
@@ -50,7 +51,7 @@ def usage(kubectl: Kubectl, target: Target | None, everywhere: bool, by: str | N
     elif not used:
         say("No usage found.", err=True)
     else:
-        total = usage_by(rows, lambda *_: (), datetime.now(UTC))[()]
+        total = sum_usage(rows, lambda *_: (), datetime.now(UTC))[()]
         header = [*(key.upper() for key in keys), "RUNNING", "WORKER-SECONDS", "CORE-HOURS", "LICENCE-SECONDS", "COST"]
         lines: list[Row] = [[*group, *_cells(sums)] for group, sums in used.items()]
         if len(lines) > 1:
@@ -61,7 +62,7 @@ def usage(kubectl: Kubectl, target: Target | None, everywhere: bool, by: str | N
 def _is_of(target: Target, row: UsageRow) -> bool:
     names = {WORKER_POOLS: row.pool, SIMULATION_SERVICES: row.service}
     if target.resource not in names:
-        raise click.UsageError("usage is kept of pools and services, not of single workers")
+        raise click.UsageError("usage is counted for pools and services, not for single workers: name one of those")
     return names[target.resource] == target.name
 
 
@@ -71,7 +72,7 @@ def _group(keys: tuple[str, ...], namespace: str, row: UsageRow) -> Group:
 
 
 def _cells(used: Used) -> list[object]:
-    cost = ", ".join(f"{_units(millis)[:-1]} {currency}" for currency, millis in used.cost_millis().items())
+    cost = ", ".join(f"{_units(millis)[:-1]} {currency}" for currency, millis in used.get_cost_millis().items())
     seconds = (used.worker_milliseconds // 1000, used.licence_milliseconds // 1000)
     return [used.workers, seconds[0], f"{used.core_milliseconds / HOUR_MILLISECONDS:.2f}", seconds[1], cost or "0"]
 
@@ -83,12 +84,15 @@ def _entry(keys: tuple[str, ...], group: Group, used: Used) -> Json:
         "workerSeconds": used.worker_milliseconds / 1000,
         "coreHours": used.core_milliseconds / HOUR_MILLISECONDS,
         "licenceSeconds": used.licence_milliseconds / 1000,
-        "cost": {currency: _units(millis) for currency, millis in used.cost_millis().items()},
+        "cost": {currency: _units(millis) for currency, millis in used.get_cost_millis().items()},
     }
 
 
 def _csv(keys: tuple[str, ...], used: Mapping[Group, Used]) -> str:
-    """A line for each group; one for each currency where there are several, with all but the cost in the first only."""
+    """Return one line for each group and currency.
+
+    Only the first line of a group has values other than the cost, so that the columns can be summed.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*keys, "running_workers", "worker_seconds", "core_hours", "licence_seconds", "cost", "currency"])
@@ -96,12 +100,12 @@ def _csv(keys: tuple[str, ...], used: Mapping[Group, Used]) -> str:
         seconds = (sums.worker_milliseconds / 1000, sums.licence_milliseconds / 1000)
         hours = sums.core_milliseconds / HOUR_MILLISECONDS
         values: list[object] = [sums.workers, f"{seconds[0]:.3f}", f"{hours:.6f}", f"{seconds[1]:.3f}"]
-        for currency, millis in list(sums.cost_millis().items()) or [("", 0)]:
+        for currency, millis in list(sums.get_cost_millis().items()) or [("", 0)]:
             writer.writerow([*group, *values, _units(millis), currency])
             values = [0, 0, 0, 0]
     return text.getvalue()
 
 
 def _units(millis: int) -> str:
-    """Thousandths as units with three digits."""
+    """Return thousandths as units with three decimal digits."""
     return f"{millis // 1000}.{millis % 1000:03}"

@@ -1,4 +1,9 @@
-"""Everything that the leading operator runs, wired together."""
+# SPDX-License-Identifier: Apache-2.0
+"""Creates the parts of the leading operator, connects them and runs them.
+
+Three kinds of input drive the parts. Changes of objects reach them as :mod:`simyard.fleet.wiring` declares. Messages of
+workers reach them in :meth:`Fleet._apply_event`. The state of the broker reaches them in the methods below it.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +16,34 @@ from typing import NoReturn
 
 from prometheus_client import Counter
 
-from simyard.build.frontend import FrontendTemplate
-from simyard.fleet.actions import Actions
-from simyard.fleet.broker import Broker
-from simyard.fleet.broker_health import BrokerHealth
-from simyard.fleet.drains import Drains
-from simyard.fleet.fences import Fences
-from simyard.fleet.frontend_load import FrontendLoads
-from simyard.fleet.frontends import Frontends
-from simyard.fleet.licences import Licences
-from simyard.fleet.metering import Metering, moment
-from simyard.fleet.occi_broker import OcciBroker
-from simyard.fleet.orders import Orders
-from simyard.fleet.pools import Pools
-from simyard.fleet.quarantine import Quarantine
-from simyard.fleet.queue import OVERDUE, most_overdue
+from simyard.fleet.actions.fences import Fences
+from simyard.fleet.actions.reconciler import Actions
+from simyard.fleet.actions.retention import ActionLimits
+from simyard.fleet.broker.health import BrokerHealth
+from simyard.fleet.broker.orders import Orders
+from simyard.fleet.broker.provisioning import Broker
+from simyard.fleet.broker.quarantine import Quarantine
+from simyard.fleet.broker.rotation import Rotation
+from simyard.fleet.frontends.load import FrontendLoads
+from simyard.fleet.frontends.occi_broker import OcciBroker
+from simyard.fleet.frontends.reconciler import Frontends
+from simyard.fleet.metering import Metering, get_moment
+from simyard.fleet.platform_health import PlatformHealth
+from simyard.fleet.pools.drains import Drains
+from simyard.fleet.pools.licences import Licences
+from simyard.fleet.pools.reconciler import Pools
+from simyard.fleet.pools.takers import Takers
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
-from simyard.fleet.retention import ActionLimits
-from simyard.fleet.rotation import Rotation
 from simyard.fleet.services import Services
-from simyard.fleet.sites import Sites
-from simyard.fleet.takers import Takers
-from simyard.fleet.workers import WorkerStatuses
+from simyard.fleet.sites.reconciler import Sites
+from simyard.fleet.timing import PRODUCTION, Timing
+from simyard.fleet.wiring import connect
+from simyard.fleet.work_queue import OVERDUE, find_most_overdue
+from simyard.fleet.worker_statuses import WorkerStatuses
 from simyard.guest.messages import Begun, Progressed, Registered, Resulted
 from simyard.kube.cache import ALL_NAMESPACES
+from simyard.manifests.frontend import FrontendTemplate
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.events import (
@@ -52,25 +60,28 @@ from simyard_sites.kubernetes.client import KubeClient
 
 log = logging.getLogger(__name__)
 
-DEAD_LETTERS = Counter("simyard_broker_dead_letters_total", "Requests that no worker finished, by why.", ["reason"])
+DEAD_LETTERS = Counter("simyard_broker_dead_letters_total", "Requests that no worker finished, by reason.", ["reason"])
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """Where things are.
+    """The settings of the leading operator.
 
     Attributes:
-        broker: the operator's own access, as an administrator.
+        broker: the operator's own access to the broker, as an administrator.
         worker_broker: the same broker as workers reach it (its user and password are not used).
         namespace: the platform's own namespace.
-        installation: tells our machines at a site from those of other installations.
-        identity: which operator process this is.
+        installation: tells this installation's machines at a site from those of other installations.
+        identity: the name of this operator process.
         statistics_seconds: the broker's ``collect_statistics_interval``.
-        occi_amqp: OCCI clients may speak AMQP, in a virtual host of their own.
-        occi_endpoints: URLs of OCCI frontends that somebody else runs, which serve a queue there.
-        frontends: what the services' own frontends are made from; None: this operator makes none, and keeps none.
-        watch_namespaces: whose pools, workers, services and actions it works for.
-        rotate_after_seconds: a pool's password at the broker changes so long after a worker left it; 0: never.
+        occi_amqp: whether OCCI clients may speak AMQP, in a virtual host of their own.
+        occi_endpoints: URLs of OCCI frontends that run outside of this installation and serve a queue there.
+        frontends: the template of the services' own frontends; None: this operator creates none, and deletes existing
+            ones.
+        actions: the limits of ServiceActions per namespace.
+        watch_namespaces: the namespaces whose pools, workers, services and actions this operator manages.
+        rotate_after_seconds: delay between the end of a worker and the change of its pool's password; 0: never changed.
+        timing: the pauses of the operator; tests inject shorter ones.
     """
 
     broker: BrokerAccess
@@ -85,12 +96,14 @@ class FleetSettings:
     actions: ActionLimits = field(default_factory=ActionLimits)
     watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
     rotate_after_seconds: int = 3600
+    timing: Timing = PRODUCTION
 
 
 class Fleet:
-    """Sites, pools, workers, services and actions, kept as they should be. Made inside of a running event loop."""
+    """All sites, pools, workers, services and actions. It must be created inside a running event loop."""
 
     def __init__(self, client: KubeClient, settings: FleetSettings) -> None:
+        timing = settings.timing
         self.registry = registry = Registry(client, settings.watch_namespaces)
         self._admin = BrokerAdmin(settings.broker)
         self.requester = Requester(settings.broker, "operator", self._requester_connected)
@@ -117,17 +130,18 @@ class Fleet:
             self.occi_broker,
             namespace=settings.namespace,
             changed=self._broker_changed,
+            timing=timing,
         )
         self.recorder = Recorder(client, settings.identity)
         clock = asyncio.get_running_loop().time
-        self._quarantine = Quarantine(registry, self.broker, self.recorder, clock)
-        permits = self._quarantine.permits
-        self._events = OperatorEvents(settings.broker, self._take, permits=permits)
-        self._overflow = OverflowEvents(settings.broker, self._take)
-        self._updates = OperatorUpdates(settings.broker, self._take, permits=permits)
-        self._dead_letters = DeadLetters(settings.broker, _give_up)
-        self.statuses = WorkerStatuses(registry, self.liveness.present)
-        self._metering = Metering(registry, partial(moment, client))
+        self._quarantine = Quarantine(registry, self.broker, self.recorder, clock, timing)
+        permits = self._quarantine.count_event
+        self._events = OperatorEvents(settings.broker, self._apply_event, permits=permits)
+        self._overflow = OverflowEvents(settings.broker, self._apply_event)
+        self._updates = OperatorUpdates(settings.broker, self._apply_event, permits=permits)
+        self._dead_letters = DeadLetters(settings.broker, _count_dead_letter)
+        self.statuses = WorkerStatuses(registry, self.liveness.has_consumer, timing)
+        self._metering = Metering(registry, partial(get_moment, client))
         self.sites = Sites(
             registry,
             self.statuses,
@@ -136,14 +150,23 @@ class Fleet:
             self._metering,
             namespace=settings.namespace,
             installation=settings.installation,
+            timing=timing,
         )
+        self._platform = PlatformHealth(self.find_most_overdue, lambda: client.clock_skew_seconds, clock)
         self._licences = Licences(registry)
 
         def heard(user: str) -> float:
-            return min(self._events.heard_seconds(user), self._overflow.heard_seconds(user))
+            return min(self._events.measure_heard_seconds(user), self._overflow.measure_heard_seconds(user))
 
         self.pools = Pools(
-            registry, self.sites, self.broker, self.recorder, self._licences, heard, settings.rotate_after_seconds
+            registry,
+            self.sites,
+            self.broker,
+            self.recorder,
+            self._licences,
+            heard,
+            settings.rotate_after_seconds,
+            timing,
         )
         loads = FrontendLoads(client, settings.namespace, self.occi_broker)
         self.frontends = Frontends(
@@ -153,24 +176,30 @@ class Fleet:
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)
         self._takers = Takers(registry, orders)
-        self._rotation = Rotation(registry, self.broker, self._admin, orders)
-        fences = Fences(registry, self.broker, heard, self._unsettled_seconds)
+        self._rotation = Rotation(registry, self.broker, self._admin, orders, timing)
+        fences = Fences(registry, self.broker, heard, self._unsettled_seconds, timing)
         self._actions = Actions(registry, self.requester, fences, settings.actions)
+        connect(
+            registry,
+            *(self.broker, self._quarantine, self._rotation, self.statuses, self._metering, self.sites),
+            *(self._licences, self.pools, self.pools.uses, self._services, self.frontends, self._drains, self._takers),
+            *(self._actions, self._actions.retention, self._platform),
+        )
 
-    def most_overdue(self) -> tuple[str, float]:
-        """Return the part of the work that is behind most, and for how many seconds; brings the metrics up to date."""
+    def find_most_overdue(self) -> tuple[str, float]:
+        """Return the part of the work that is most overdue, and by how many seconds; update the metrics."""
         OVERDUE.labels("worker-events").set(events := self._unsettled_seconds())
-        return max(most_overdue(), ("worker-events", events), key=lambda item: item[1])
+        return max(find_most_overdue(), ("worker-events", events), key=lambda item: item[1])
 
     def _unsettled_seconds(self) -> float:
-        return max(self._events.oldest_seconds(), self._overflow.oldest_seconds())
+        return max(self._events.measure_oldest_seconds(), self._overflow.measure_oldest_seconds())
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.registry.run(), name="caches")
-                await self.registry.synced()
+                await self.registry.wait_until_synced()
                 for name, task in (
                     ("broker", self.broker.run()),
                     ("broker health", self.broker_health.run()),
@@ -186,6 +215,7 @@ class Fleet:
                     ("events", self.recorder.run()),
                     ("worker statuses", self.statuses.run()),
                     ("sites", self.sites.run()),
+                    ("platform health", self._platform.run()),
                     ("usage", self._metering.run()),
                     ("pools", self.pools.run()),
                     ("licences", self._licences.run()),
@@ -208,34 +238,34 @@ class Fleet:
         await run()
 
     async def _when_connected(self, run: Callable[[], Awaitable[NoReturn]]) -> NoReturn:
-        await self.requester.until_connected()
+        await self.requester.wait_until_connected()
         await run()
 
-    def _take(self, event: ReceivedEvent) -> Awaitable[object] | None:
-        """Apply an event from a worker; return what it waits for before it is handled.
+    def _apply_event(self, event: ReceivedEvent) -> Awaitable[object] | None:
+        """Apply a message of a worker; return the write that must succeed before the message is acknowledged.
 
-        The broker vouches for the user; that this user speaks for a worker of its own is checked here.
+        The broker vouches for the user. This method checks that the user speaks for a worker of its own.
         """
-        if event.user != self.registry.sender(event.worker_uid):
+        if event.user != self.registry.find_sender(event.worker_uid):
             return None
-        self.pools.take(event)
-        self._takers.take(event)
+        self.pools.apply_event(event)
+        self._takers.apply_event(event)
         if isinstance(event.message, Registered):
-            self._actions.registered(event.worker_uid)
-            self._drains.registered(event.worker_uid)
-        taker = self._actions if isinstance(event.message, Begun | Progressed | Resulted) else self.statuses
-        return taker.take(event)
+            self._actions.worker_registered(event.worker_uid)
+            self._drains.worker_registered(event.worker_uid)
+        hearer = self._actions if isinstance(event.message, Begun | Progressed | Resulted) else self.statuses
+        return hearer.apply_event(event)
 
     def _requester_connected(self) -> None:
-        """What was being sent when the connection was lost is sent again."""
-        self._actions.reconnected()
+        """Send the requests again that were under way when the connection was lost."""
+        self._actions.requester_connected()
 
     def _queue_deleted(self, queue: str) -> None:
-        self.broker.queue_lost(queue)
+        self.broker.redeclare_queue(queue)
 
     def _presence_changed(self, queue: str | None) -> None:
         if queue is not None:
-            worker = self.registry.worker(queue.rpartition(".")[2])
+            worker = self.registry.find_worker(queue.rpartition(".")[2])
             if worker is not None:
                 self.statuses.presence_changed(worker)
             return
@@ -250,7 +280,7 @@ class Fleet:
         self.frontends.broker_changed(reachable=self.broker.reachable)
 
 
-def _give_up(letter: DeadLetter) -> None:
-    """Requests that nobody answered in time, or that ended several workers: their callers have been told already."""
+def _count_dead_letter(letter: DeadLetter) -> None:
+    """Count a request that no worker answered in time, or that ended several workers; its caller knows already."""
     DEAD_LETTERS.labels(letter.reason).inc()
     log.info("a request was given up: %s %s of %s: %s", letter.kind, letter.message_id, letter.queue, letter.reason)

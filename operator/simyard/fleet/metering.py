@@ -1,4 +1,8 @@
-"""Keeps the account of every namespace: follows the machines, writes the Usage objects, shows the sums as metrics."""
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the account of every namespace.
+
+It follows the machines of all sites and writes the Usage objects.
+"""
 
 from __future__ import annotations
 
@@ -8,96 +12,98 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from prometheus_client import REGISTRY
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from simyard.api import names
 from simyard.api.cloud_site import CloudSite, Cost
-from simyard.api.quantities import cores_of
-from simyard.api.usage import HOUR_MILLISECONDS, Usage, UsageRow
-from simyard.fleet.machines import MachineTable
-from simyard.fleet.queue import KeyQueue, RateLimit
-from simyard.fleet.registry import Registry, gone, now
-from simyard.fleet.statuses import write_status
-from simyard.plan.metering import MOST_CATCH_UP_MILLISECONDS, Account, MachineKey, Metered, Moment, RowKey
-from simyard.plan.times import believed_skew
+from simyard.api.quantities import parse_cores
+from simyard.api.usage import Usage, UsageRow
+from simyard.fleet.registry import Registry, find_removed, get_time
+from simyard.fleet.sites.machines import MachineTable
+from simyard.fleet.status_writes import write_status
+from simyard.fleet.usage_metrics import COLLECTOR
+from simyard.fleet.work_queue import KeyQueue, RateLimit
+from simyard.plan.metering import MAX_CATCH_UP_MILLISECONDS, Account, MachineKey, Metered, Moment, RowKey
+from simyard.plan.times import filter_skew
 from simyard_sites.base import Machine, MachineState, Stage
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, NotFoundError
 
 SPACING_SECONDS = 1.0
 STARTED_SECONDS = 10.0
-"""So long after machines started it is written that they run; what was used is not lost when it never is."""
+"""Delay until the start of machines is written. If it is never written, no use is lost."""
 IDLE_SECONDS = 3600.0
 WRITES_PER_SECOND = 10.0
-"""Over all namespaces."""
-MOST_ENDED = 20_000
-MOST_LATE_MILLISECONDS = 60_000
-"""By so much an event may be late, or two clocks apart, and be believed."""
+"""Rate of writes over all namespaces."""
+MAX_ENDED = 20_000
+MAX_LATE_MILLISECONDS = 60_000
+"""Largest delay of an event, or difference of two clocks, that is believed."""
 
 
-def moment(client: KubeClient | None = None) -> Moment:
-    """Return the time now; by the API server's clock where ours is wrong, so that nothing is charged for the error."""
-    ahead = believed_skew(client.clock_skew_seconds if client is not None else None)
-    return Moment(round((now().timestamp() + ahead) * 1000), time.monotonic_ns() // 1_000_000)
+def get_moment(client: KubeClient | None = None) -> Moment:
+    """Return the present time.
+
+    Where this node's clock is wrong, the time comes from the API server's clock, so that nobody is charged for the
+    error.
+    """
+    ahead = filter_skew(client.clock_skew_seconds if client is not None else None)
+    return Moment(round((get_time().timestamp() + ahead) * 1000), time.monotonic_ns() // 1_000_000)
 
 
 class SiteMeter:
-    """Follows the machines of one site. What it does takes a moment, and never waits.
+    """The meter of one site. It follows the machines and never waits.
 
-    A machine is counted from when its site says that it entered ``running`` until it is gone: one that is stopped or
-    has failed keeps its place, and one that outlives its Worker costs as well. While not all machines of the site are
-    known, nothing there is counted: it is caught up for those that are still there.
+    A machine is counted from the time at which its site says that it entered ``running``, until it is gone. A stopped
+    or failed machine keeps its place at the site, and a machine that outlives its Worker costs as well, so both are
+    counted. While not all machines of the site are known, nothing there is counted; the time is caught up for the
+    machines that still exist.
     """
 
     def __init__(self, name: str, metering: Metering) -> None:
         self._name = name
         self._metering = metering
-        self._settled_at: Moment | None = None
+        self._complete_at: Moment | None = None
         self._starting: dict[str, int] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     @property
-    def settled(self) -> bool:
-        """Whether all machines of the site are known."""
-        return self._settled_at is not None
+    def is_complete(self) -> bool:
+        """True while all machines of the site are known."""
+        return self._complete_at is not None
 
-    def seen(self, machine: Machine) -> None:
-        """A machine is new, or in another state."""
-        if self._settled_at is None:
+    def machine_seen(self, machine: Machine) -> None:
+        """Note a new machine, or a new state of a machine."""
+        if self._complete_at is None:
             return
         now = self._metering.clock()
         if _runs(machine):
-            since = self._starting.pop(machine.id, self._settled_at.steady)
-            self._open(machine, now, now.steady - since + MOST_LATE_MILLISECONDS)
+            since = self._starting.pop(machine.id, self._complete_at.steady)
+            self._open(machine, now, now.steady - since + MAX_LATE_MILLISECONDS)
         else:
             self._starting.setdefault(machine.id, now.steady)
 
-    def gone(self, machine: Machine) -> None:
-        """A machine does not exist any more."""
+    def machine_gone(self, machine: Machine) -> None:
+        """Note that a machine does not exist any more."""
         self._starting.pop(machine.id, None)
-        now = self._metering.clock() if self.settled else None
+        now = self._metering.clock() if self.is_complete else None
         self._close(machine.owner.namespace, machine.id, now)
 
-    def settle(self, machines: MachineTable | None) -> None:
-        """All machines are known and are these; or, with None, they are not all known any more."""
-        if (machines is not None) == self.settled:
+    def set_inventory(self, machines: MachineTable | None) -> None:
+        """Note that these are all machines of the site; with None, that some machines are not known any more."""
+        if (machines is not None) == self.is_complete:
             return
         now = self._metering.clock()
         if machines is None:
             self._metering.advance(self._name, now)
-            self._settled_at = None
+            self._complete_at = None
             return
-        for namespace, account in self._metering.accounts():
-            for machine_id in account.machines(self._name):
+        for namespace, account in self._metering.list_accounts():
+            for machine_id in account.list_machines(self._name):
                 if machines.get(machine_id) is None:
                     self._close(namespace, machine_id, None)
-        self._settled_at = now
+        self._complete_at = now
         self._starting.clear()
         for machine in machines:
             if _runs(machine):
-                self._open(machine, now, MOST_CATCH_UP_MILLISECONDS)
+                self._open(machine, now, MAX_CATCH_UP_MILLISECONDS)
             else:
                 self._starting[machine.id] = now.steady
         self._metering.compare(self._name)
@@ -110,46 +116,44 @@ class SiteMeter:
     def _close(self, namespace: str, machine_id: str, now: Moment | None) -> None:
         if self._metering.close(namespace, MachineKey(self._name, machine_id), now):
             self._ended[machine_id] = None
-            while len(self._ended) > MOST_ENDED:
+            while len(self._ended) > MAX_ENDED:
                 self._ended.popitem(last=False)
 
 
 def _runs(machine: Machine) -> bool:
-    """Whether it has begun to run, whatever it does now."""
+    """Return whether a machine has begun to run, whatever its state is now."""
     return Stage.RUNNING in machine.entered or machine.state is MachineState.RUNNING
 
 
 class _Ledger:
-    """The account of a namespace, and the rows that its Usage may have as far as this process wrote or read them."""
+    """The account of a namespace, and the rows of its Usage that this process wrote or read."""
 
     def __init__(self, account: Account, rows: list[UsageRow]) -> None:
         self.account = account
         self.stored = self.written = rows
 
     def is_of(self, rows: list[UsageRow]) -> bool:
-        """Whether the account goes on from these rows: nobody else has written meanwhile."""
+        """Return whether the account continues from these rows, so that nobody else has written meanwhile."""
         return rows in (self.stored, self.written)
 
 
 class Metering:
-    """The accounts of all namespaces. They are read from the Usage objects, and written there by one task.
+    """The accounts of all namespaces, read from the Usage objects and written there by one task.
 
-    What is written are sums and the time up to which they are true, together, and only over what this process knows to
-    be there: nothing is counted twice, whoever dies when, or writes beside it.
+    Each write stores the sums together with the time up to which they are counted, and only over the rows that this
+    process knows. So no time is counted twice, even if an operator is killed or a second one writes at the same time.
     """
 
-    def __init__(self, registry: Registry, clock: Callable[[], Moment] = moment) -> None:
+    def __init__(self, registry: Registry, clock: Callable[[], Moment] = get_moment) -> None:
         self.clock = clock
         self._registry = registry
         self._sites: dict[str, SiteMeter] = {}
         self._ledgers: dict[str, _Ledger] = {}
         self._queue: KeyQueue[str] = KeyQueue("usage", self._write, concurrency=4, spacing_seconds=SPACING_SECONDS)
         self._budget = RateLimit(WRITES_PER_SECOND, time.monotonic)
-        registry.sites.subscribe(self._site_changed)
-        registry.usages.subscribe(self._usage_changed)
 
     async def run(self) -> NoReturn:
-        """Write what is due until cancelled."""
+        """Write accounts until cancelled."""
         stored = {row.site for usage in self._registry.usages for row in usage.status.rows if row.workers}
         for usage in self._registry.usages:
             self._ledger(usage.metadata.namespace)
@@ -162,27 +166,27 @@ class Metering:
             COLLECTOR.sources.remove(self)
         raise AssertionError("the queue does not end")
 
-    def site(self, name: str) -> SiteMeter:
-        """The meter of a site; there is one for each name."""
+    def get_site_meter(self, name: str) -> SiteMeter:
+        """Return the meter of a site; each name has one meter."""
         return self._sites.setdefault(name, SiteMeter(name, self))
 
-    def accounts(self) -> Iterator[tuple[str, Account]]:
-        """All accounts, by namespace."""
+    def list_accounts(self) -> Iterator[tuple[str, Account]]:
+        """Return all accounts, by namespace."""
         return ((namespace, ledger.account) for namespace, ledger in self._ledgers.items())
 
-    def current(self) -> Iterator[tuple[str, UsageRow]]:
-        """All rows by namespace, counted up to now where the machines are known."""
+    def count_current(self) -> Iterator[tuple[str, UsageRow]]:
+        """Return all rows by namespace, counted up to now where the machines are known."""
         now = self.clock()
         for name in self._sites:
             self.advance(name, now)
-        for namespace, account in self.accounts():
-            for row in account.rows():
+        for namespace, account in self.list_accounts():
+            for row in account.list_rows():
                 yield namespace, row
 
-    # What sites tell
+    # Reports of sites
 
     def open(self, site: str, machine: Machine, now: Moment, most_milliseconds: int) -> None:
-        """Count a machine that runs."""
+        """Start to count a machine that runs."""
         namespace, key = machine.owner.namespace, MachineKey(site, machine.id)
         account = self._ledger(namespace).account
         if key in account:
@@ -193,22 +197,22 @@ class Metering:
         self._queue.add(namespace, STARTED_SECONDS)
 
     def close(self, namespace: str, key: MachineKey, now: Moment | None) -> bool:
-        """Count a machine no longer; whether it was counted."""
+        """Stop to count a machine; return whether it was counted."""
         closed = namespace in self._ledgers and self._ledgers[namespace].account.close(key, now)
         if closed:
             self._queue.add(namespace, SPACING_SECONDS)
         return closed
 
     def advance(self, site: str, now: Moment) -> None:
-        """Count what runs at a site up to now, if all its machines are known."""
+        """Count the machines of a site up to now, if all of them are known."""
         if self._knows(site):
-            for _, account in self.accounts():
+            for _, account in self.list_accounts():
                 account.advance(site, now)
 
     def compare(self, site: str) -> None:
-        """Have those accounts written that say otherwise than what is stored how many machines run at a site.
+        """Write the accounts whose number of running machines at a site differs from the stored one.
 
-        Ends that were not written are heard of by nobody again, and the rows would be taken to run for ever.
+        The end of a machine that was not written is never heard of again, and its row would seem to run for ever.
         """
         for usage in self._registry.usages:
             namespace = usage.metadata.namespace
@@ -216,35 +220,35 @@ class Metering:
                 self._queue.add(namespace, SPACING_SECONDS)
 
     def _metered(self, site: str, machine: Machine, account: Account, currency: str, now: Moment) -> Metered:
-        """The machine's row and size: those of its Worker's service, else of its pool's, else of the rows there are.
+        """Return the row and the size of a machine: by its Worker's service, its pool's service, or the existing rows.
 
-        A site that does not say since when it runs may not have it counted for longer than it is known.
+        If the site does not say since when a machine runs, it is counted only from the time since which it is known.
         """
         owner = machine.owner
-        worker = self._registry.worker(owner.worker_uid)
+        worker = self._registry.find_worker(owner.worker_uid)
         served = worker if worker is not None else self._registry.pools.get(owner.namespace, owner.pool)
-        name = served.spec.service_ref.name if served is not None else account.service_of(owner.pool, site)
+        name = served.spec.service_ref.name if served is not None else account.find_service(owner.pool, site)
         published = self._registry.services.get(owner.namespace, name)
         spec = published.service.spec if published is not None else None
         resources = (worker.spec.resources if worker is not None else None) or (spec.resources if spec else None)
         running = machine.entered.get(Stage.RUNNING)
         return Metered(
             RowKey(owner.pool, name, site, currency),
-            cores=cores_of(resources.cpu) if resources is not None else 1,
+            cores=parse_cores(resources.cpu) if resources is not None else 1,
             licences=1 if spec is not None and spec.licence is not None else 0,
             running=round(running * 1000) if running is not None else now.wall,
         )
 
     def _knows(self, site: str) -> bool:
-        """Whether all machines of a site are known."""
+        """Return whether all machines of a site are known."""
         meter = self._sites.get(site)
-        return meter is not None and meter.settled
+        return meter is not None and meter.is_complete
 
     def _price(self, site: str) -> Cost:
         found = self._registry.sites.get("", site)
         return found.spec.cost if found is not None else Cost()
 
-    # What is stored
+    # Stored accounts
 
     def _ledger(self, namespace: str) -> _Ledger:
         if namespace not in self._ledgers:
@@ -256,32 +260,35 @@ class Metering:
         usage = self._registry.usages.get(namespace, names.USAGE)
         return usage.status.rows if usage is not None else []
 
-    def _site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
+    def site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
+        """Stop counting at a CloudSite that is gone; apply the changed price of a CloudSite."""
         if old is not None and new is None:
             self._remove_site(old.metadata.name)
         elif old is not None and new is not None and old.spec.cost != new.spec.cost:
             name = new.metadata.name
             self.advance(name, self.clock())
-            for _, account in self.accounts():
+            for _, account in self.list_accounts():
                 account.reprice(name, new.spec.cost)
 
     def _remove_site(self, name: str) -> None:
-        """A site is not there any more, perhaps without having been emptied: what runs there is nobody's to say."""
+        """Stop counting the machines of a site that is gone, even if some of them still run."""
         self._sites.pop(name, None)
-        for namespace, account in self.accounts():
-            for machine_id in account.machines(name):
+        for namespace, account in self.list_accounts():
+            for machine_id in account.list_machines(name):
                 self.close(namespace, MachineKey(name, machine_id), None)
 
-    def _usage_changed(self, old: Usage | None, new: Usage | None) -> None:
-        left = gone(old, new)
+    def usage_changed(self, old: Usage | None, new: Usage | None) -> None:
+        """Continue the account of a namespace from its stored Usage."""
+        left = find_removed(old, new)
         if left is not None and left.metadata.namespace in self._ledgers:
             self._removed(left.metadata.namespace)
         elif new is not None:
             self._agree(new.metadata.namespace)
-            self._queue.add(new.metadata.namespace, IDLE_SECONDS)  # an old leader may have written what it alone saw
+            # A former leader may have written machines that this one did not see.
+            self._queue.add(new.metadata.namespace, IDLE_SECONDS)
 
     def _removed(self, namespace: str) -> None:
-        """The Usage, or its whole namespace, is not there any more."""
+        """Forget the account of a namespace whose Usage is gone, or create the Usage again for machines that run."""
         if len(self._ledgers[namespace].account):
             self._queue.add(namespace, SPACING_SECONDS)
         else:
@@ -297,7 +304,7 @@ class Metering:
         for name in filter(self._knows, self._sites):
             ledger.account.advance(name, now)
         ledger.account.fold(lambda pool: self._registry.pools.get(namespace, pool) is not None)
-        status, ended = ledger.account.status(), len(ledger.account.closed)
+        status, ended = ledger.account.build_status(), len(ledger.account.closed)
         usage = self._registry.usages.get(namespace, names.USAGE) or await self._create(namespace)
         if usage is None:
             return SPACING_SECONDS
@@ -311,22 +318,22 @@ class Metering:
         return IDLE_SECONDS if len(ledger.account) else None
 
     def _agree(self, namespace: str) -> _Ledger:
-        """The account, going on from what is stored.
+        """Return the account, continued from the stored rows.
 
-        When somebody else has written, theirs is the account up to its time, and what this process saw of machines is
-        counted from there.
+        If somebody else has written, the stored rows count up to their time, and from there the machines that this
+        process saw.
         """
         ledger, rows = self._ledger(namespace), self._stored(namespace)
         if ledger.is_of(rows):
             return ledger
-        account = ledger.account.rebased(rows, self._price, self._knows, self.clock())
+        account = ledger.account.rebase(rows, self._price, self._knows, self.clock())
         self._ledgers[namespace] = new = _Ledger(account, rows)
         if account.closed:
             self._queue.add(namespace, SPACING_SECONDS)
         return new
 
     async def _create(self, namespace: str) -> Usage | None:
-        """Make the namespace's Usage; None when one is there already, or nobody needs it any more."""
+        """Create the Usage of a namespace; return None if it exists already or is not needed any more."""
         body = {
             "apiVersion": names.USAGES.api_version,
             "kind": names.USAGES.kind,
@@ -336,57 +343,17 @@ class Metering:
             return self._registry.usages.learn(await self._registry.client.create(names.USAGES, body, namespace))
         except AlreadyExistsError:
             await self._look(namespace)
-        except NotFoundError:  # the namespace is gone: as soon as its machines are, nobody needs the account
+        except NotFoundError:  # the namespace is gone: its account is needed only while machines run
             if len(self._ledgers[namespace].account):
                 raise
             self._removed(namespace)
         return None
 
     async def _look(self, namespace: str) -> None:
-        """Read the Usage from the API server: the cache may lag behind."""
+        """Read the Usage from the API server, because the cache may lag behind."""
         cache = self._registry.usages
         try:
             cache.learn(await self._registry.client.get(names.USAGES, names.USAGE, namespace))
         except NotFoundError:
             if (usage := cache.get(namespace, names.USAGE)) is not None:
                 cache.forget(usage)
-
-
-class UsageCollector(Collector):
-    """Shows the accounts of the process as counters, at the time of each scrape."""
-
-    def __init__(self) -> None:
-        self.sources: list[Metering] = []
-
-    def describe(self) -> list[Metric]:
-        """Nothing: what there is depends on the time."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """The counters; they go on where those of another process ended, as the ledgers do."""
-        labels = ["namespace", "pool", "service", "site"]
-        prefix = "simyard_usage"
-        workers = CounterMetricFamily(f"{prefix}_worker_seconds", "Time for which machines ran.", labels=labels)
-        cores = CounterMetricFamily(f"{prefix}_core_seconds", "The same, times the cores of each.", labels=labels)
-        licences = CounterMetricFamily(f"{prefix}_licence_seconds", "The same, times its licence seats.", labels=labels)
-        cost = CounterMetricFamily(
-            f"{prefix}_cost", "What machines cost, in the currency.", labels=[*labels, "currency"]
-        )
-        sums: dict[tuple[str, str, str, str], list[float]] = {}
-        for source in self.sources:
-            for namespace, row in source.current():
-                values = [namespace, row.pool, row.service, row.site]
-                total = sums.setdefault((namespace, row.pool, row.service, row.site), [0.0, 0.0, 0.0])
-                total[0] += row.worker_milliseconds / 1000
-                total[1] += row.core_milliseconds / 1000
-                total[2] += row.licence_milliseconds / 1000
-                exact = row.cost_millis + row.cost_remainder / HOUR_MILLISECONDS
-                cost.add_metric([*values, row.currency], exact / 1000)
-        for key, total in sums.items():
-            for family, value in zip((workers, cores, licences), total, strict=True):
-                family.add_metric(list(key), value)
-        yield from (workers, cores, licences, cost)
-
-
-COLLECTOR = UsageCollector()
-REGISTRY.register(COLLECTOR)

@@ -1,4 +1,5 @@
-"""Kubernetes Events (events.k8s.io/v1) about pools and sites: aggregated, and never one per worker."""
+# SPDX-License-Identifier: Apache-2.0
+"""Emits Kubernetes Events (events.k8s.io/v1) about pools, sites and services: aggregated, and never one per worker."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import NoReturn
 
 from simyard.api import names
 from simyard.api.base import Json, Metadata
-from simyard.fleet.queue import KeyQueue
-from simyard.fleet.registry import now
+from simyard.fleet.registry import get_time
+from simyard.fleet.work_queue import KeyQueue
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 from simyard_sites.kubernetes.resource import Resource
@@ -20,18 +21,21 @@ log = logging.getLogger(__name__)
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 CLUSTER_NAMESPACE = "default"
-"""Where Kubernetes has the Events of objects that have no namespace: `kubectl describe` looks for them there."""
+"""Namespace of Events about objects that have no namespace: ``kubectl describe`` looks for them there."""
 SERIES_SECONDS = 300.0
 SPACING_SECONDS = 5.0
-_MOST_SERIES = 2_000
-_MOST_NOTE = 1024
+_MAX_SERIES = 2_000
+_MAX_NOTE_CHARACTERS = 1024
 Key = tuple[str, str]
-"""The uid of what the event is about, and its reason."""
+"""The uid of the object that an Event is about, and the reason of the Event."""
 
 
 @dataclass(slots=True)
 class _Series:
-    """An event, and how often it happened since; ``written`` is its name once it is there (its note is immutable)."""
+    """An Event and the number of its repetitions.
+
+    ``written`` is the name of the stored Event; its note is immutable, so another note needs another Event.
+    """
 
     resource: Resource
     regarding: Metadata
@@ -44,7 +48,7 @@ class _Series:
 
 
 class Recorder:
-    """Writes events in the background: the same thing about the same object within 5 minutes is one Event."""
+    """The Events that wait to be written. Repetitions about one object within 5 minutes share one Event."""
 
     def __init__(self, client: KubeClient, instance: str) -> None:
         self._client = client
@@ -53,19 +57,19 @@ class Recorder:
         self._queue = KeyQueue("events", self._write, concurrency=2, spacing_seconds=SPACING_SECONDS)
 
     async def run(self) -> NoReturn:
-        """Write until cancelled."""
+        """Write Events until cancelled."""
         await self._queue.run()
 
     def emit(self, resource: Resource, regarding: Metadata, reason: str, note: str, *, warning: bool = False) -> None:
-        """Record that something happened."""
+        """Record an Event, and have it written."""
         key = (regarding.uid, str(reason))
         time = asyncio.get_running_loop().time()
         series = self._series.pop(key, None)
         if series is None or time - series.began > SERIES_SECONDS:
             series = _Series(resource, regarding, note, warning, began=time)
-        series.note, series.count = note[:_MOST_NOTE], series.count + 1
+        series.note, series.count = note[:_MAX_NOTE_CHARACTERS], series.count + 1
         self._series[key] = series
-        while len(self._series) > _MOST_SERIES:
+        while len(self._series) > _MAX_SERIES:
             dropped, _ = self._series.popitem(last=False)
             self._queue.forget(dropped)
         self._queue.add(key)
@@ -85,7 +89,7 @@ class Recorder:
         namespace = series.regarding.namespace or CLUSTER_NAMESPACE
         if series.written and series.note == series.written_note:
             change: Json = {
-                "series": {"count": series.count, "lastObservedTime": now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
+                "series": {"count": series.count, "lastObservedTime": get_time().strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
             }
             try:
                 await self._client.patch(EVENTS, series.written, change, namespace)
@@ -102,7 +106,7 @@ class Recorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"generateName": f"{name}-", "namespace": namespace},
-            "eventTime": now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": get_time().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": f"{names.GROUP}/operator",
             "reportingInstance": self._instance[:128],
             "action": reason,

@@ -1,4 +1,5 @@
-"""What the operator knows of the API server's objects."""
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the caches of the API server's objects, with their indexes."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import orjson
 from simyard.api import names
 from simyard.api.base import ApiModel, Json, OwnerReference
 from simyard.api.cloud_site import CloudSite
-from simyard.api.kept_metadata import kept_metadata, without_surplus
+from simyard.api.kept_metadata import select_metadata, strip_metadata
 from simyard.api.licence import Licence
 from simyard.api.service_action import ServiceAction
 from simyard.api.usage import Usage
@@ -21,19 +22,19 @@ from simyard.api.worker import Worker, WorkerSpec
 from simyard.api.worker_pool import WorkerPool
 from simyard.kube.cache import ALL_NAMESPACES, Cache, HasMetadata
 from simyard.plan.actions import is_finished
-from simyard.plan.licence import licence_key
+from simyard.plan.licence import get_licence_key
 from simyard.plan.queued_action import QueuedAction, read_action
 from simyard.plan.service import PublishedService, read_service
-from simyard_adapter.wire import pool_user, standalone_user, worker_queue
+from simyard_adapter.wire import name_pool_user, name_standalone_user, name_worker_queue
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
 
-_MOST_GONE = 50_000
-_MOST_SHARED = 4096
+_MAX_GONE = 50_000
+_MAX_SHARED = 4096
 
 
-def now() -> datetime:
-    """The time, in UTC."""
+def get_time() -> datetime:
+    """Return the present time in UTC."""
     return datetime.now(UTC)
 
 
@@ -41,52 +42,52 @@ T = TypeVar("T", bound=HasMetadata)
 M = TypeVar("M", bound=ApiModel)
 
 
-def gone(old: T | None, new: T | None) -> T | None:
-    """The object that a change removed: it was deleted, or another one took its name."""
+def find_removed(old: T | None, new: T | None) -> T | None:
+    """Return the object that a change removed: it was deleted, or another object took its name."""
     return old if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else None
 
 
-def key_text(item: HasMetadata) -> str:
-    """``namespace/name`` of an object, as in indexes and logs."""
+def format_key(item: HasMetadata) -> str:
+    """Return ``namespace/name`` of an object, as in indexes and logs."""
     return f"{item.metadata.namespace}/{item.metadata.name}"
 
 
-def pool_uid_of(worker: Worker) -> str:
-    """The uid of the pool that owns the worker; empty when it stands alone."""
+def get_pool_uid(worker: Worker) -> str:
+    """Return the uid of the pool that owns a worker; empty for a worker without a pool."""
     owner = worker.metadata.controller
     return owner.uid if owner is not None and owner.kind == names.WORKER_POOLS.kind else ""
 
 
-def broker_user_of(worker: Worker) -> str:
-    """The broker user that the worker's adapter is."""
-    pool_uid = pool_uid_of(worker)
-    return pool_user(pool_uid) if pool_uid else standalone_user(worker.metadata.uid)
+def get_broker_user(worker: Worker) -> str:
+    """Return the broker user as which the worker's adapter connects."""
+    pool_uid = get_pool_uid(worker)
+    return name_pool_user(pool_uid) if pool_uid else name_standalone_user(worker.metadata.uid)
 
 
-def queue_of(worker: Worker) -> str:
-    """The worker's queue at the broker."""
-    return worker_queue(broker_user_of(worker), worker.metadata.uid)
+def get_queue(worker: Worker) -> str:
+    """Return the name of the worker's queue at the broker."""
+    return name_worker_queue(get_broker_user(worker), worker.metadata.uid)
 
 
-def service_key(worker_or_pool: Worker | WorkerPool) -> str:
-    """``namespace/name`` of its SimulationService."""
+def format_service_key(worker_or_pool: Worker | WorkerPool) -> str:
+    """Return ``namespace/name`` of the SimulationService of a worker or pool."""
     return f"{worker_or_pool.metadata.namespace}/{worker_or_pool.spec.service_ref.name}"
 
 
-def target_key(kind: str, namespace: str, name: str) -> str:
-    """The key of a ServiceAction's target in the index."""
+def format_target_key(kind: str, namespace: str, name: str) -> str:
+    """Return the key of a ServiceAction's target in the index."""
     return f"{kind}/{namespace}/{name}"
 
 
 class _WorkerReader:
-    """Parses Workers; those with equal specs and owners share them, as those of a pool do."""
+    """A parser of Workers. Workers with equal specs and owners share these, as the Workers of one pool do."""
 
     def __init__(self) -> None:
         self._specs: OrderedDict[bytes, WorkerSpec] = OrderedDict()
         self._owners: OrderedDict[bytes, OwnerReference] = OrderedDict()
 
     def __call__(self, raw: Json) -> Worker:
-        metadata = kept_metadata(raw["metadata"])
+        metadata = select_metadata(raw["metadata"])
         owners = [_shared(self._owners, item, OwnerReference) for item in metadata.get("ownerReferences") or []]
         spec = _shared(self._specs, raw["spec"], WorkerSpec)
         return Worker.model_validate({**raw, "metadata": {**metadata, "ownerReferences": owners}, "spec": spec})
@@ -96,13 +97,13 @@ def _shared(known: OrderedDict[bytes, M], raw: Json, kind: type[M]) -> M:
     key = orjson.dumps(raw)
     if (found := known.get(key)) is None:
         found = known[key] = kind.model_validate(raw)
-        if len(known) > _MOST_SHARED:
+        if len(known) > _MAX_SHARED:
             known.popitem(last=False)
     return found
 
 
 class Registry:
-    """The caches of all kinds, with the indexes that keep every pass from scanning."""
+    """The caches of all kinds. Their indexes make it unnecessary to scan all objects in a pass."""
 
     def __init__(self, client: KubeClient, namespaces: Sequence[str] = ALL_NAMESPACES) -> None:
         self.client = client
@@ -111,15 +112,15 @@ class Registry:
         self.services: Cache[PublishedService] = Cache(
             client,
             names.SIMULATION_SERVICES,
-            lambda raw: read_service(without_surplus(raw)),
-            indexes={"licence": lambda service: filter(None, [licence_key(service.service)])},
+            lambda raw: read_service(strip_metadata(raw)),
+            indexes={"licence": lambda service: filter(None, [get_licence_key(service.service)])},
             namespaces=namespaces,
         )
         self.pools = Cache(
             client,
             names.WORKER_POOLS,
-            lambda raw: WorkerPool.model_validate(without_surplus(raw)),
-            indexes={"service": lambda pool: [service_key(pool)], "uid": lambda pool: [pool.metadata.uid]},
+            lambda raw: WorkerPool.model_validate(strip_metadata(raw)),
+            indexes={"service": lambda pool: [format_service_key(pool)], "uid": lambda pool: [pool.metadata.uid]},
             namespaces=namespaces,
         )
         self.workers = Cache(
@@ -128,9 +129,9 @@ class Registry:
             _WorkerReader(),
             indexes={
                 "uid": lambda worker: [worker.metadata.uid],
-                "pool": lambda worker: [pool_uid_of(worker)],
+                "pool": lambda worker: [get_pool_uid(worker)],
                 "site": lambda worker: [worker.spec.site],
-                "service": lambda worker: [service_key(worker)],
+                "service": lambda worker: [format_service_key(worker)],
             },
             namespaces=namespaces,
         )
@@ -154,44 +155,44 @@ class Registry:
         self._users_of_gone: dict[str, str] = {}
         self.workers.subscribe(self._note_gone)
 
-    async def synced(self) -> None:
-        """Wait until every cache has all objects."""
+    async def wait_until_synced(self) -> None:
+        """Wait until every cache has listed all objects."""
         for cache in self.caches:
             await cache.synced.wait()
 
     async def run(self) -> None:
-        """Keep the caches true until cancelled."""
+        """Keep the caches up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in self.caches:
                 group.create_task(cache.run(), name=f"cache of {cache.resource.plural}")
 
-    def worker(self, uid: str) -> Worker | None:
-        """The Worker of that uid."""
-        return next(iter(self.workers.by("uid", uid)), None)
+    def find_worker(self, uid: str) -> Worker | None:
+        """Return the Worker of a uid, if the cache has it."""
+        return next(iter(self.workers.list_by("uid", uid)), None)
 
-    def action(self, uid: str) -> QueuedAction | None:
-        """The ServiceAction of that uid."""
-        return next(iter(self.actions.by("uid", uid)), None)
+    def find_action(self, uid: str) -> QueuedAction | None:
+        """Return the ServiceAction of a uid, if the cache has it."""
+        return next(iter(self.actions.list_by("uid", uid)), None)
 
-    def service_of(self, worker_or_pool: Worker | WorkerPool) -> PublishedService | None:
-        """The service of a worker or pool."""
+    def find_service(self, worker_or_pool: Worker | WorkerPool) -> PublishedService | None:
+        """Return the service of a worker or pool, if it exists."""
         return self.services.get(worker_or_pool.metadata.namespace, worker_or_pool.spec.service_ref.name)
 
-    def service_of_target(self, action: ServiceAction) -> PublishedService | None:
-        """The service of what an action is called on, as far as both exist."""
+    def find_target_service(self, action: ServiceAction) -> PublishedService | None:
+        """Return the service of an action's target, if both exist."""
         namespace, target = action.metadata.namespace, action.spec.target
         if target.kind == names.SIMULATION_SERVICES.kind:
             return self.services.get(namespace, target.name)
         item = (self.workers if target.kind == names.WORKERS.kind else self.pools).get(namespace, target.name)
-        return self.service_of(item) if item is not None else None
+        return self.find_service(item) if item is not None else None
 
-    def sender(self, worker_uid: str) -> str:
-        """The broker user that may speak for the Worker of that uid, also a while after it is gone; empty: nobody."""
-        worker = self.worker(worker_uid)
-        return broker_user_of(worker) if worker is not None else self._users_of_gone.get(worker_uid, "")
+    def find_sender(self, worker_uid: str) -> str:
+        """Return the broker user that may speak for a Worker, also for a while after it is gone; empty: no user may."""
+        worker = self.find_worker(worker_uid)
+        return get_broker_user(worker) if worker is not None else self._users_of_gone.get(worker_uid, "")
 
-    async def look_for_target(self, action: ServiceAction) -> None:
-        """Read what an action is called on, and its service, from the API server: the caches may lag behind."""
+    async def fetch_target(self, action: ServiceAction) -> None:
+        """Read the target of an action and its service from the API server, because the caches may lag behind."""
         namespace, target = action.metadata.namespace, action.spec.target
         service = target.name
         try:
@@ -203,34 +204,34 @@ class Registry:
         except NotFoundError:
             return
 
-    async def whole_action(self, action: QueuedAction) -> QueuedAction:
-        """Return the action with all its parameters, from the API server where the cache leaves them out.
+    async def fetch_whole_action(self, action: QueuedAction) -> QueuedAction:
+        """Return an action with all its parameters, read from the API server if the cache leaves them out.
 
         Raises:
-            NotFoundError: it is gone.
+            NotFoundError: the action is gone.
         """
         if not action.left_out or action.excess:
             return action
         metadata = action.metadata
         read = read_action(await self.client.get(names.SERVICE_ACTIONS, metadata.name, metadata.namespace), whole=True)
         if read.metadata.uid != metadata.uid:
-            raise NotFoundError(404, "NotFound", "another action has its name")
+            raise NotFoundError(404, "NotFound", "another action has this name now")
         return read
 
-    async def look_for_action(self, action: QueuedAction) -> None:
-        """Read an action from the API server."""
+    async def fetch_action(self, action: QueuedAction) -> None:
+        """Read an action from the API server into the cache."""
         metadata = action.metadata
         try:
             self.actions.learn(await self.client.get(names.SERVICE_ACTIONS, metadata.name, metadata.namespace))
         except NotFoundError:
             self.actions.forget(action)
 
-    def worker_gone(self, uid: str) -> datetime | None:
-        """Since when the Worker of that uid is known to be gone; None when it is not known to be."""
+    def get_gone_since(self, uid: str) -> datetime | None:
+        """Return the time since when a Worker is known to be gone; None if that is not known."""
         return self._gone.get(uid)
 
-    async def look_for_worker(self, namespace: str, name: str, uid: str) -> None:
-        """Ask the API server whether a Worker exists that the cache does not have; afterwards one of both knows."""
+    async def fetch_worker(self, namespace: str, name: str, uid: str) -> None:
+        """Read a Worker from the API server; afterwards the cache has it, or it is known to be gone."""
         try:
             raw = await self.client.get(names.WORKERS, name, namespace)
         except NotFoundError:
@@ -242,20 +243,21 @@ class Registry:
             self._gone_now(uid)
 
     def _note_gone(self, old: Worker | None, new: Worker | None) -> None:
-        if (left := gone(old, new)) is not None:
-            self._users_of_gone[left.metadata.uid] = broker_user_of(left)
+        """Remember the uid and the broker user of a Worker that is gone."""
+        if (left := find_removed(old, new)) is not None:
+            self._users_of_gone[left.metadata.uid] = get_broker_user(left)
             self._gone_now(left.metadata.uid)
 
     def _gone_now(self, uid: str) -> None:
-        self._gone.setdefault(uid, now())
-        while len(self._gone) > _MOST_GONE:
+        self._gone.setdefault(uid, get_time())
+        while len(self._gone) > _MAX_GONE:
             forgotten, _ = self._gone.popitem(last=False)
             self._users_of_gone.pop(forgotten, None)
 
 
 def _open_target(action: ServiceAction) -> list[str]:
     target = action.spec.target
-    return [] if is_finished(action) else [target_key(target.kind, action.metadata.namespace, target.name)]
+    return [] if is_finished(action) else [format_target_key(target.kind, action.metadata.namespace, target.name)]
 
 
 def _open_worker(action: ServiceAction) -> list[str]:

@@ -1,9 +1,14 @@
-"""What somebody may do over OCCI: what their Kubernetes identity may do to the objects behind.
+# SPDX-License-Identifier: Apache-2.0
+"""Rights of users over OCCI: the rights of their Kubernetes identity to the objects behind the entities.
 
-Reading takes ``get`` or ``list`` of the objects, and of SimulationServices for the model; making, changing and deleting
-a compute takes ``create``, ``patch`` and ``delete`` of Workers. Power actions change the Worker (``patch``), those that
-scale change the pool. The service's own actions and attributes take what the aggregated API asks for: ``create`` of
-``workers/actions/NAME`` and ``update`` of ``workers/attributes/NAME`` in ``subresources.simyard.dev``.
+Reading takes ``get`` or ``list`` of the objects, and of SimulationServices for the model. Creating, changing and
+deleting a compute takes ``create``, ``patch`` and ``delete`` of Workers. Power actions change the Worker (``patch``),
+actions that scale change the pool. The actions and attributes of a service take the same rights as in the aggregated
+API: ``create`` of ``workers/actions/NAME`` and ``update`` of ``workers/attributes/NAME`` in
+``subresources.simyard.dev``.
+
+A request is checked once, by :meth:`Access.may`, before any entity is looked up. A right that depends on the content of
+the request or on the state of the entities is checked by :meth:`Access.check` at the place where it becomes known.
 """
 
 from __future__ import annotations
@@ -21,20 +26,20 @@ from simyard.api.names import (
     WORKER_POOLS,
     WORKERS,
 )
-from simyard.apiserver.authorization import Authorizer
-from simyard.apiserver.routes import Call
-from simyard.apiserver.status import StatusError
 from simyard.frontend.backend import Verb
-from simyard.frontend.computes import AMQPLINKS, COMPUTES
+from simyard.frontend.entities.computes import AMQPLINKS, COMPUTES
+from simyard.frontend.entities.links import OTHER_LINKS
+from simyard.frontend.entities.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
+from simyard.frontend.entities.targets import DISCOVERY, DISCOVERY_PATH, split_path
+from simyard.frontend.entities.view import View
 from simyard.frontend.exchange import Identity
-from simyard.frontend.links import OTHER_LINKS
-from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
-from simyard.frontend.targets import DISCOVERY, DISCOVERY_PATH
-from simyard.frontend.view import View, split
 from simyard.occi.definitions import is_users_action
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Mixin
 from simyard.occi.standard import COMPUTE_ACTION_SCHEME
+from simyard.serving.authorization import Authorizer
+from simyard.serving.calls import ResourceCall
+from simyard.serving.status import StatusError
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.resource import Resource
 
@@ -47,15 +52,22 @@ _VERBS = {
     Verb.ACT: "patch",
 }
 PLAIN_SECONDS = 1.0
-"""How long the answer to a plain question is used without asking the authorizer, which keeps it for ten seconds."""
-MOST_PLAIN = 10_000
-_MADE = (COMPUTES, AMQPLINKS)
+"""Time for which a permission of ``_PLAIN`` is kept here, in front of the ten seconds of the authorizer."""
+MAX_CACHED_PERMISSIONS = 10_000
+_CREATABLE = (COMPUTES, AMQPLINKS)
 _RESOURCES = {APPLICATIONS: SIMULATION_SERVICES, COMPONENTS: WORKER_POOLS, COMPONENTLINKS: WORKER_POOLS}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """May somebody do this? ``name`` is that of one object, ``subresource`` the words after it."""
+class Permission:
+    """A right in Kubernetes: a verb on a resource.
+
+    Attributes:
+        verb: the verb of RBAC.
+        resource: the kind of object.
+        name: the name of one object; "" for all objects of the namespace.
+        subresource: the words after the name, such as ``("actions", "solve")``.
+    """
 
     verb: str
     resource: Resource
@@ -64,59 +76,64 @@ class Question:
 
 
 _PLAIN = {
-    (Verb.GET, COMPUTES): Question("get", WORKERS),
-    (Verb.LIST, COMPUTES): Question("list", WORKERS),
-    (Verb.LIST, DISCOVERY_PATH): Question("list", SIMULATION_SERVICES),
+    (Verb.GET, COMPUTES): Permission("get", WORKERS),
+    (Verb.LIST, COMPUTES): Permission("list", WORKERS),
+    (Verb.LIST, DISCOVERY_PATH): Permission("list", SIMULATION_SERVICES),
 }
-"""The questions that nothing but verb and location decides: those of nearly all requests."""
+"""Permissions that follow from verb and location alone; nearly all requests need one of them."""
 
 
 class Access:
-    """Asks kube-apiserver, and remembers for some seconds."""
+    """Checks of rights by kube-apiserver, with answers that are kept for some seconds."""
 
     def __init__(self, client: KubeClient, view: View, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._authorizer = Authorizer(client)
+        self._authorizer = Authorizer(client, clock=clock)
         self._view = view
         self._clock = clock
         self._plain: dict[tuple[Identity, Verb, str], float] = {}
 
     async def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> None:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Return if a user may do something to an entity or a location, as :class:`Backend` says."""
         location = path[: path.rfind("/") + 1]
-        if verb is Verb.CREATE and location not in _MADE and path not in DISCOVERY:
-            return  # nobody can make one: that is what is to be said, whoever asks
+        if verb is Verb.CREATE and location not in _CREATABLE and path not in DISCOVERY:
+            return  # the 501 that follows is the same for every user
         if self._plain.get((identity, verb, location), 0.0) > self._clock():
             return
-        if verb is Verb.LIST and path == AMQPLINKS and len(self._view.links):  # beside the Workers' own, clients' links
-            await self.check(identity, Question("list", OCCI_LINKS))
+        if verb is Verb.LIST and path == AMQPLINKS and len(self._view.links):  # the listing has OcciLinks, too
+            await self.check(identity, Permission("list", OCCI_LINKS))
         plain = _PLAIN.get((verb, location))
         if plain is None or not await self._allowed(identity, plain, ""):
-            await self.check(identity, self.question(verb, path, action))
+            await self.check(identity, self.find_required_permission(verb, path, action))
             return
-        if len(self._plain) >= MOST_PLAIN:
+        if len(self._plain) >= MAX_CACHED_PERMISSIONS:
             self._plain.clear()
         self._plain[identity, verb, location] = self._clock() + PLAIN_SECONDS
 
-    async def check(self, identity: Identity, question: Question) -> None:
-        """Return if somebody may do it: to all objects of the resource, or else to that one.
+    async def check(self, identity: Identity, permission: Permission) -> None:
+        """Return if a user has a permission, to all objects of the resource or else to the one that is named.
 
-        Most may or may not do it to all of them, so one answer serves for thousands of entities.
+        The permission to all objects is checked first: most users have it or lack it for all, so one answer serves
+        thousands of entities.
 
         Raises:
-            OcciError: 403, or 503 if it cannot be found out now.
+            OcciError: 403, or 503 if the Kubernetes API does not answer now.
         """
-        for name in dict.fromkeys(("", question.name)):
-            if await self._allowed(identity, question, name):
+        for name in dict.fromkeys(("", permission.name)):
+            if await self._allowed(identity, permission, name):
                 return
-        group = SUBRESOURCES_GROUP if question.subresource else GROUP
-        what = "/".join((f"{question.resource.plural}.{group}", *question.subresource))
-        one = f" {question.name}" if question.name else ""
+        group = SUBRESOURCES_GROUP if permission.subresource else GROUP
+        resource = "/".join((f"{permission.resource.plural}.{group}", *permission.subresource))
+        one = f" {permission.name}" if permission.name else ""
         namespace = self._view.namespace
-        raise OcciError(403, f'user "{identity.user}" may not {question.verb} {what}{one} in namespace {namespace}')
+        raise OcciError(
+            403, f'user "{identity.user}" may not {permission.verb} {resource}{one} in namespace {namespace}'
+        )
 
-    async def _allowed(self, identity: Identity, question: Question, name: str) -> bool:
-        group = SUBRESOURCES_GROUP if question.subresource else GROUP
-        call = Call(question.verb, self._view.namespace, question.resource, name, question.subresource, group)
+    async def _allowed(self, identity: Identity, permission: Permission, name: str) -> bool:
+        group = SUBRESOURCES_GROUP if permission.subresource else GROUP
+        call = ResourceCall(
+            permission.verb, self._view.namespace, permission.resource, name, permission.subresource, group
+        )
         try:
             await self._authorizer.check(identity, call)
         except StatusError as error:
@@ -125,36 +142,37 @@ class Access:
             return False
         return True
 
-    def question(self, verb: Verb, path: str, action: str = "") -> Question:
-        """What Kubernetes is asked for something that is wanted over OCCI."""
+    def find_required_permission(self, verb: Verb, path: str, action: str = "") -> Permission:
+        """Return the permission in Kubernetes that a request over OCCI needs."""
         if path in DISCOVERY:
-            return Question(_VERBS[verb], SIMULATION_SERVICES if verb in (Verb.GET, Verb.LIST) else OCCI_MIXINS)
+            return Permission(_VERBS[verb], SIMULATION_SERVICES if verb in (Verb.GET, Verb.LIST) else OCCI_MIXINS)
         if verb is Verb.ACT:
-            return self._of_action(path, action)
-        location, entity_id = split(path)
-        if not entity_id and isinstance(self._view.model.at(location), Mixin):
-            return Question(_VERBS[verb], OCCI_MIXINS)
-        if (worker := self._view.worker(path)) is not None:
-            # What a change takes depends on what it changes: it is asked when that is known.
-            return Question("get" if verb is Verb.UPDATE else _VERBS[verb], WORKERS, worker.metadata.name)
+            return self._action_permission(path, action)
+        location, entity_id = split_path(path)
+        if not entity_id and isinstance(self._view.model.find_by_location(location), Mixin):
+            return Permission(_VERBS[verb], OCCI_MIXINS)
+        if (worker := self._view.find_worker(path)) is not None:
+            # EntityChanges.update checks the right to the fields that change.
+            return Permission("get" if verb is Verb.UPDATE else _VERBS[verb], WORKERS, worker.metadata.name)
         if location == OTHER_LINKS or (location == AMQPLINKS and (entity_id or verb not in (Verb.GET, Verb.LIST))):
             link = self._view.link(path)
-            return Question(_VERBS[verb], OCCI_LINKS, link.metadata.name if link is not None else "")
+            return Permission(_VERBS[verb], OCCI_LINKS, link.metadata.name if link is not None else "")
         if location == COMPUTES and verb is Verb.UPDATE:
-            return Question("get", WORKERS)
+            return Permission("get", WORKERS)
         resource = _RESOURCES.get(location, WORKERS)
-        named = self._view.service(path) or self._view.pool(path)
-        return Question(_VERBS[verb], resource, named.metadata.name if named is not None else "")
+        named = self._view.find_service(path) or self._view.find_pool(path)
+        return Permission(_VERBS[verb], resource, named.metadata.name if named is not None else "")
 
-    def _of_action(self, path: str, action: str) -> Question:
-        worker = self._view.worker(path)
+    def _action_permission(self, path: str, action: str) -> Permission:
+        """Return the permission for an action. If the path is a collection, it depends on the action alone."""
+        worker = self._view.find_worker(path)
         name = worker.metadata.name if worker is not None else ""
-        if (declared := self._view.catalogue.declared_action(action)) is not None:
-            return Question("create", WORKERS, name, ("actions", declared[1]))
+        if (declared := self._view.catalogue.find_declared_action(action)) is not None:
+            return Permission("create", WORKERS, name, ("actions", declared[1]))
         if action.startswith(COMPUTE_ACTION_SCHEME):
-            return Question("patch", WORKERS, name)
-        if self._view.model.action(action) is not None and is_users_action(action, self._view.model):
+            return Permission("patch", WORKERS, name)
+        if self._view.model.find_action(action) is not None and is_users_action(action, self._view.model):
             link = self._view.link(path)
-            return Question("patch", OCCI_LINKS, link.metadata.name if link is not None else "")
-        pool = self._view.pool(path)
-        return Question("patch", WORKER_POOLS, pool.metadata.name if pool is not None else "")
+            return Permission("patch", OCCI_LINKS, link.metadata.name if link is not None else "")
+        pool = self._view.find_pool(path)
+        return Permission("patch", WORKER_POOLS, pool.metadata.name if pool is not None else "")

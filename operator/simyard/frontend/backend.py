@@ -1,19 +1,22 @@
-"""What the handlers need of the world behind them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Interface between the OCCI handlers and the entities that they serve."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from simyard.frontend.entities.identifiers import compute_digest
 from simyard.frontend.exchange import Identity
 from simyard.occi.model import Action, Entity, Mixin, Model, Value
 from simyard.occi.validation import Checked, Update
 
 
 class Verb(enum.StrEnum):
-    """What somebody wants to do with an entity or a collection."""
+    """An operation on an entity or a collection, for the check of rights."""
 
     GET = "get"
     LIST = "list"
@@ -22,125 +25,158 @@ class Verb(enum.StrEnum):
     DELETE = "delete"
     ACT = "act"
 
-    __hash__ = str.__hash__  # that of enumerations is slow, and every request looks rights up
+    __hash__ = str.__hash__  # the hash of enumerations is slow, and every request looks rights up
 
 
-Check = Callable[[], None]
-"""Raises OcciError when an entity is not as a client expects it."""
+Precondition = Callable[[], None]
+"""Raises OcciError if an entity is not as the client expects it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One call of one action, as one user asks for it.
+
+    Attributes:
+        identity: the user.
+        action: the action, which applies to the entity.
+        attributes: the parameters of the action by their names, checked against its declaration.
+        wait: True: answer when the action is done; False: when it is accepted; None: as is usual for the action.
+        key: the idempotency key: an action is carried out once for one key. "" if the request has none.
+        check: looks at a single entity again before the write. An action of a service writes nothing to its entity:
+            there ``check`` looks at the entity as the API server has it just before. None if the request has none.
+    """
+
+    identity: Identity
+    action: Action
+    attributes: Mapping[str, Value]
+    wait: bool | None = None
+    key: str = ""
+    check: Precondition | None = None
+
+    def select_entity(self, path: str) -> Invocation:
+        """Return the invocation on one of several entities, with an idempotency key of its own."""
+        return replace(self, key=compute_digest(f"{self.key} {path}")) if self.key else self
 
 
 class Backend(Protocol):
-    """Entities by path, kept in memory; changes go to where the objects live.
+    """Entities by path, kept in memory, and changes of the objects behind them.
 
-    What is sync answers from memory. What is async may wait for others: every such wait has a deadline of its own, and
-    ends in OcciError 503 (nothing was done) or 504 (it may have been). The handlers call :meth:`may` before anything
-    else; a change need not check again but for what it touches beside its own entities.
+    Sync methods answer from memory. Async methods may wait for others. Every such wait has a deadline and ends in
+    OcciError 503 (nothing was done) or 504 (the change may have been made). The handlers call :meth:`may` before
+    anything else. A change checks further rights only to objects that it touches beside its own entities.
     """
 
     @property
     def version(self) -> int:
-        """Grows with every change of anything visible, values of attributes included."""
+        """A number that grows with every visible change, values of attributes included."""
 
-    def model(self) -> Model:
-        """All categories; the same object, with the same ``version``, until one of them changes."""
+    def get_model(self) -> Model:
+        """Return the model, which has all categories: the same object and ``version`` until a category changes."""
 
-    def entity(self, path: str) -> Entity | None:
-        """The entity at a path such as ``/compute/<id>``."""
+    def get_entity(self, path: str) -> Entity | None:
+        """Return the entity at a path such as ``/compute/<id>``."""
 
-    def paths(self, location: str) -> tuple[str, ...]:
-        """The paths of the members of a kind's or mixin's location, or of all entities below a path, by creation.
+    def list_paths(self, location: str) -> tuple[str, ...]:
+        """Return the paths of the members of a kind, of a mixin or below a path, by creation time.
 
-        A snapshot, and the same object as long as no member comes or goes: listings that were made of it are kept.
+        The tuple is a snapshot, and the same object until a member comes or goes. So a listing that was rendered from
+        it can be kept.
         """
 
-    def entities(self, paths: Iterable[str]) -> Iterable[Entity]:
-        """The entities at these paths; those that are gone are left out."""
+    def list_entities(self, paths: Iterable[str]) -> Iterable[Entity]:
+        """Return the entities at these paths, without those that do not exist any more."""
 
-    def part_key(self, path: str) -> Hashable:
-        """Another one (None: the entity is gone) whenever the entity's rendering is another, the model aside."""
+    def make_part_key(self, path: str) -> Hashable:
+        """Return a key that changes whenever the entity's rendering changes for another reason than the model.
 
-    def age_seconds(self, path: str) -> float | None:
-        """How old the oldest of the values is that an entity shows; None if it shows none that ages."""
+        The key is None if there is no entity at the path.
+        """
 
-    def stays(self, path: str) -> bool:
-        """Whether no client can delete what is there: it goes with another entity, or is its vendor's."""
+    def measure_age_seconds(self, path: str) -> float | None:
+        """Return the age of the oldest value that an entity shows; None if it shows no value that ages."""
+
+    def is_permanent(self, path: str) -> bool:
+        """Return true if no client can delete the entity: it goes with another entity, or its vendor owns it."""
 
     def visible(self) -> AbstractAsyncContextManager[None]:
-        """What is written in the block is visible on every replica of this frontend when the block ends."""
+        """Run a block, and return when every replica of this frontend shows the objects that the block has written."""
 
     async def find(self, path: str) -> Entity | None:
-        """The entity at a path; asks the API server before it says that there is none."""
+        """Return the entity at a path; ask the API server before answering that there is none."""
 
     async def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> None:
-        """Return if somebody may do it to an entity, or to the members of a location (``/compute/``, ``/-/``).
+        """Return if a user may do something to an entity, or to the members of a location (``/compute/``, ``/-/``).
 
-        ``action``: the id of the action, for ACT.
+        ``action`` is the id of the action, for ACT.
 
         Raises:
-            OcciError: 403, or 503 if it cannot be found out now.
+            OcciError: 403, or 503 if the Kubernetes API does not answer now.
         """
 
     async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
-        """Create an entity with its inline links, all or nothing. The same ``key`` again gives the same entity again.
+        """Create an entity with its inline links, all or nothing, and return it.
 
-        ``exact``: under the id that is asked for or not at all, rather than under another if somebody has it.
+        The same ``key`` again returns the same entity again. With ``exact`` the entity gets the requested id or is not
+        created; else it gets another id if the requested one is taken.
 
         Raises:
-            OcciError: it cannot be created: 400, 403, 409, 501 or 503.
+            OcciError: the entity cannot be created: 400, 403, 409, 501 or 503.
         """
 
     async def update(
-        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Check | None = None
+        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Precondition | None = None
     ) -> Entity:
-        """Change an entity; ``replace``: it was a full update. The entity as it is then.
+        """Change an entity, and return it as it is afterwards. ``replace`` says that the client sent all of it.
 
-        ``check`` looks at the entity again before it is written, and nobody changes it between both.
+        ``check`` looks at the entity again before the write, and no other change comes between the two.
 
         Raises:
-            OcciError: it cannot be changed so, or what ``check`` raises.
+            OcciError: the change is not possible, or ``check`` raised it.
         """
 
-    async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:
-        """Delete entities, and their links. Those that are gone already count as deleted.
+    async def delete(
+        self, identity: Identity, entities: Sequence[Entity], *, key: str = "", check: Precondition | None = None
+    ) -> None:
+        """Delete entities and their links. An entity that is gone already counts as deleted.
 
-        With a ``key`` every frontend knows for a while that it was this request: see :meth:`was_deleted`.
+        With a ``key``, every frontend knows for a while which request has deleted them: see :meth:`was_deleted`.
+        ``check`` has the same meaning as in :meth:`update`. A compute of a pool may change after it is marked as the
+        one to go: it is deleted in any case then.
         """
 
     def was_deleted(self, path: str, key: str) -> bool:
-        """Whether what was at a path was deleted lately by the request of that key."""
+        """Return true if the request with this key has deleted the entity at a path a short time ago."""
 
-    async def act(
-        self,
-        identity: Identity,
-        entities: Sequence[Entity],
-        action: Action,
-        attributes: Mapping[str, Value],
-        *,
-        wait: bool | None,
-        key: str = "",
-    ) -> Mapping[str, Value] | None:
-        """Do something to every one of the entities; the result, if it gives one. The same ``key`` again does nothing.
+    async def act(self, entities: Sequence[Entity], invocation: Invocation) -> Mapping[str, Value] | None:
+        """Carry out an action on every entity, and return the result of an action on a single entity, if it has one.
 
-        ``wait``: return when it is done, rather than when it is accepted; None: as it is usual for the action.
+        Raises:
+            OcciError: the first failure, after every entity was tried.
         """
 
     async def refresh(self, entities: Sequence[Entity], seconds: float = 1.0) -> None:
-        """Ask the adapters for the newest values, all at once; give up after so long. Never raises for what fails."""
+        """Ask the adapters of entities for their newest values, all at once, for at most ``seconds``.
+
+        A failure leaves the last known values in place; it raises nothing.
+        """
 
     def is_due(self, path: str) -> bool:
-        """Whether service adapters that tell nothing unasked are to be asked before the entity at a path is shown."""
+        """Return true if adapters that report nothing unasked must be asked before the entity at a path is shown."""
 
     async def pull(self, path: str, seconds: float = 1.0) -> None:
-        """Ask these adapters for the values that they show there, for so long. Never raises for what fails."""
+        """Ask the adapters that report nothing unasked for the values at a path, for at most ``seconds``.
+
+        A failure leaves the last known values in place; it raises nothing.
+        """
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
-        """Add user mixins, with the actions that they bring, or replace one's own."""
+        """Add user mixins with the actions that they bring, or replace them if the user may."""
 
     async def undefine(self, identity: Identity, ids: Sequence[str]) -> None:
         """Remove user mixins from the model and from all entities."""
 
     async def associate(self, identity: Identity, mixin: Mixin, paths: Sequence[str], *, replace: bool) -> None:
-        """Give a mixin to entities; ``replace``: and take it from all others."""
+        """Add a mixin to entities; with ``replace``, remove it from all other entities."""
 
     async def dissociate(self, identity: Identity, mixin: Mixin, paths: Sequence[str]) -> None:
-        """Take a mixin from entities."""
+        """Remove a mixin from entities."""

@@ -1,4 +1,5 @@
-"""What requests and responses may hold in memory at a time, so that many large ones cannot end the process."""
+# SPDX-License-Identifier: Apache-2.0
+"""Limits for the memory that requests and responses hold, so that many large ones cannot end the process."""
 
 from __future__ import annotations
 
@@ -8,33 +9,35 @@ from contextlib import contextmanager
 
 from simyard.occi.errors import OcciError
 
-MOST_BYTES = 64 * 1024 * 1024
-MOST_OF_ONE_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES_PER_USER = 16 * 1024 * 1024
 
 
 class BodyBudget:
-    """Bytes of requests' bodies that have arrived and are not answered yet; of one user at most a part of them."""
+    """Bytes of request bodies that have arrived and are not answered yet, limited per user and in all."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES, most_of_one_bytes: int = MOST_OF_ONE_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._most_of_one_bytes = most_of_one_bytes
+    def __init__(self, max_bytes: int = MAX_BYTES, max_bytes_per_user: int = MAX_BYTES_PER_USER) -> None:
+        self._max_bytes = max_bytes
+        self._max_bytes_per_user = max_bytes_per_user
         self._held = 0
         self._of: Counter[str] = Counter()
 
-    def take(self, user: str, size: int) -> None:
-        """So much more has arrived.
+    def reserve(self, user: str, size: int) -> None:
+        """Reserve memory for a part of a body that has arrived.
 
         Raises:
-            OcciError: 503, that is too much now; nothing was taken.
+            OcciError: 503, a limit would be exceeded; nothing was reserved.
         """
-        if self._of[user] + size > self._most_of_one_bytes or self._held + size > self._most_bytes:
-            whose = "your requests hold" if self._held + size <= self._most_bytes else "requests hold"
-            raise OcciError(503, f"bodies of {whose} too much memory now; try again when others are answered")
+        if self._of[user] + size > self._max_bytes_per_user or self._held + size > self._max_bytes:
+            whose = "your requests" if self._held + size <= self._max_bytes else "all requests"
+            raise OcciError(
+                503, f"the bodies of {whose} hold too much memory now; try again when some of them are answered"
+            )
         self._held += size
         self._of[user] += size
 
-    def give_back(self, user: str, size: int) -> None:
-        """So much is not held any more."""
+    def release(self, user: str, size: int) -> None:
+        """Release memory that was reserved."""
         self._held -= size
         self._of[user] -= size
         if not self._of[user]:
@@ -42,25 +45,25 @@ class BodyBudget:
 
 
 class SendingBudget:
-    """Bytes of large responses that are being sent. One that many clients get, a kept listing, counts once."""
+    """Bytes of large responses that are being sent. A kept listing that many clients receive counts once."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._held = 0
         self._readers: Counter[int] = Counter()
 
     def check(self, body: bytes) -> None:
-        """Refuse to send one more; one alone may be of any size.
+        """Refuse to send another large response if the limit is reached. A single response may have any size.
 
         Raises:
             OcciError: 503.
         """
-        if self._held and id(body) not in self._readers and self._held + len(body) > self._most_bytes:
+        if self._held and id(body) not in self._readers and self._held + len(body) > self._max_bytes:
             raise OcciError(503, "too many large listings are being sent; try again, or ask for pages")
 
     @contextmanager
     def sending(self, body: bytes) -> Iterator[None]:
-        """While it is being sent."""
+        """Count a body while it is being sent."""
         key = id(body)
         self._held += 0 if self._readers[key] else len(body)
         self._readers[key] += 1

@@ -1,6 +1,8 @@
-"""A request and its response, whichever transport carries them. Plain data.
+# SPDX-License-Identifier: Apache-2.0
+"""A request and its response, independent of the transport that carries them. Plain data.
 
-Nobody changes them; they are not frozen because every request makes two, and that would cost four times as much.
+No code changes them after their creation. They are not frozen, because every request makes two of them and a frozen
+dataclass costs four times as much.
 """
 
 from __future__ import annotations
@@ -12,25 +14,25 @@ from importlib.metadata import version
 from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote
 
-from simyard.apiserver.frontproxy import Identity
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.negotiation import ACCEPTED
+from simyard.serving.identity import Identity
 
 __all__ = [
     "ALLOW",
     "COMMON_HEADERS",
+    "MAX_BODY_BYTES",
     "METHODS",
-    "MOST_BODY_BYTES",
     "PHRASES",
     "Identity",
     "OcciRequest",
     "OcciResponse",
-    "path_and_query",
+    "parse_target",
 ]
 
 COMMON_HEADERS = (("Server", f"simyard/{version('simyard')} OCCI/1.2 OCCI/1.1"), ("Accept", ACCEPTED))
-"""What every response has, beside Content-Type."""
-MOST_BODY_BYTES = 1024 * 1024
+"""The headers of every response, beside Content-Type."""
+MAX_BODY_BYTES = 1024 * 1024
 PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
     413: "Content Too Large",
     422: "Unprocessable Content",
@@ -38,7 +40,7 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
 """Reason phrases, as RFC 9110 has them."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 ALLOW = ("Allow", ", ".join(METHODS))
-MOST_QUERY_FIELDS = 200
+MAX_QUERY_FIELDS = 200
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 Headers = Sequence[tuple[str, str]]
@@ -46,16 +48,19 @@ Headers = Sequence[tuple[str, str]]
 
 @dataclass(slots=True)
 class OcciRequest:
-    """Attributes:
-    method: in capitals.
-    path: decoded, without the query: ``/compute/``.
-    query: decoded.
-    headers: names in lower case (``x-occi-attribute``), in the order of arrival; repeated ones stay apart.
-    body: all of it.
-    identity: who asks; authenticated by the transport.
-    base: what absolute URIs begin with, without a trailing slash: ``https://host:port``.
-    key: the same for every delivery of one request, where the transport has such (AMQP: user and message id), else "".
-    first: the first header of each name, where the transport knows them already.
+    """A request of a user, authenticated by its transport.
+
+    Attributes:
+        method: the HTTP method in capitals.
+        path: the decoded path without the query: ``/compute/``.
+        query: the decoded query.
+        headers: names in lower case (``x-occi-attribute``) and values, in the order of arrival; repeated headers stay
+            apart.
+        body: the whole body.
+        identity: the user.
+        base: the beginning of absolute URIs, without a trailing slash: ``https://host:port``.
+        key: the idempotency key: the same for every delivery of one request. "" if the request has none.
+        first: the first header of each name, if the transport knows them already.
     """
 
     method: str
@@ -68,8 +73,8 @@ class OcciRequest:
     key: str = ""
     first: Mapping[str, str] | None = None
 
-    def header(self, name: str) -> str | None:
-        """The first header of a name, which is given in lower case."""
+    def get_header(self, name: str) -> str | None:
+        """Return the first header of a name, which is given in lower case."""
         if self.first is not None:
             return self.first.get(name)
         for known, value in self.headers:
@@ -80,11 +85,13 @@ class OcciRequest:
 
 @dataclass(slots=True)
 class OcciResponse:
-    """Attributes:
-    status: of HTTP.
-    body: all of it; also that of a HEAD, which the transport leaves away.
-    content_type: always set, charset included where there is one.
-    headers: beside Content-Type and ``COMMON_HEADERS``.
+    """The response to a request.
+
+    Attributes:
+        status: the HTTP status code.
+        body: the whole body, also of the response to a HEAD: the transport omits it.
+        content_type: the media type, with the charset if it has one.
+        headers: the headers beside Content-Type and ``COMMON_HEADERS``.
     """
 
     status: int
@@ -93,26 +100,29 @@ class OcciResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def path_and_query(target: str, where: str) -> tuple[str, Mapping[str, str]]:
-    """A request's target (``/compute/?page=1``), decoded.
+def parse_target(target: str, where: str) -> tuple[str, Mapping[str, str]]:
+    """Return the decoded path and query of a request's target, such as ``/compute/?page=1``.
+
+    ``where`` names the place of the target in messages.
 
     Raises:
-        OcciError: 400, it is no path, or not percent-encoded UTF-8, or the query has a name twice; ``where`` names the
-            place.
+        OcciError: 400, the target is not a path, not percent-encoded UTF-8, or has a name twice in its query.
     """
     encoded, _, text = target.partition("?")
     try:
         path = unquote(encoded, errors="strict") if "%" in encoded else encoded
-        pairs = parse_qsl(text, True, errors="strict", max_num_fields=MOST_QUERY_FIELDS) if text else ()
+        pairs = parse_qsl(text, True, errors="strict", max_num_fields=MAX_QUERY_FIELDS) if text else ()
     except ValueError:
-        raise OcciError(400, f"{where}: {shown(target)} is not percent-encoded UTF-8, or has too many fields") from None
+        raise OcciError(
+            400, f"{where}: {quote_input(target)} is not percent-encoded UTF-8, or has too many fields"
+        ) from None
     if not path.startswith("/") or not path.isprintable():
-        raise OcciError(400, f"{where}: {shown(path)} is no path such as /compute/")
+        raise OcciError(400, f"{where}: {quote_input(path)} is not a path; send one such as /compute/")
     if not pairs:
         return path, _NO_QUERY
     query: dict[str, str] = {}
     for name, value in pairs:
         if name in query:
-            raise OcciError(400, f"{where}: {shown(name)} is twice in the query")
+            raise OcciError(400, f"{where}: {quote_input(name)} is twice in the query; send it once")
         query[name] = value
     return path, query

@@ -1,4 +1,5 @@
-"""Every request to its response: the table of paths and verbs (GFD.185 3.4; OCCI 1.2, HTTP protocol, section 5)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatch of every request by path and verb (GFD.185 3.4; OCCI 1.2, HTTP protocol, section 5)."""
 
 from __future__ import annotations
 
@@ -9,39 +10,43 @@ import logging
 import re
 from collections.abc import Coroutine
 
-from simyard.apiserver.status import StatusError
 from simyard.frontend.backend import Backend
+from simyard.frontend.changes.preconditions import refuse_conditions
+from simyard.frontend.changes.sent import refuse_query
+from simyard.frontend.changes.writing import Writer
+from simyard.frontend.entities.renderings import Renderings
+from simyard.frontend.entities.targets import Collection, Discovery, Instance, Target, find_target
 from simyard.frontend.exchange import OcciRequest, OcciResponse
-from simyard.frontend.preconditions import refuse_conditions
-from simyard.frontend.reading import Reader, no_entity
-from simyard.frontend.renderings import Renderings
-from simyard.frontend.sent import refuse_query
-from simyard.frontend.targets import Collection, Discovery, Instance, Target, target_of
-from simyard.frontend.writing import Writer
-from simyard.occi.errors import OcciError, shown
+from simyard.frontend.reading import Reader, make_not_found_error
+from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import Kind, Mixin
-from simyard.occi.negotiation import Rendering, choose
+from simyard.occi.negotiation import Rendering, choose_rendering
 from simyard.occi.rendering import render_error
+from simyard.serving.status import StatusError
 
 log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 60.0
-"""For whatever a change waits for, the result of an action included."""
+"""Time limit for a request that changes something, with all that it waits for, such as the result of an action."""
 VERSION = (1, 2)
 _READING = frozenset({"GET", "HEAD"})
 PAGING = frozenset({"page", "number"})
 
 _ANNOUNCED = re.compile(r"\bOCCI/([0-9]{1,3})\.([0-9]{1,3})\b", re.ASCII)
-_MOST_CACHED_CHARACTERS = 256
+_MAX_CACHED_CHARACTERS = 256
 
 
 class Handlers:
-    """Answers requests of any transport."""
+    """Handlers of all requests, independent of the transport."""
 
     def __init__(
         self, backend: Backend, *, endpoints: tuple[str, ...] = (), request_seconds: float = REQUEST_SECONDS
     ) -> None:
-        """``endpoints``: of all frontends of these entities: what begins with one is ours, in requests of all."""
+        """Create the handlers.
+
+        ``endpoints`` are the URLs of all frontends of these entities: a URI below one of them names an entity of this
+        frontend.
+        """
         self._backend = backend
         self._request_seconds = request_seconds
         renderings = Renderings(backend)
@@ -49,42 +54,44 @@ class Handlers:
         self._writer = Writer(backend, self._reader, renderings, endpoints)
 
     async def handle(self, request: OcciRequest) -> OcciResponse:
-        """Answer a request; a refusal or a failure is an answer too."""
+        """Answer a request; a refusal or a failure is an answer, too."""
         try:
-            if request.method in _READING:  # what it waits for has deadlines of its own; a timer costs more than a GET
+            if request.method in _READING:  # its waits have their own deadlines, and a timer costs more than a GET
                 return await self._read(request)
             async with asyncio.timeout(self._request_seconds), self._backend.visible():
                 return await self._write(request)
         except OcciError as error:
             refused = error
         except StatusError as error:
-            refused = _of_status(error)
+            refused = _translate_status(error)
         except TimeoutError:
-            refused = OcciError(504, f"not answered within {self._request_seconds:.0f} s; it may have been carried out")
-        except Exception:  # whatever it is, the client gets one line, and the log the traceback
-            log.exception("%s %s", request.method, shown(request.path))
-            refused = OcciError(500, "the frontend failed; its log says how")
-        return refusal(refused, request.header("accept"))
+            refused = OcciError(
+                504, f"no answer within {self._request_seconds:.0f} s; the request may have been carried out"
+            )
+        except Exception:  # the client gets one line, the log gets the traceback
+            log.exception("%s %s", request.method, quote_input(request.path))
+            refused = OcciError(500, "the frontend failed; its log has the reason")
+        return make_error_response(refused, request.get_header("accept"))
 
     def _read(self, request: OcciRequest) -> Coroutine[None, None, OcciResponse]:
-        target = self._target(request)
+        target = self._find_target(request)
         if request.query and "action" in request.query:
-            raise _no_post(request)
+            raise _no_post_error(request)
         if isinstance(target, Instance):
-            return self._reader.entity(request, target.path)
+            return self._reader.read_entity(request, target.path)
         if isinstance(target, Collection):
-            return self._reader.collection(request, target)
-        return self._reader.model(request)
+            return self._reader.read_collection(request, target)
+        return self._reader.read_model(request)
 
     async def _write(self, request: OcciRequest) -> OcciResponse:
-        target = self._target(request)
+        target = self._find_target(request)
         writer = self._writer
         if not isinstance(target, Instance):
             refuse_conditions(request)
         action = request.query.get("action")
         if action is not None:
             if request.method != "POST" or isinstance(target, Discovery):
-                raise _no_post(request)
+                raise _no_post_error(request)
             return await writer.act(request, target, action)
         is_selection = request.method == "DELETE" and isinstance(target, Collection)
         refuse_query(request, PAGING if is_selection else frozenset())
@@ -109,46 +116,50 @@ class Handlers:
                 return await writer.put(request, target.path, kind)
             case "DELETE", Instance():
                 return await writer.delete(request, target.path)
-        error = OcciError(405, f"{shown(request.method)} is not served under {shown(request.path)}")
-        refused = refusal(error, request.header("accept"))
-        return dataclasses.replace(refused, headers=(*refused.headers, ("Allow", ", ".join(allowed(target)))))
+        error = OcciError(405, f"{quote_input(request.method)} is not served under {quote_input(request.path)}")
+        refused = make_error_response(error, request.get_header("accept"))
+        return dataclasses.replace(
+            refused, headers=(*refused.headers, ("Allow", ", ".join(list_allowed_methods(target))))
+        )
 
-    def _target(self, request: OcciRequest) -> Target:
-        check_version(request.header("user-agent"))
-        model = self._backend.model()
-        target = target_of(request.path, model)
+    def _find_target(self, request: OcciRequest) -> Target:
+        check_version(request.get_header("user-agent"))
+        model = self._backend.get_model()
+        target = find_target(request.path, model)
         if isinstance(target, Instance) and target.kind is None:
-            raise _unbound(request) or no_entity(target.path)
-        if isinstance(target, Collection) and target.category is None and not model.leads(target.location):
-            error = _unbound(request)
-            if error is not None or request.method != "POST":  # which creates what its Category says, at any location
-                raise error or OcciError(404, f"nothing is at {shown(target.location)} or below it; see /-/")
+            raise _put_error(request) or make_not_found_error(target.path)
+        if isinstance(target, Collection) and target.category is None and not model.has_location_below(target.location):
+            error = _put_error(request)
+            if error is not None or request.method != "POST":  # POST creates what its Category says, at any location
+                raise error or OcciError(
+                    404, f"there is nothing at {quote_input(target.location)} or below it; GET /-/ lists the locations"
+                )
         return target
 
 
-def _no_post(request: OcciRequest) -> OcciError:
-    method, path = shown(request.method), shown(request.path)
-    return OcciError(400, f"?action: an action is a POST to an entity or a collection, not a {method} to {path}")
+def _no_post_error(request: OcciRequest) -> OcciError:
+    method, path = quote_input(request.method), quote_input(request.path)
+    return OcciError(400, f"?action: {method} to {path} is not possible; send POST to an entity or a collection")
 
 
-def _unbound(request: OcciRequest) -> OcciError | None:
-    """Return why a PUT to a path that no kind has is a mistake in the request; None for other methods."""
+def _put_error(request: OcciRequest) -> OcciError | None:
+    """Return the error of a PUT to a path that no kind has; None for other methods."""
     if request.method != "PUT":
         return None
-    path = shown(request.path)
-    return OcciError(400, f"{path}: PUT makes an entity below the location of its kind only, such as /compute/NAME")
+    path = quote_input(request.path)
+    return OcciError(400, f"{path}: PUT creates an entity below the location of its kind only, such as /compute/NAME")
 
 
-def allowed(target: Target) -> tuple[str, ...]:
-    """The methods that are served for a target."""
+def list_allowed_methods(target: Target) -> tuple[str, ...]:
+    """Return the methods that are served for a target."""
     put = isinstance(target, Instance) or (isinstance(target, Collection) and isinstance(target.category, Mixin))
     return ("GET", "HEAD", "POST", *(("PUT",) if put else ()), "DELETE", "OPTIONS")
 
 
-def refusal(error: OcciError, accept: str | None) -> OcciResponse:
-    """An error as one line of text, or as JSON where JSON was asked for."""
+def make_error_response(error: OcciError, accept: str | None) -> OcciResponse:
+    """Return an error as one line of text, or as JSON if the client accepts JSON."""
     try:
-        rendering = choose(accept)
+        rendering = choose_rendering(accept)
     except OcciError:
         rendering = Rendering.TEXT_PLAIN
     rendered = render_error(error.status, error.message, rendering)
@@ -157,13 +168,16 @@ def refusal(error: OcciError, accept: str | None) -> OcciResponse:
 
 
 def check_version(user_agent: str | None) -> None:
-    """Refuse a client that speaks only versions of OCCI above ours (GFD.185 3.6.7).
+    """Refuse a client that supports only versions of OCCI above 1.2 (GFD.185 3.6.7).
 
     Raises:
         OcciError: 501.
     """
-    if user_agent and "OCCI/" in user_agent and not _is_known(user_agent[:_MOST_CACHED_CHARACTERS]):
-        raise OcciError(501, f"User-Agent: {shown(user_agent)} asks for a later OCCI than 1.2")
+    if user_agent and "OCCI/" in user_agent and not _is_known(user_agent[:_MAX_CACHED_CHARACTERS]):
+        raise OcciError(
+            501,
+            f"User-Agent: {quote_input(user_agent)} asks for a version of OCCI above 1.2; ask for OCCI/1.2 or OCCI/1.1",
+        )
 
 
 @functools.lru_cache(maxsize=256)
@@ -172,10 +186,11 @@ def _is_known(user_agent: str) -> bool:
     return not versions or min(versions) <= VERSION
 
 
-def _of_status(error: StatusError) -> OcciError:
-    """What parts shared with the aggregated API raise; OCCI has neither 422 nor 429.
+def _translate_status(error: StatusError) -> OcciError:
+    """Return the OCCI error of an error from the parts that are shared with the aggregated API.
 
-    Their 503 says when to try again only where nothing was done; for the other case OCCI has 504.
+    OCCI has neither 422 nor 429. A 503 of these parts says when to try again only if nothing was done; OCCI has 504 for
+    the other case.
     """
     if error.code == 503 and not error.retry_after_seconds:
         return OcciError(504, error.message)

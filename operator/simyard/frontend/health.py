@@ -1,33 +1,31 @@
-"""Whether this process can serve."""
+# SPDX-License-Identifier: Apache-2.0
+"""Health of the frontend's process: the answers of ``/readyz``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from simyard.apiserver.health import Finding
+from simyard.serving.checks import HealthCheck, format_report
 
-Check = Callable[[], Finding]
+RunCheck = Callable[[], HealthCheck]
 
 
 class Health:
-    """Ready while all that was added to ``checks`` is well and nobody asked to stop."""
+    """State of the process: ready while every item of ``checks`` is good and the process was not asked to stop."""
 
     def __init__(self) -> None:
-        self.checks: list[Check] = []
+        self.checks: list[RunCheck] = []
         self.started = False
         self.stopping = False
 
-    def findings(self) -> list[Finding]:
-        """What makes it ready, and how the rest is."""
+    def run_checks(self) -> list[HealthCheck]:
+        """Return the results of all checks."""
         return [
-            Finding("start", self.started, "serving" if self.started else "not yet"),
-            Finding("shutdown", not self.stopping, "stopping" if self.stopping else "not asked for"),
+            HealthCheck("start", self.started, "serving" if self.started else "not yet"),
+            HealthCheck("shutdown", not self.stopping, "stopping" if self.stopping else "not asked for"),
             *(check() for check in self.checks),
         ]
 
     def report(self) -> tuple[bool, str]:
-        """Whether it is ready, and one line for each check as kube-apiserver writes it."""
-        findings = self.findings()
-        good = all(finding.good for finding in findings)
-        lines = [f"[{'+' if finding.good else '-'}]{finding.name}: {finding.detail}" for finding in findings]
-        return good, "\n".join([*lines, "ok\n" if good else "failed\n"])
+        """Return true if the process is ready, and one line for each check in the format of kube-apiserver."""
+        return format_report(self.run_checks())

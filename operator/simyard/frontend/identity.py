@@ -1,6 +1,7 @@
-"""Who asks: a Kubernetes token, checked by a TokenReview and remembered for some seconds.
+# SPDX-License-Identifier: Apache-2.0
+"""Authentication: a Kubernetes token, checked by a TokenReview that is kept for some seconds.
 
-An old client that knows only Basic authentication sends the token as its password; the user name does not matter.
+An old client that knows only Basic authentication sends the token as its password; its user name does not matter.
 """
 
 from __future__ import annotations
@@ -9,16 +10,14 @@ import asyncio
 import base64
 import binascii
 import hashlib
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import NoReturn
 
 from simyard.api.base import Json
 from simyard.frontend.exchange import Identity
 from simyard.frontend.metrics import TOKEN_REVIEWS
 from simyard.occi.errors import OcciError
-from simyard_sites.kubernetes.client import KubeClient, path_of
+from simyard.serving.answers import RecentAnswers
+from simyard_sites.kubernetes.client import KubeClient, build_path
 from simyard_sites.kubernetes.errors import ApiError
 from simyard_sites.kubernetes.resource import Resource
 
@@ -26,20 +25,20 @@ REVIEWS_RESOURCE = Resource("authentication.k8s.io", "v1", "tokenreviews", "Toke
 TTL_SECONDS = 10.0
 CAPACITY = 10_000
 REVIEW_SECONDS = 10.0
-MOST_REVIEWS = 32
-STRANGERS = 16
-"""So many of the questions at a time are about tokens that are new: whoever sends such ones in masses keeps nobody
-waiting whose token was known.
+MAX_REVIEWS = 32
+MAX_UNKNOWN_TOKEN_REVIEWS = 16
+"""Maximum of simultaneous reviews of tokens that were not valid here before.
+
+A client that sends many invented tokens so does not delay users whose tokens are known.
 """
-MOST_STRANGERS = 1000
-"""So many wait; another one is told to come again."""
+MAX_WAITING_UNKNOWN_TOKENS = 1000
+"""Maximum of unknown tokens that wait for a review; a request with a further one gets 503."""
 REFUSED_SECONDS = 0.1
-"""A token that turns out to be nobody's takes its place so much longer: at most 160 of them get to kube-apiserver in a
-second.
+"""Additional time for which an invalid token occupies its place: at most 160 of them reach kube-apiserver in a second.
 """
-MOST_TOKEN_CHARACTERS = 16 * 1024
+MAX_TOKEN_CHARACTERS = 16 * 1024
 CHALLENGES = (("WWW-Authenticate", 'Bearer realm="simyard"'), ("WWW-Authenticate", 'Basic realm="simyard"'))
-"""What a 401 says beside its reason. Basic too: old clients wait for it before they send anything."""
+"""Headers of a 401. Basic is offered, too, because old clients wait for it before they send credentials."""
 
 _AUTH = "a table of type (basic), username and password (a Kubernetes token)"
 
@@ -48,7 +47,7 @@ _JOINED = TOKEN_REVIEWS.labels("joined")
 
 
 class Authorization:
-    """An ``Authorization`` header, hashed once for all requests that bring it again."""
+    """An ``Authorization`` header with its hash, for all requests that repeat it."""
 
     __slots__ = ("digest", "text")
 
@@ -58,96 +57,86 @@ class Authorization:
 
 
 class Authenticator:
-    """Asks kube-apiserver, remembers for ten seconds under a hash of the token, and asks of each token once at a time.
+    """Identification of users by their tokens.
 
-    Tokens that are nobody's are remembered too; at most ``MOST_REVIEWS`` questions are under way, and ``STRANGERS``
-    about tokens that are new.
+    It reviews one token once at a time, and keeps the answer for ten seconds under a hash of the token. It keeps the
+    answer for invalid tokens, too. At most ``MAX_REVIEWS`` reviews are under way, and ``MAX_UNKNOWN_TOKEN_REVIEWS`` of
+    them for unknown tokens.
     """
 
-    def __init__(self, client: KubeClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: KubeClient, answers: RecentAnswers[bytes, Identity | None] | None = None) -> None:
         self._client = client
-        self._clock = clock
-        self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
-        self._pending: dict[bytes, asyncio.Task[Identity | None]] = {}
-        self._places = asyncio.Semaphore(MOST_REVIEWS)
-        self._doors = asyncio.Semaphore(STRANGERS)
-        self._strangers = 0
+        self._answers = answers or RecentAnswers(TTL_SECONDS, CAPACITY, name="token review")
+        self._places = asyncio.Semaphore(MAX_REVIEWS)
+        self._unknown_places = asyncio.Semaphore(MAX_UNKNOWN_TOKEN_REVIEWS)
+        self._unknown_waiting = 0
 
-    async def of_header(self, authorization: Authorization) -> Identity:
-        """The user behind an ``Authorization`` header.
+    async def identify_header(self, authorization: Authorization) -> Identity:
+        """Return the user behind an ``Authorization`` header.
 
         Raises:
-            OcciError: 401, it is nobody; 503, it cannot be found out now.
+            OcciError: 401, the token is missing or invalid; 503, the Kubernetes API does not answer now.
         """
         digest = authorization.digest
-        return self._find(digest) or await self._review(digest, token_of(authorization.text))
+        return self._find(digest) or await self._review(digest, read_token(authorization.text))
 
-    async def of_token(self, token: str) -> Identity:
-        """The user whose token came in a message; errors as for :meth:`of_header`."""
+    async def identify_token(self, token: str) -> Identity:
+        """Return the user whose token came in a message; errors as for :meth:`identify_header`."""
         if not token:
             raise OcciError(401, f"header auth is required: {_AUTH}; or X-AUTH-TOKEN")
         return self._find(digest := _digest("token", token)) or await self._review(digest, token)
 
     def _find(self, digest: bytes) -> Identity | None:
-        """The user whom it is known to belong to; raises OcciError 401 if that is nobody."""
-        known = self._known.get(digest)
-        if known is None or known[0] <= self._clock():
-            return None
-        return known[1] or _refuse()
+        """Return the user of a token that was reviewed within the last seconds; None if it was not.
+
+        Raises:
+            OcciError: 401, the token was found to be invalid.
+        """
+        kept = self._answers.get(digest)
+        return None if kept is None else kept.answer or _refuse()
 
     async def _review(self, digest: bytes, token: str) -> Identity:
-        if not token or len(token) > MOST_TOKEN_CHARACTERS:
+        if not token or len(token) > MAX_TOKEN_CHARACTERS:
             _refuse()
-        task = self._pending.get(digest)
-        (_ASKED if task is None else _JOINED).inc()
-        if task is None:
-            known = self._known.get(digest)
-            ask = (
-                self._ask(digest, token)
-                if known is not None and known[1] is not None
-                else self._ask_at_door(digest, token)
-            )
-            task = asyncio.create_task(ask, name="token review")
-            self._pending[digest] = task
-            task.add_done_callback(lambda _: self._pending.pop(digest))
-        return await asyncio.shield(task) or _refuse()
+        (_JOINED if self._answers.is_pending(digest) else _ASKED).inc()
+        last = self._answers.get_last(digest)
+        was_valid = last is not None and last.answer is not None
+        review = self._review_token if was_valid else self._review_unknown
+        return await self._answers.share(digest, lambda: review(digest, token)) or _refuse()
 
-    async def _ask_at_door(self, digest: bytes, token: str) -> Identity | None:
-        if self._strangers >= MOST_STRANGERS:
-            raise OcciError(503, "too many tokens that are new here are being looked at; try again")
-        self._strangers += 1
+    async def _review_unknown(self, digest: bytes, token: str) -> Identity | None:
+        if self._unknown_waiting >= MAX_WAITING_UNKNOWN_TOKENS:
+            raise OcciError(503, "too many unknown tokens are being reviewed now; try again")
+        self._unknown_waiting += 1
         try:
-            async with self._doors:
-                identity = await self._ask(digest, token)
+            async with self._unknown_places:
+                identity = await self._review_token(digest, token)
                 if identity is None:
                     await asyncio.sleep(REFUSED_SECONDS)
                 return identity
         finally:
-            self._strangers -= 1
+            self._unknown_waiting -= 1
 
-    async def _ask(self, digest: bytes, token: str) -> Identity | None:
+    async def _review_token(self, digest: bytes, token: str) -> Identity | None:
         body = {"apiVersion": REVIEWS_RESOURCE.api_version, "kind": REVIEWS_RESOURCE.kind, "spec": {"token": token}}
         try:
             async with asyncio.timeout(REVIEW_SECONDS), self._places:
                 answer = await self._client.request(
-                    "POST", path_of(REVIEWS_RESOURCE), body=body, resource=REVIEWS_RESOURCE
+                    "POST", build_path(REVIEWS_RESOURCE), body=body, resource=REVIEWS_RESOURCE
                 )
         except (ApiError, TimeoutError):
-            # The error's text is not passed on: nothing of a token may get into a message.
-            raise OcciError(503, "the Kubernetes API does not say now whose token this is; try again") from None
-        identity = _identity(answer.get("status") or {})
-        self._known[digest] = (self._clock() + TTL_SECONDS, identity)
-        self._known.move_to_end(digest)
-        while len(self._known) > CAPACITY:
-            self._known.popitem(last=False)
+            # The text of the error is not passed on, because no part of a token may get into a message.
+            raise OcciError(503, "the Kubernetes API does not review the token now; try again") from None
+        identity = _parse_identity(answer.get("status") or {})
+        self._answers.keep(digest, identity)
         return identity
 
 
-def token_of(authorization: str) -> str:
-    """The token in an ``Authorization`` header: ``Bearer TOKEN``, or Basic with it as the password.
+def read_token(authorization: str) -> str:
+    """Return the token in an ``Authorization`` header: ``Bearer TOKEN``, or Basic with the token as the password.
 
     Raises:
-        OcciError: 401, there is none.
+        OcciError: 401, there is no token.
     """
     scheme, _, rest = authorization.partition(" ")
     match scheme.lower():
@@ -162,15 +151,15 @@ def token_of(authorization: str) -> str:
 
 
 def _digest(what: str, text: str) -> bytes:
-    """A header and a token that have the same text are not the same."""
+    """Return a hash of a text; the same text as a header and as a token has two hashes."""
     return hashlib.sha256(f"{what} {text}".encode("utf-8", "surrogateescape")).digest()
 
 
 def _refuse() -> NoReturn:
-    raise OcciError(401, "Authorization: the token is not valid, or not any more")
+    raise OcciError(401, "Authorization: the token is invalid or has expired; get a new one")
 
 
-def _identity(status: Json) -> Identity | None:
+def _parse_identity(status: Json) -> Identity | None:
     user = status.get("user") or {}
     if not status.get("authenticated") or not user.get("username"):
         return None

@@ -1,4 +1,5 @@
-"""What a frontend counts."""
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of a frontend."""
 
 from __future__ import annotations
 
@@ -15,19 +16,19 @@ from simyard.api.names import METRIC_OCCI_REFRESH_SECONDS, METRIC_OCCI_REQUEST_S
 IN_FLIGHT = Gauge("simyard_occi_requests_in_flight", "OCCI requests that are being answered.", ["transport"])
 TOKEN_REVIEWS = Counter(
     "simyard_occi_token_reviews_total",
-    "Questions whose a token is: asked, or joined to one under way.",
+    "Reviews of tokens: asked of the Kubernetes API, or joined to a review under way.",
     ["source"],
 )
 RENDERINGS = Counter(
     "simyard_occi_renderings_total",
-    "Entities, collections and models that were rendered, rather than found among those that are kept.",
+    "Entities, collections and models that were rendered, because the cache did not have them.",
     ["of"],
 )
-RENDERING_BYTES = Gauge("simyard_occi_rendering_bytes", "Bytes of the renderings that are kept.", ["of"])
+RENDERING_BYTES = Gauge("simyard_occi_rendering_bytes", "Bytes of the renderings in the cache.", ["of"])
 
 REFRESHES = Summary(
     METRIC_OCCI_REFRESH_SECONDS,
-    "How long reads that asked for fresh values waited for adapters; part of their duration.",
+    "Time for which reads that asked for fresh values waited for adapters; part of their duration.",
 )
 
 BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -37,16 +38,16 @@ _LABELS = ("transport", "method", "code")
 
 
 class Transport(enum.StrEnum):
-    """What carries requests."""
+    """The protocol that carries requests."""
 
     HTTP = "http"
     AMQP = "amqp"
 
-    __hash__ = str.__hash__  # that of enumerations is slow
+    __hash__ = str.__hash__  # the hash of enumerations is slow
 
 
 class _Times:
-    """How long requests of one kind took; ``counts`` are by bucket, the last one for what took longer."""
+    """Durations of the requests with the same labels; the last item of ``counts`` is for those above all buckets."""
 
     __slots__ = ("counts", "seconds")
 
@@ -56,13 +57,17 @@ class _Times:
 
 
 class _Requests(Collector):
-    """Counts in the event loop's thread, without the locks of the library's own metrics: every request is counted."""
+    """Counters and durations of requests.
+
+    Every request is counted, so the counters live in the event loop's thread without the locks of the library's own
+    metrics.
+    """
 
     def __init__(self) -> None:
         self.times: dict[tuple[Transport, str, int], _Times] = {}
 
     def collect(self) -> Iterator[Metric]:
-        """For Prometheus."""
+        """Return the metrics for Prometheus."""
         requests = CounterMetricFamily(
             "simyard_occi_requests",
             "OCCI requests answered, by transport, method and HTTP status code.",
@@ -87,13 +92,13 @@ _requests = _Requests()
 REGISTRY.register(_requests)
 
 
-def answered(transport: Transport, method: str, code: int, seconds: float) -> None:
-    """Count a request; few values for each label, whatever clients send."""
+def count_request(transport: Transport, method: str, code: int, seconds: float) -> None:
+    """Count a request. Labels have few values, whatever clients send."""
     key = (transport, method, code)
     times = _requests.times.get(key)
     if times is None:
         if method not in _METHODS:
-            return answered(transport, "other", code, seconds)
+            return count_request(transport, "other", code, seconds)
         times = _requests.times[key] = _Times()
     times.counts[bisect_left(BUCKETS, seconds)] += 1
     times.seconds += seconds

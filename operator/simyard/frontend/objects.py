@@ -1,4 +1,5 @@
-"""The backend of the handlers: our objects as OCCI (:class:`simyard.frontend.backend.Backend`)."""
+# SPDX-License-Identifier: Apache-2.0
+"""The backend of the handlers: Simyard's objects as OCCI entities (:class:`simyard.frontend.backend.Backend`)."""
 
 from __future__ import annotations
 
@@ -12,31 +13,33 @@ from typing import Any, Protocol
 
 from simyard.api.names import ANNOTATION_OCCI_PULLED
 from simyard.api.occi import OcciLink
-from simyard.apiserver.actions import Actions
-from simyard.apiserver.attributes import Attributes
-from simyard.apiserver.broker import BrokerLink
-from simyard.apiserver.feed import AttributeFeed
-from simyard.apiserver.objects import CachedWorker
-from simyard.apiserver.status import StatusError
 from simyard.frontend.access import Access
-from simyard.frontend.actions import Foreign, Invocations
-from simyard.frontend.backend import Check, Verb
-from simyard.frontend.changes import Changes
-from simyard.frontend.computes import AMQPLINKS, COMPUTES
-from simyard.frontend.creation import Creation
-from simyard.frontend.ended import Ended
+from simyard.frontend.amqp.registration_waits import RegistrationWaits
+from simyard.frontend.backend import Invocation, Precondition, Verb
+from simyard.frontend.changes.actions import ActionForwarder, EntityActions
+from simyard.frontend.changes.creation import Creation
+from simyard.frontend.changes.deleting_requests import DeletedEntities
+from simyard.frontend.changes.scaling import Scaling
+from simyard.frontend.changes.storing import ObjectStore, for_each
+from simyard.frontend.changes.updates import EntityChanges
+from simyard.frontend.changes.written import ReportedValues, Written, record_writes
+from simyard.frontend.entities.computes import AMQPLINKS, COMPUTES
+from simyard.frontend.entities.identifiers import is_id, make_object_name
+from simyard.frontend.entities.links import (
+    MAX_PULLED_BYTES,
+    Pulled,
+    get_queue,
+    link_path,
+    read_pulled,
+    select_mixin_values,
+)
+from simyard.frontend.entities.mixins import Mixins
+from simyard.frontend.entities.relisting import Relisting
+from simyard.frontend.entities.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
+from simyard.frontend.entities.targets import split_path
+from simyard.frontend.entities.view import View
 from simyard.frontend.exchange import Identity
-from simyard.frontend.identifiers import is_id, object_name
-from simyard.frontend.links import MAX_PULLED_BYTES, Pulled, link_path, pulled_of, queue_of, told_by_mixins
-from simyard.frontend.mixins import Mixins
-from simyard.frontend.registered import Registrations
-from simyard.frontend.relisting import Relisting
 from simyard.frontend.replicas import Replicas
-from simyard.frontend.scaling import Scaling
-from simyard.frontend.services import APPLICATIONS, COMPONENTLINKS, COMPONENTS
-from simyard.frontend.storing import Storing, each
-from simyard.frontend.view import View, split
-from simyard.frontend.written import Told, Written, recording
 from simyard.guest.values import ClaimedAttributes
 from simyard.kube.cache import Cache
 from simyard.messaging.events import ReceivedEvent
@@ -44,27 +47,34 @@ from simyard.messaging.occi_topology import SERVICE_QUEUES_PREFIX
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, Draft, Entity, Mixin, Model, Value
 from simyard.occi.validation import Checked, Update
+from simyard.serving.actions import Actions
+from simyard.serving.attribute_feed import AttributeFeed
+from simyard.serving.attributes import Attributes
+from simyard.serving.broker import BrokerClient
+from simyard.serving.objects import CachedWorker
+from simyard.serving.status import StatusError
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ConflictError
 
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 0.05
-"""What another replica has written is read from the API server if the watch has not brought it after so long."""
+"""Time limit for the watch to bring the writes of another replica; objects that come later are read from the API
+server."""
 
 
-class ForeignAdapters(Foreign, Protocol):
-    """What the Cloud4E binding does for links that clients made."""
+class ForeignAdapters(ActionForwarder, Protocol):
+    """The service adapters behind links that clients made, by the Cloud4E binding."""
 
     async def pull(self, queue: str, model: Model, *, timeout_seconds: float) -> Draft | None:
-        """The link as its adapter sees it; None when the adapter does not say."""
+        """Return the link as its adapter reports it; None if the adapter does not answer."""
 
 
 class Objects:
-    """Entities of one namespace, or of one ``service`` of it. ``run`` must run meanwhile, and that of ``broker``.
+    """Entities of one namespace, or of one ``service`` of it. ``run`` must run meanwhile, and ``broker.run``.
 
-    ``foreign``: how to speak with service adapters that registered themselves; None: not at all. ``endpoint``: what the
-    URLs of this frontend begin with, "" if only its clients know.
+    ``foreign`` is the connection to service adapters that registered themselves, None if they are off. ``endpoint``
+    begins the URLs of this frontend, "" if only its clients know it.
     """
 
     def __init__(
@@ -78,72 +88,75 @@ class Objects:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.view = view = View(client, namespace, service, endpoint)
-        self._ended = Ended(view)
-        self._feed, self._registrations = AttributeFeed(view.directory, view.values), Registrations(view.look)
+        self._deleted = DeletedEntities(view)
+        self._feed, self._registration_waits = (
+            AttributeFeed(view.directory, view.values),
+            RegistrationWaits(view.wake_waiters),
+        )
         self.replicas = Replicas(f"{namespace}/{service}", self.catch_up)
-        self.broker = BrokerLink(self.take, (self.replicas.run,))
+        self.broker = BrokerClient(self.apply_event, (self.replicas.run,))
         self._relisting = Relisting(client, namespace)
         self._clock = clock
         self._foreign = foreign
         self._attributes = Attributes(view.directory, view.values, self.broker, clock=clock)
-        self._storing = Storing(client)
+        self._store = ObjectStore(client)
         self._access = Access(client, view)
-        self._mixins = Mixins(view, self._storing, self._access)
-        self._creation = Creation(view, self._storing, self._mixins)
-        scaling = Scaling(view, self._storing, self._access)
-        self._changes = Changes(
-            view, self._storing, self._access, self._creation, self._mixins, scaling, self._attributes
+        self._mixins = Mixins(view, self._store, self._access)
+        self._creation = Creation(view, self._store, self._mixins)
+        scaling = Scaling(view, self._store, self._access)
+        self._changes = EntityChanges(
+            view, self._store, self._access, self._creation, self._mixins, scaling, self._attributes
         )
         actions = Actions(client, view.directory, self.broker)
-        self._invocations = Invocations(client, view, self._storing, scaling, actions, foreign, self._registrations)
+        self._actions = EntityActions(client, view, self._store, scaling, actions, foreign, self._registration_waits)
 
     @property
     def synced(self) -> bool:
-        """Whether everything is known."""
+        """True if all copies are complete."""
         return all(cache.synced.is_set() for cache in self.view.caches)
 
     def watch_age_seconds(self) -> float:
-        """How long ago all that is known was last known to be kept true."""
-        return max(cache.age_seconds() for cache in self.view.caches)
+        """Return the time since the copies were last known to be up to date."""
+        return max(cache.measure_age_seconds() for cache in self.view.caches)
 
     async def run(self) -> None:
-        """Keep what is known true until cancelled."""
+        """Keep the copies up to date until cancelled."""
         await self.view.run()
 
-    def take(self, event: ReceivedEvent) -> None:
-        """Take over what a worker tells of itself."""
-        self._feed.take(event)
-        self._registrations.take(event)
+    def apply_event(self, event: ReceivedEvent) -> None:
+        """Bring a message of a worker into memory."""
+        self._feed.apply_event(event)
+        self._registration_waits.apply_event(event)
 
     @asynccontextmanager
     async def visible(self) -> AsyncIterator[None]:
-        """See :class:`simyard.frontend.backend.Backend`. What was written before a refusal counts as well."""
-        with recording() as record:
+        """Run a block, and return when every replica shows its writes, also those before a refusal."""
+        with record_writes() as record:
             try:
                 yield
             except (OcciError, StatusError):
-                await self.replicas.confirmed(record)
+                await self.replicas.wait_confirmed(record)
                 raise
-        await self.replicas.confirmed(record)
+        await self.replicas.wait_confirmed(record)
 
-    async def catch_up(self, objects: Iterable[Written], told: Iterable[Told]) -> None:
-        """Return when the copies here have what another replica has written.
+    async def catch_up(self, objects: Iterable[Written], reports: Iterable[ReportedValues]) -> None:
+        """Return when the copies here have the writes of another replica.
 
-        The watch has it soon; an object of which the watch is late is read from the API server.
+        The watch brings them soon; an object for which the watch is late is read from the API server.
         """
         caches = {cache.resource.plural: cache for cache in self.view.caches}
         wanted = [item for item in objects if item.resource in caches]
 
         def late() -> list[Written]:
-            return [item for item in wanted if not caches[item.resource].reached(item.key, item.uid, item.version)]
+            return [item for item in wanted if not caches[item.resource].has_reached(item.key, item.uid, item.version)]
 
-        if not await self.view.until(lambda: not late(), WATCH_SECONDS):
-            await each(late(), partial(self._read, caches))
-        for item in told:
-            worker = self.view.directory.worker_by_uid(item.uid)
-            service = self.view.service_of(worker.service) if worker is not None else None
+        if not await self.view.wait_until(lambda: not late(), WATCH_SECONDS):
+            await for_each(late(), partial(self._read, caches))
+        for item in reports:
+            worker = self.view.directory.find_worker_by_uid(item.uid)
+            service = self.view.get_service(worker.service) if worker is not None else None
             if worker is not None and service is not None:
-                known = self.view.values.of(worker)
+                known = self.view.values.get_values(worker)
                 newer = {
                     name: value
                     for name, value in item.values.items()
@@ -153,186 +166,179 @@ class Objects:
 
     async def _read(self, caches: Mapping[str, Cache[Any]], item: Written) -> None:
         cache = caches[item.resource]
-        found = await self._storing.get(cache, item.name, item.namespace)
+        found = await self._store.get(cache, item.name, item.namespace)
         if found is None or found.metadata.uid != item.uid:
-            cache.bury(item.key, item.uid)
+            cache.apply_absence(item.key, item.uid)
 
-    # What is sync
+    # Sync methods
 
     @property
     def version(self) -> int:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """A number that grows with every visible change."""
         return self.view.version
 
-    def model(self) -> Model:
-        """See :class:`simyard.frontend.backend.Backend`."""
+    def get_model(self) -> Model:
+        """Return the model."""
         return self.view.model
 
-    def entity(self, path: str) -> Entity | None:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        return self.view.entity(path)
+    def get_entity(self, path: str) -> Entity | None:
+        """Return the entity at a path."""
+        return self.view.find_entity(path)
 
-    def paths(self, location: str) -> tuple[str, ...]:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        return self.view.paths(location)
+    def list_paths(self, location: str) -> tuple[str, ...]:
+        """Return the paths of the members of a location."""
+        return self.view.list_paths(location)
 
-    def entities(self, paths: Iterable[str]) -> Iterator[Entity]:
-        """See :class:`simyard.frontend.backend.Backend`."""
+    def list_entities(self, paths: Iterable[str]) -> Iterator[Entity]:
+        """Yield the entities at these paths that exist."""
         for path in paths:
-            if (entity := self.view.entity(path)) is not None:
+            if (entity := self.view.find_entity(path)) is not None:
                 yield entity
 
-    def part_key(self, path: str) -> Hashable:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        return self.view.part_key(path)
+    def make_part_key(self, path: str) -> Hashable:
+        """Return a key that changes whenever the entity's rendering changes."""
+        return self.view.make_part_key(path)
 
-    def age_seconds(self, path: str) -> float | None:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        observed = self.view.age_time(path)
+    def measure_age_seconds(self, path: str) -> float | None:
+        """Return the age of the oldest value that an entity shows."""
+        observed = self.view.get_age_time(path)
         return max(0.0, self._clock() - observed) if observed is not None else None
 
-    def stays(self, path: str) -> bool:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        return self._changes.stays(path)
+    def is_permanent(self, path: str) -> bool:
+        """Return true if no client can delete the entity."""
+        return self._changes.is_permanent(path)
 
-    # What may wait
+    # Methods that may wait
 
     async def find(self, path: str) -> Entity | None:
-        """See :class:`simyard.frontend.backend.Backend`: one question for the object that would have that path."""
-        if (entity := self.view.entity(path)) is not None:
+        """Return the entity at a path; read its object from the API server before answering that there is none."""
+        if (entity := self.view.find_entity(path)) is not None:
             return entity
-        location, entity_id = split(path)
+        location, entity_id = split_path(path)
         directory, namespace = self.view.directory, self.view.namespace
         if location in (COMPUTES, AMQPLINKS) and is_id(entity_id):
-            name = object_name(entity_id)
-            found = await self._storing.get(directory.workers, name, namespace)
+            name = make_object_name(entity_id)
+            found = await self._store.get(directory.workers, name, namespace)
             if found is None and location == AMQPLINKS:
-                await self._storing.get(self.view.links, name, namespace)
+                await self._store.get(self.view.links, name, namespace)
         elif location in (APPLICATIONS, COMPONENTS, COMPONENTLINKS):
             await self._relisting.read(directory.services if location == APPLICATIONS else directory.pools)
-        return self.view.entity(path)
+        return self.view.find_entity(path)
 
     def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> Coroutine[None, None, None]:
-        """See :class:`simyard.frontend.backend.Backend` and :mod:`simyard.frontend.access`."""
+        """Return if a user may do something, as :meth:`simyard.frontend.access.Access.may` decides."""
         return self._access.may(identity, verb, path, action)
 
     async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Create an entity."""
         return await self._creation.create(draft, key, exact)
 
     async def update(
-        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Check | None = None
+        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Precondition | None = None
     ) -> Entity:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Change an entity."""
         return await self._changes.update(identity, entity, update, check)
 
-    async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:
-        """See :meth:`simyard.frontend.changes.Changes.delete`."""
-        await self._changes.delete(identity, entities, key)
+    async def delete(
+        self, identity: Identity, entities: Sequence[Entity], *, key: str = "", check: Precondition | None = None
+    ) -> None:
+        """Delete entities; see :meth:`simyard.frontend.changes.updates.EntityChanges.delete`."""
+        await self._changes.delete(identity, entities, key, check)
 
     def was_deleted(self, path: str, key: str) -> bool:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        return self._ended.under(path, key)
+        """Return true if the request with this key has deleted the entity at a path."""
+        return self._deleted.was_deleted(path, key)
 
-    async def act(
-        self,
-        identity: Identity,
-        entities: Sequence[Entity],
-        action: Action,
-        attributes: Mapping[str, Value],
-        *,
-        wait: bool | None,
-        key: str = "",
-    ) -> Mapping[str, Value] | None:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        return await self._invocations.act(identity, entities, action, attributes, wait=wait, key=key)
+    async def act(self, entities: Sequence[Entity], invocation: Invocation) -> Mapping[str, Value] | None:
+        """Carry out an action on entities."""
+        return await self._actions.act(entities, invocation)
 
     async def refresh(self, entities: Sequence[Entity], seconds: float = 1.0) -> None:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Ask the adapters of entities for their newest values."""
         workers: dict[str, dict[str, CachedWorker]] = {}
         async with asyncio.TaskGroup() as group:
             for entity in entities:
-                worker = self.view.worker(entity.path)
+                worker = self.view.find_worker(entity.path)
                 if worker is not None and worker.state.good:
                     workers.setdefault(worker.service, {})[worker.metadata.uid] = worker
                 for link in self._pulled_links(entity.path):
                     group.create_task(self._pull(link, seconds))
-            for name, asked in workers.items():
-                if (service := self.view.service_of(name)) is not None:
+            for name, shown_workers in workers.items():
+                if (service := self.view.get_service(name)) is not None:
                     names = [attribute.name for attribute in service.interface.attributes]
-                    group.create_task(self._attributes.refresh(list(asked.values()), service, names, seconds))
+                    group.create_task(self._attributes.refresh(list(shown_workers.values()), service, names, seconds))
 
     def is_due(self, path: str) -> bool:
-        """See :class:`simyard.frontend.backend.Backend`."""
-        if self._foreign is None or not len(self.view.links):  # every GET asks
+        """Return true if Cloud4E's adapters must be asked before the entity at a path is shown."""
+        if self._foreign is None or not len(self.view.links):  # a fast path, because every GET asks
             return False
         now = self._clock()
-        return any(self.view.answers.is_due(link.metadata.uid, now) for link in self._pulled_links(path))
+        return any(self.view.polls.is_due(link.metadata.uid, now) for link in self._pulled_links(path))
 
     async def pull(self, path: str, seconds: float = 1.0) -> None:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Ask Cloud4E's adapters for the values at a path."""
         await asyncio.gather(*(self._pull(link, seconds) for link in self._pulled_links(path)))
 
     def _pulled_links(self, path: str) -> list[OcciLink]:
-        """The links at a path, or from it, whose adapters are of Cloud4E."""
-        location, _ = split(path)
+        """Return the links at a path, or from it, whose adapters are of Cloud4E."""
+        location, _ = split_path(path)
         if location == AMQPLINKS:
             found = self.view.link(path)
             links = [found] if found is not None else []
         else:
-            links = self.view.links.by("source", path) if location == COMPUTES else []
-        return [link for link in links if str(queue_of(link)).startswith(SERVICE_QUEUES_PREFIX)]
+            links = self.view.links.list_by("source", path) if location == COMPUTES else []
+        return [link for link in links if str(get_queue(link)).startswith(SERVICE_QUEUES_PREFIX)]
 
     async def _pull(self, link: OcciLink, seconds: float) -> None:
-        """Ask the adapter of a link, and keep in the object what has changed: so every frontend shows the same.
+        """Ask the adapter of a link, and store changed values in the OcciLink, so that every frontend shows the same.
 
-        Who is slower than another frontend keeps nothing, and shows what that one has kept.
+        A frontend that is slower than another stores nothing, and shows the values that the other one has stored.
         """
-        view, metadata, queue, path = self.view, link.metadata, str(queue_of(link)), link_path(link)
+        view, metadata, queue, path = self.view, link.metadata, str(get_queue(link)), link_path(link)
         if self._foreign is None:
             return
-        view.answers.asked(metadata.uid, self._clock())
-        told = await self._foreign.pull(queue, view.model, timeout_seconds=seconds)
-        if told is None:
+        view.polls.note_question(metadata.uid, self._clock())
+        answer = await self._foreign.pull(queue, view.model, timeout_seconds=seconds)
+        if answer is None:
             return
         now = self._clock()
-        view.answers.answered(metadata.uid, now)
-        values = told_by_mixins(link, view.mixins_of(path), told.attributes, view.model)
+        view.polls.note_answer(metadata.uid, now)
+        values = select_mixin_values(link, view.list_mixins(path), answer.attributes, view.model)
         current = view.links.get(metadata.namespace, metadata.name)
-        known = pulled_of(current) if current is not None else None
+        known = read_pulled(current) if current is not None else None
         if current is None or values == (known.attributes if known is not None else {}):
             return
-        annotation = Pulled(queue, now, values).annotation()
+        annotation = Pulled(queue, now, values).build_annotation()
         if len(annotation) > MAX_PULLED_BYTES:
             log.warning(
-                "%s: its adapter told %d bytes; more than %d are not kept", path, len(annotation), MAX_PULLED_BYTES
+                "%s: its adapter reported %d bytes; more than %d are not kept", path, len(annotation), MAX_PULLED_BYTES
             )
             return
         version = {"resourceVersion": metadata.resource_version}
         try:
             async with self.visible():
                 change = {"metadata": {"annotations": {ANNOTATION_OCCI_PULLED: annotation}, **version}}
-                await self._storing.merge(view.links, link, change)
+                await self._store.merge(view.links, link, change)
         except ConflictError:
             with suppress(OcciError):
-                await self._storing.get(view.links, metadata.name, metadata.namespace)
+                await self._store.get(view.links, metadata.name, metadata.namespace)
         except OcciError as error:
-            log.warning("%s: what its adapter told is not kept: %s", path, error)
+            log.warning("%s: the values of its adapter could not be stored: %s", path, error)
 
     # User mixins
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Add user mixins, or replace them if the user may."""
         await self._mixins.define(identity, definitions)
 
     async def undefine(self, identity: Identity, ids: Sequence[str]) -> None:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Remove user mixins."""
         await self._mixins.undefine(ids)
 
     async def associate(self, identity: Identity, mixin: Mixin, paths: Sequence[str], *, replace: bool) -> None:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Add a mixin to entities."""
         await self._mixins.associate(mixin, paths, replace=replace)
 
     async def dissociate(self, identity: Identity, mixin: Mixin, paths: Sequence[str]) -> None:
-        """See :class:`simyard.frontend.backend.Backend`."""
+        """Remove a mixin from entities."""
         await self._mixins.dissociate(mixin, paths)

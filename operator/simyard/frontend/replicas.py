@@ -1,17 +1,21 @@
-"""Replicas of a frontend: one client sees its own writes on every one of them.
+# SPDX-License-Identifier: Apache-2.0
+"""Replicas of a frontend: every replica shows a client the client's own writes.
 
-Every replica answers from its own copies, which the watch of the Kubernetes API keeps true some milliseconds later, and
-under load some hundred. A client whose requests go to different replicas would read what was before its own write. So
-the replica that has written tells the others what (resource, uid, resourceVersion), and answers its client when all of
-them have it in their copies: they wait for their watch, and ask the API server if it is late. Reads cost nothing more,
-and clients need to know of no token.
+Problem: every replica answers from its own copies. The watch of the Kubernetes API updates them some milliseconds after
+a write, and some hundred milliseconds under load. A client whose requests reach different replicas would read the state
+before its own write.
 
-The broker carries the messages, on an exchange of the frontends alone. Each replica has an exclusive queue, so that the
-end of a replica is known at once: a message to it comes back as unroutable. A replica that hangs delays writes once by
-``CONFIRM_SECONDS``; then nobody waits for it until it is heard again. Replicas find each other by a greeting to all,
-when they connect and every ``GREETING_SECONDS``. A replica without a connection to the broker waits for nobody, and
-nobody for it: then replicas lag behind each other by their watch. Objects never come from a message, only from the API
-server.
+Approach: the replica that has written tells the others what it wrote (resource, uid, resourceVersion). It answers its
+client when the copies of all replicas have it: they wait for their watch, and ask the API server if the watch is late.
+The alternative, a token that the client sends with each read, would cost every read a wait and needs clients that know
+of it.
+
+The broker carries the messages, on an exchange that only frontends use. Each replica has an exclusive queue, so the end
+of a replica is known at once: a message to it comes back as unroutable. A replica that hangs delays a write once, by
+``CONFIRM_SECONDS``; then no replica waits for it until it sends a message again. Replicas find each other by a greeting
+to all, when they connect and every ``GREETING_SECONDS``. A replica without a connection to the broker waits for no
+other one, and no other one waits for it: then each lags behind the others by its watch. Objects never come from a
+message, only from the API server.
 """
 
 from __future__ import annotations
@@ -29,9 +33,9 @@ from aiormq import spec
 from aiormq.abc import DeliveredMessage
 from prometheus_client import Counter, Histogram
 
-from simyard.frontend.written import Record, Told, Written
+from simyard.frontend.changes.written import Record, ReportedValues, Written
 from simyard.messaging.access import AccessSource
-from simyard.messaging.connection import Link, stay_connected, translated
+from simyard.messaging.connection import BrokerChannel, stay_connected, translate_errors
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.metrics import CONNECTED
 from simyard.messaging.topology import FRONTENDS_EXCHANGE, REPLY_QUEUES_PREFIX
@@ -45,18 +49,18 @@ MAX_OBJECTS_PER_MESSAGE = 1_000
 MAX_APPLIED_AT_ONCE = 100
 _NAME = "frontend replicas"
 Properties = spec.Basic.Properties
-Apply = Callable[[Iterable[Written], Iterable[Told]], Awaitable[None]]
-"""Returns when the copies of this replica have what was written."""
+Apply = Callable[[Iterable[Written], Iterable[ReportedValues]], Awaitable[None]]
+"""Returns when the copies of this replica have the writes."""
 
 CONFIRMED = Histogram(
-    "simyard_occi_replicas_seconds", "How long answers waited until the other replicas had what was written."
+    "simyard_occi_replicas_seconds", "Time for which answers waited until the other replicas had the writes."
 )
 UNCONFIRMED = Counter("simyard_occi_replicas_late_total", "Replicas that did not confirm a write in time.")
 
 
 @dataclass(slots=True)
 class _Replica:
-    """Another replica; ``late``: it has not confirmed in time, and was not heard of since."""
+    """Another replica; ``late``: it did not confirm a write in time, and sent no message since."""
 
     queue: str
     late: bool = False
@@ -67,11 +71,14 @@ class Replicas:
     """The other replicas of this frontend; ``run`` must run meanwhile."""
 
     def __init__(self, group: str, apply: Apply, *, confirm_seconds: float = CONFIRM_SECONDS) -> None:
-        """``group``: the same for all frontends of the same entities, and for no other."""
+        """Create the link to the other replicas.
+
+        ``group`` is the same for all frontends of the same entities, and different for others.
+        """
         self._group = group
         self._apply = apply
         self._confirm_seconds = confirm_seconds
-        self._link: Link | None = None
+        self._link: BrokerChannel | None = None
         self._queue = ""
         self._others: dict[str, _Replica] = {}
         self._number = 0
@@ -79,7 +86,7 @@ class Replicas:
 
     @property
     def known(self) -> int:
-        """The number of other replicas that are awaited."""
+        """The number of other replicas for which writes wait."""
         return sum(not other.late for other in self._others.values())
 
     async def run(self, access: AccessSource) -> NoReturn:
@@ -89,20 +96,20 @@ class Replicas:
             group.create_task(self._greet())
         raise AssertionError("the tasks end by cancellation only")
 
-    async def confirmed(self, record: Record) -> None:
-        """Return when every other replica shows what was written, or did not say so in time."""
+    async def wait_confirmed(self, record: Record) -> None:
+        """Return when every other replica shows the writes, or its time is over."""
         others = list(self._others.values())
         if not record or not others:
             return
         with CONFIRMED.time():
             objects = [asdict(item) for item in record.objects.values()]
-            told = [asdict(item) for item in record.told]
+            reports = [asdict(item) for item in record.reports]
             for start in range(0, max(1, len(objects)), MAX_OBJECTS_PER_MESSAGE):
-                body = {"objects": objects[start : start + MAX_OBJECTS_PER_MESSAGE], "told": told}
-                await asyncio.gather(*(self._tell(other, body) for other in others))
-                told = []
+                body = {"objects": objects[start : start + MAX_OBJECTS_PER_MESSAGE], "told": reports}
+                await asyncio.gather(*(self._send_written(other, body) for other in others))
+                reports = []
 
-    async def _tell(self, other: _Replica, body: Mapping[str, object]) -> None:
+    async def _send_written(self, other: _Replica, body: Mapping[str, object]) -> None:
         self._number += 1
         number = self._number
         confirmed = other.waiting[number] = asyncio.get_running_loop().create_future()
@@ -112,7 +119,7 @@ class Replicas:
                 if not other.late:
                     await confirmed
         except MessagingError:
-            self._others.pop(other.queue, None)  # its queue is gone, and it with that; or we are cut off
+            self._others.pop(other.queue, None)  # the replica has ended, or the connection is lost
         except TimeoutError:
             other.late = True
             UNCONFIRMED.inc()
@@ -120,26 +127,26 @@ class Replicas:
         finally:
             other.waiting.pop(number, None)
 
-    async def _serve(self, link: Link) -> None:
+    async def _serve(self, link: BrokerChannel) -> None:
         queue = f"{REPLY_QUEUES_PREFIX}frontend-{secrets.token_hex(8)}"
         channel = link.channel
         await channel.queue_declare(queue, exclusive=True, arguments={"x-max-length": 10_000})
         for key in (self._group, queue):
             await channel.queue_bind(queue, FRONTENDS_EXCHANGE, key)
 
-        async def receive(delivered: DeliveredMessage) -> None:  # each message has a task of the channel's
-            kind, body = delivered.header.properties.message_type, _read(delivered.body)
+        async def receive(delivered: DeliveredMessage) -> None:  # the channel runs a task for each message
+            kind, body = delivered.header.properties.message_type, _parse(delivered.body)
             if kind == "written":
-                await self._take(body)
+                await self._apply_written(body)
             else:
-                await self._hear(kind or "", body)
+                await self._apply_signal(kind or "", body)
 
         self._link, self._queue = link, queue
         try:
             await channel.basic_consume(queue, receive, no_ack=True)
             CONNECTED.labels(_NAME).set(1)
             await self._send("greeting", self._group, {})
-            await link.until_lost()
+            await link.wait_until_lost()
         finally:
             self._link = None
             self._others.clear()
@@ -147,10 +154,10 @@ class Replicas:
     async def _greet(self) -> NoReturn:
         while True:
             await asyncio.sleep(GREETING_SECONDS)
-            with suppress(MessagingError):  # the connection that is made anew greets, too
+            with suppress(MessagingError):  # a new connection sends a greeting, too
                 await self._send("greeting", self._group, {})
 
-    async def _hear(self, kind: str, body: dict[str, object]) -> None:
+    async def _apply_signal(self, kind: str, body: dict[str, object]) -> None:
         sender = body.get("from")
         if not isinstance(sender, str) or sender == self._queue:
             return
@@ -158,32 +165,34 @@ class Replicas:
         if other is None:
             other = self._others[sender] = _Replica(sender)
             with suppress(MessagingError):
-                await self._send("greeting", sender, {})  # a new one need not wait for our next greeting
+                await self._send("greeting", sender, {})  # a new replica so need not wait for the next greeting
         other.late = False
         number = body.get("number")
         waiting = other.waiting.get(number) if isinstance(number, int) else None
         if kind == "confirmed" and waiting is not None and not waiting.done():
             waiting.set_result(None)
 
-    async def _take(self, body: dict[str, object]) -> None:
+    async def _apply_written(self, body: dict[str, object]) -> None:
         try:
             objects = [Written(**item) for item in body["objects"]]  # type: ignore[attr-defined]
-            told = [Told(**item) for item in body["told"]]  # type: ignore[attr-defined]
+            reports = [ReportedValues(**item) for item in body["told"]]  # type: ignore[attr-defined]
             sender = str(body["from"])
         except (KeyError, TypeError) as error:
-            log.warning("a message of another replica cannot be read (is it of another version?): %r", error)
+            log.warning(
+                "a message of another replica cannot be read, perhaps because it has another version: %r", error
+            )
             return
         try:
             async with self._places:
-                await self._apply(objects, told)
+                await self._apply(objects, reports)
             await self._send("confirmed", sender, {"number": body.get("number")})
         except (MessagingError, OcciError) as error:
-            log.warning("replica %s does not hear that its write is here: %s", sender, error)
+            log.warning("a write of replica %s could not be confirmed: %s", sender, error)
 
     async def _send(self, kind: str, key: str, body: Mapping[str, object], *, mandatory: bool = False) -> None:
         if self._link is None:
             return
-        with translated():
+        with translate_errors():
             await self._link.channel.basic_publish(
                 orjson.dumps({"from": self._queue, **body}),
                 exchange=FRONTENDS_EXCHANGE,
@@ -193,7 +202,7 @@ class Replicas:
             )
 
 
-def _read(body: bytes) -> dict[str, object]:
+def _parse(body: bytes) -> dict[str, object]:
     try:
         read = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,8 +1,10 @@
-"""The process: listens, keeps its copies true, and stops without dropping a request."""
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a frontend: it listens, keeps its copies up to date, and stops without dropping a request."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Mapping
 
@@ -10,20 +12,20 @@ from aiohttp import web
 
 from simyard.api.base import Json
 from simyard.api.names import FRONTEND_BROKER_SECRET
-from simyard.apiserver.follow import follow
-from simyard.apiserver.health import Finding
-from simyard.apiserver.tls import ServingTls
-from simyard.frontend.amqp_transport import AmqpTransport, clients_access
-from simyard.frontend.cloud4e import ServiceAdapters
-from simyard.frontend.connection import Listener
+from simyard.frontend.amqp.cloud4e import ServiceAdapters
+from simyard.frontend.amqp.transport import AmqpTransport, build_clients_access
 from simyard.frontend.handlers import REQUEST_SECONDS, Handlers
 from simyard.frontend.health import Health
-from simyard.frontend.http import HttpFrontend
+from simyard.frontend.http.connection import Listener
+from simyard.frontend.http.transport import HttpFrontend
 from simyard.frontend.identity import Authenticator
 from simyard.frontend.objects import Objects
 from simyard.frontend.settings import FrontendSettings
-from simyard.kube.cache import MOST_AGE_SECONDS
+from simyard.kube.cache import MAX_AGE_SECONDS
 from simyard.messaging.access import BrokerAccess
+from simyard.serving.checks import HealthCheck
+from simyard.serving.follow import follow
+from simyard.serving.tls import ServingTls
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.resource import Resource
 
@@ -32,16 +34,18 @@ log = logging.getLogger(__name__)
 SECRETS = Resource("", "v1", "secrets", "Secret")
 BACKLOG = 1024
 STOP_SECONDS = REQUEST_SECONDS + 5
-"""For requests that are under way at the end: longer than any is waited for. With ``drain_seconds`` before it, it must
-fit into the time that the pod has to end (``GRACE_SECONDS`` of its manifest).
+"""Time for requests that are under way when the process stops: longer than the time limit of a request.
+
+Together with ``drain_seconds`` before it, it must fit into the grace period of the pod (``GRACE_SECONDS`` of its
+manifest).
 """
 
 
 async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health) -> None:
-    """Serve until ``stop`` is set; then finish what is under way. ``health`` says meanwhile how it goes.
+    """Serve until ``stop`` is set, then finish the requests that are under way. ``health`` shows the state meanwhile.
 
     Raises:
-        OSError: the certificate cannot be read, or a port is taken.
+        OSError: the certificate cannot be read, or a port is in use.
     """
     tls = ServingTls(settings.certificate, settings.key, client_certificates=False)
     async with await KubeClient.connect(settings.kubeconfig) as client:
@@ -52,11 +56,11 @@ async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health)
         handlers = Handlers(objects, endpoints=tuple(filter(None, own)))
         amqp = None
         if settings.amqp_endpoint:
-            amqp = AmqpTransport(settings.amqp_endpoint, handlers.handle, authenticator.of_token, services)
-        _watch(health, objects, amqp)
+            amqp = AmqpTransport(settings.amqp_endpoint, handlers.handle, authenticator.identify_token, services)
+        _add_checks(health, objects, amqp)
         http = HttpFrontend(
             handlers,
-            authenticator.of_header,
+            authenticator.identify_header,
             health,
             endpoint=settings.endpoint,
             cors_origins=settings.cors_origins,
@@ -73,7 +77,7 @@ async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health)
                 tasks = [
                     group.create_task(objects.run()),
                     group.create_task(objects.broker.run()),
-                    group.create_task(_broker_access(client, settings, objects, amqp)),
+                    group.create_task(_follow_broker_access(client, settings, objects, amqp)),
                 ]
                 if amqp is not None:
                     tasks.append(group.create_task(amqp.run()))
@@ -88,24 +92,27 @@ async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health)
             await runner.cleanup()
 
 
-def _watch(health: Health, objects: Objects, amqp: AmqpTransport | None) -> None:
-    """A broker that is down does not make it unready: what needs it says so, the rest is served."""
+def _add_checks(health: Health, objects: Objects, amqp: AmqpTransport | None) -> None:
+    """Add the checks of a frontend to its health.
 
-    def copies() -> Finding:
+    A broker that is down does not make the frontend unready: requests that need the broker fail, all others are served.
+    """
+
+    def copies() -> HealthCheck:
         age = objects.watch_age_seconds()
-        good = objects.synced and age < MOST_AGE_SECONDS
-        return Finding("objects", good, f"heard of {age:.0f} s ago" if objects.synced else "not listed")
+        good = objects.synced and age < MAX_AGE_SECONDS
+        return HealthCheck("objects", good, f"up to date {age:.0f} s ago" if objects.synced else "not listed")
 
-    def broker() -> Finding:
-        return Finding("broker", True, "connected" if objects.broker.connected else "not connected (not required)")
+    def broker() -> HealthCheck:
+        return HealthCheck("broker", True, "connected" if objects.broker.connected else "not connected (not required)")
 
     health.checks += [copies, broker]
     if amqp is not None:
-        health.checks.append(lambda: amqp.finding._replace(good=True))
+        health.checks.append(lambda: dataclasses.replace(amqp.health_check, good=True))
 
 
 async def _drain(runner: web.ServerRunner, amqp: AmqpTransport | None) -> None:
-    """Take nothing new, and return when what was taken is answered."""
+    """Accept no new request, and return when all accepted requests are answered."""
     async with asyncio.TaskGroup() as group:
         group.create_task(runner.cleanup())
         if amqp is not None:
@@ -117,21 +124,21 @@ async def _drain_queue(amqp: AmqpTransport) -> None:
         async with asyncio.timeout(STOP_SECONDS):
             await amqp.drain()
     except TimeoutError:
-        log.warning("requests of AMQP clients are not answered yet; another frontend gets them")
+        log.warning("some requests of AMQP clients are not answered yet; the broker gives them to another frontend")
 
 
-async def _broker_access(
+async def _follow_broker_access(
     client: KubeClient, settings: FrontendSettings, objects: Objects, amqp: AmqpTransport | None
 ) -> None:
     if settings.broker is not None:
-        objects.broker.use(settings.broker)
+        objects.broker.set_access(settings.broker)
         return None
 
     def use_secret(secret: Json) -> None:
         data: Mapping[str, str] = secret.get("data") or {}
         access = BrokerAccess.from_secret(data)
-        objects.broker.use(access)
+        objects.broker.set_access(access)
         if amqp is not None:
-            amqp.use(clients_access(access, data))
+            amqp.use_access(build_clients_access(access, data))
 
     await follow(client, SECRETS, settings.platform_namespace, FRONTEND_BROKER_SECRET, use_secret)

@@ -1,4 +1,5 @@
-"""How a frontend is to run."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a frontend."""
 
 from __future__ import annotations
 
@@ -11,24 +12,28 @@ from simyard.messaging.access import BrokerAccess
 
 @dataclass(frozen=True, slots=True)
 class FrontendSettings:
-    """Attributes:
-    certificate: serving certificate (PEM); it and ``key`` are read again when they change.
-    key: its private key.
-    kubeconfig: for the Kubernetes API; ``$KUBECONFIG`` or the cluster that this process runs in when it is None.
-    namespace: whose objects it serves.
-    service: the one SimulationService that it serves; all of the namespace when it is "".
-    platform_namespace: where the platform lives, and with it the Secret with the broker's credentials.
-    endpoint: ``https://host:port`` as clients see it, for absolute URIs; what a request's Host says when it is "".
-    amqp_endpoint: the URL after which the queue of AMQP clients is named; the same on all frontends that share it.
-        No requests are taken from a queue when it is "".
-    other_endpoints: where other frontends of the namespace are, whose URIs are the same entities'.
-    cloud4e: whether service adapters of Cloud4E are served, too.
-    broker: the broker's credentials; from the Secret when it is None.
-    bind: address to listen at.
-    port: for clients, TLS.
-    cors_origins: web origins that may send credentials of the browser's own; any other may send tokens only.
-    max_in_flight: more requests at the same time are answered 503.
-    drain_seconds: how long it goes on serving after it was asked to stop, for load balancers to notice.
+    """Settings of one frontend process.
+
+    Attributes:
+        certificate: the serving certificate (PEM); it and ``key`` are read again when they change.
+        key: the private key of the certificate.
+        kubeconfig: the credentials for the Kubernetes API; None: ``$KUBECONFIG``, or the cluster of this process.
+        namespace: the namespace whose objects the frontend serves.
+        service: the SimulationService that it serves; "" for all of the namespace.
+        platform_namespace: the namespace of the platform, which has the Secret with the broker's credentials.
+        endpoint: the ``https://host:port`` that clients use, for absolute URIs; "": the Host header of a request
+            decides.
+        amqp_endpoint: the URL that names the queue of AMQP clients; the same on all frontends that share the queue. "":
+            no AMQP.
+        other_endpoints: the URLs of other frontends of the namespace; their URIs name the same entities.
+        cloud4e: true if service adapters of Cloud4E are served, too.
+        broker: the credentials for the broker; None: from the Secret.
+        bind: the address to listen at.
+        port: the port for clients, with TLS.
+        cors_origins: the web origins that may send the browser's own credentials; all others may send tokens only.
+        max_in_flight: the maximum of simultaneous requests; a further request is answered 503.
+        drain_seconds: the time for which it still accepts requests after it was asked to stop, for load balancers to
+            notice.
     """
 
     certificate: Path

@@ -1,4 +1,5 @@
-"""Waiting until something is visible."""
+# SPDX-License-Identifier: Apache-2.0
+"""Waits for a condition on the objects in memory."""
 
 from __future__ import annotations
 
@@ -6,19 +7,19 @@ import asyncio
 from collections.abc import Callable
 
 
-class Waiting:
-    """Those who wait; they look again whenever anything has changed."""
+class ChangeWaiters:
+    """The waiters of a view; each one checks its condition again after every change."""
 
     def __init__(self) -> None:
         self._events: set[asyncio.Event] = set()
 
-    def look(self) -> None:
-        """Something has changed."""
+    def wake(self) -> None:
+        """Have every waiter check its condition again, because something has changed."""
         for event in self._events:
             event.set()
 
-    async def until(self, check: Callable[[], bool], seconds: float) -> bool:
-        """Wait until something is so, for so long at most; whether it is."""
+    async def wait_until(self, check: Callable[[], bool], seconds: float) -> bool:
+        """Wait until a condition holds, for at most ``seconds``, and return true if it holds."""
         changed = asyncio.Event()
         self._events.add(changed)
         try:

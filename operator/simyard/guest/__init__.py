@@ -1,1 +1,2 @@
-"""What workers say, read into typed messages: the only way from a worker's bytes into the control plane. Pure."""
+# SPDX-License-Identifier: Apache-2.0
+"""Pure readers of workers' messages into types: the only way of a worker's bytes into the control plane."""

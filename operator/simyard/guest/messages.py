@@ -1,9 +1,10 @@
-"""The messages of workers, as types.
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of workers, as types.
 
-Nothing here is trusted but the sender, whom the broker vouches for (``user_id``). A field that cannot be is treated as
-absent where the platform knows the answer itself (times, durations, progress); a body that cannot be read at all is
-refused. The one exception is the result of an action: somebody waits for it, so a result that cannot be read becomes
-an error of the action that it names.
+The content of a message is not trusted; only the sender is, because the broker verifies it (``user_id``). A field with
+an impossible value is treated as absent if the platform knows the answer itself (times, durations, progress). A body
+that cannot be read is refused. The only exception is the result of an action: a caller waits for it, so an unreadable
+result becomes an error of the action that it names.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simyard.guest.reading import Refusal, RefusedError, read_object
-from simyard.guest.text import printable, printable_line
+from simyard.guest.text import make_printable, make_printable_line, make_printable_value
 from simyard.guest.values import ClaimedAttributes, ClaimedResult
 from simyard_adapter.declarations import Json
 from simyard_adapter.limits import KIB, MAX_ATTRIBUTES_BYTES, MAX_ENVELOPE_BYTES, MAX_LOG_BYTES, MAX_RESULT_BYTES
-from simyard_adapter.wire import Event, Reason, WireError, result_too_large
+from simyard_adapter.wire import ErrorReason, Event, WireError, make_too_large_error
 
 MAX_EVENT_BYTES: Mapping[Event, int] = {
     Event.REGISTER: MAX_ATTRIBUTES_BYTES + MAX_ENVELOPE_BYTES,
@@ -33,10 +34,11 @@ MAX_REPLY_BYTES = max(MAX_RESULT_BYTES, MAX_ATTRIBUTES_BYTES, MAX_LOG_BYTES) + M
 MAX_VERSION_CHARACTERS = 64
 MAX_PROGRESS_CHARACTERS = 1024
 MAX_ERROR_CHARACTERS = 16_384
+MAX_FOREIGN_ERROR_CHARACTERS = 500
 MAX_FIELD_CHARACTERS = 256
 MAX_NAME_CHARACTERS = 253
 MAX_LATEST_SECONDS = 2.0**33
-"""The latest time that is read, in seconds since the epoch: the year 2242. Who knows more bounds it further."""
+"""Latest time that is accepted, in seconds since the epoch: the year 2242. Callers may limit it further."""
 MAX_DURATION_SECONDS = 1e9
 _INVOCATION = re.compile(rb'"invocation"\s*:\s*"([0-9A-Za-z.-]{1,80})"')
 _HEAD_BYTES = 4 * KIB
@@ -44,7 +46,7 @@ _HEAD_BYTES = 4 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """An adapter has started, or has a new connection; ``takes``: it was told to take from its pool's queue."""
+    """Registration of an adapter that has started or reconnected; ``takes``: it takes from the pool's queue."""
 
     adapter_version: str
     takes: bool
@@ -53,21 +55,21 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class AttributesChanged:
-    """The attributes that changed."""
+    """Report of changed attributes."""
 
     attributes: ClaimedAttributes
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An invocation that must not run twice begins."""
+    """Report that an invocation begins, which must not run twice."""
 
     invocation: str
 
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """How far an invocation is; ``percent`` is 0 to 100, None when it is not known."""
+    """Progress of an invocation; ``percent`` is 0 to 100, or None if it is unknown."""
 
     invocation: str
     percent: int | None
@@ -76,7 +78,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Resulted:
-    """How an invocation ended; ``started_at`` in seconds since the epoch, None when it did not begin."""
+    """End of an invocation; ``started_at`` is in seconds since the epoch, None if the invocation did not begin."""
 
     invocation: str
     started_at: float | None
@@ -86,12 +88,12 @@ class Resulted:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The worker has finished what it ran and takes nothing new."""
+    """Report that the worker has finished its actions and accepts no new ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """The worker runs Sync requests."""
+    """Report that the worker runs Sync requests."""
 
 
 EventMessage = Registered | AttributesChanged | Begun | Progressed | Resulted | Drained | Active
@@ -101,29 +103,29 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
     """Return the message of an event.
 
     Raises:
-        RefusedError: it cannot be read.
+        RefusedError: The body cannot be read.
     """
     try:
         read = read_object(body, MAX_EVENT_BYTES[kind])
     except RefusedError as refused:
         if kind is Event.RESULT and (named := _INVOCATION.search(body[:_HEAD_BYTES])) is not None:
-            return Resulted(named[1].decode(), None, None, _result_error(refused, len(body)))
+            return Resulted(named[1].decode(), None, None, _make_result_error(refused, len(body)))
         raise
     match kind:
         case Event.REGISTER:
-            version = printable_line(_text(read.get("adapterVersion")), MAX_VERSION_CHARACTERS)
-            return Registered(version, read.get("takes") is True, _attributes(read.get("attributes")))
+            version = make_printable_line(_read_text(read.get("adapterVersion")), MAX_VERSION_CHARACTERS)
+            return Registered(version, read.get("takes") is True, _read_attributes(read.get("attributes")))
         case Event.ATTRIBUTES:
-            return AttributesChanged(_attributes(read.get("values")))
+            return AttributesChanged(_read_attributes(read.get("values")))
         case Event.BEGUN:
-            return Begun(_invocation(read))
+            return Begun(_read_invocation(read))
         case Event.PROGRESS:
             message = read.get("message")
-            text = printable_line(message, MAX_PROGRESS_CHARACTERS) if isinstance(message, str) else None
-            return Progressed(_invocation(read), _percent(read.get("percent")), text)
+            text = make_printable_line(message, MAX_PROGRESS_CHARACTERS) if isinstance(message, str) else None
+            return Progressed(_read_invocation(read), _read_percent(read.get("percent")), text)
         case Event.RESULT:
-            started_at = _number(read.get("startedAt"), MAX_LATEST_SECONDS)
-            return Resulted(_invocation(read), started_at, _seconds(read), _outcome(read))
+            started_at = _read_number(read.get("startedAt"), MAX_LATEST_SECONDS)
+            return Resulted(_read_invocation(read), started_at, _read_seconds(read), _read_outcome(read))
         case Event.DRAINED:
             return Drained()
         case Event.ACTIVE:
@@ -132,9 +134,16 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A worker's reply to a request; each request reads the part that it asked for.
+    """Reply of a worker to a request; the sender of the request reads the part that it asked for.
 
-    ``error`` is set when the worker answered with one; ``again``: another worker may be asked.
+    Attributes:
+        error: Error of the worker, if it answered with one.
+        again: True if the request may be sent to another worker.
+        worker: Name of the worker.
+        seconds: Duration of the action.
+        result: Result of the action.
+        attributes: Attributes of the worker.
+        log: Text of the log.
     """
 
     error: WireError | None
@@ -147,67 +156,87 @@ class Reply:
 
 
 def read_reply(body: bytes) -> Reply:
-    """Return the reply.
+    """Return the reply that a body holds.
 
     Raises:
-        RefusedError: it cannot be read.
+        RefusedError: The body cannot be read.
     """
     read = read_object(body, MAX_REPLY_BYTES)
     error = read.get("error")
     return Reply(
-        error=_error(error) if isinstance(error, dict) else None,
+        error=_read_error(error) if isinstance(error, dict) else None,
         again=read.get("again") is True,
-        worker=printable_line(_text(read.get("worker")), MAX_NAME_CHARACTERS),
-        seconds=_seconds(read),
+        worker=make_printable_line(_read_text(read.get("worker")), MAX_NAME_CHARACTERS),
+        seconds=_read_seconds(read),
         result=ClaimedResult(read.get("result")),
-        attributes=_attributes(read.get("values")),
-        log=printable(_text(read.get("log"))),
+        attributes=_read_attributes(read.get("values")),
+        log=make_printable(_read_text(read.get("log"))),
     )
 
 
-def _outcome(read: Mapping[str, Json]) -> ClaimedResult | WireError:
+def read_foreign_result(body: bytes) -> dict[str, Json]:
+    """Return the result of an action from a service adapter of Cloud4E, an empty body as no values.
+
+    Such an adapter declares no results, so the types are its own; length, depth and text obey the limits of workers.
+
+    Raises:
+        RefusedError: the result cannot be read.
+    """
+    if not body:
+        return {}
+    read = read_object(body, MAX_RESULT_BYTES)
+    return {make_printable(name): make_printable_value(value) for name, value in read.items()}
+
+
+def read_foreign_error(body: bytes) -> str:
+    """Return the text with which a service adapter of Cloud4E says that an action failed, on one line."""
+    text = body[: 4 * MAX_FOREIGN_ERROR_CHARACTERS].decode(errors="replace")
+    return make_printable_line(text, MAX_FOREIGN_ERROR_CHARACTERS)
+
+
+def _read_outcome(read: Mapping[str, Json]) -> ClaimedResult | WireError:
     error = read.get("error")
-    return _error(error) if isinstance(error, dict) else ClaimedResult(read.get("result"))
+    return _read_error(error) if isinstance(error, dict) else ClaimedResult(read.get("result"))
 
 
-def _error(read: Mapping[str, Json]) -> WireError:
-    """The reason is one of ours; the rest is text of the program that failed."""
-    named = WireError.from_json({"reason": _text(read.get("reason"))})
-    message = printable(_text(read.get("message")), MAX_ERROR_CHARACTERS)
-    return WireError(named.reason, message, printable_line(_text(read.get("field")), MAX_FIELD_CHARACTERS))
+def _read_error(read: Mapping[str, Json]) -> WireError:
+    """Return an error with a known reason and the printable text of the program that failed."""
+    named = WireError.from_json({"reason": _read_text(read.get("reason"))})
+    message = make_printable(_read_text(read.get("message")), MAX_ERROR_CHARACTERS)
+    return WireError(named.reason, message, make_printable_line(_read_text(read.get("field")), MAX_FIELD_CHARACTERS))
 
 
-def _result_error(refused: RefusedError, size: int) -> WireError:
+def _make_result_error(refused: RefusedError, size: int) -> WireError:
     if refused.refusal is Refusal.TOO_LARGE:
-        return result_too_large(size)
-    return WireError(Reason.INVALID_RESULT, f"the worker's result cannot be read: {refused.problem}")
+        return make_too_large_error(size)
+    return WireError(ErrorReason.INVALID_RESULT, f"the worker's result cannot be read: {refused.problem}")
 
 
-def _attributes(value: Json) -> ClaimedAttributes:
+def _read_attributes(value: Json) -> ClaimedAttributes:
     return ClaimedAttributes(value if isinstance(value, dict) else {})
 
 
-def _invocation(read: Mapping[str, Json]) -> str:
+def _read_invocation(read: Mapping[str, Json]) -> str:
     invocation = read.get("invocation")
     if not isinstance(invocation, str) or not invocation:
         raise RefusedError(Refusal.INVALID, "the message names no invocation")
     return invocation
 
 
-def _text(value: Json) -> str:
+def _read_text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _percent(value: Json) -> int | None:
-    number = _number(value, math.inf)
+def _read_percent(value: Json) -> int | None:
+    number = _read_number(value, math.inf)
     return None if number is None else int(min(100.0, number))
 
 
-def _seconds(read: Mapping[str, Json]) -> float | None:
-    return _number(read.get("seconds"), MAX_DURATION_SECONDS)
+def _read_seconds(read: Mapping[str, Json]) -> float | None:
+    return _read_number(read.get("seconds"), MAX_DURATION_SECONDS)
 
 
-def _number(value: Json, largest: float) -> float | None:
+def _read_number(value: Json, largest: float) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
         return None
     return float(value)

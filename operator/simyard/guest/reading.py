@@ -1,12 +1,13 @@
-"""Bytes of a worker into a JSON object, or a refusal. Time and memory are linear in the length, whatever it holds.
+# SPDX-License-Identifier: Apache-2.0
+"""Reader of a worker's bytes into a JSON object, or a refusal; time and memory are linear in the length.
 
-Python and orjson disagree on depth: orjson parses 1,024 levels, ``str()`` and ``json`` fail near 1,000, orjson writes
-255. A value that was parsed but cannot be written or compared ends whoever touches it. So the depth is bounded on the
-bytes, before anything parses them; every function behind this module may recurse.
+The problem is the depth. orjson parses 1,024 levels but writes only 255, and ``str()`` and ``json`` fail near 1,000. A
+value that was parsed but cannot be written or compared crashes the code that uses it. So the depth is limited on the
+bytes, before they are parsed, and every function behind this module may recurse.
 
-The check works on whole buffers, in C: without strings and without everything that is no bracket, each replacement of
-``[]`` by nothing removes the innermost level. If :data:`MAX_DEPTH` replacements leave something over, the body is too
-deep or is no JSON. A body that orjson accepts is judged exactly; one that it refuses is refused anyway.
+The check works on whole buffers, in C. It removes all strings and all bytes that are not brackets; then each removal of
+``[]`` removes the innermost level. If something is left after :data:`MAX_DEPTH` removals, the body is too deep or is
+not JSON. The check is exact for a body that orjson accepts, and any other body is refused anyway.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from simyard_adapter.declarations import Json
 from simyard_adapter.limits import MAX_DEPTH
 
 MAX_CONTAINERS = 50_000
-"""Arrays and objects in one message: an empty one of two bytes takes 60 to 230 bytes of memory."""
+"""Maximum number of arrays and objects in a message: an empty one of two bytes takes 60 to 230 bytes of memory."""
 _STRING = re.compile(rb'"[^"]*"')
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 class Refusal(enum.StrEnum):
-    """Why a message, or a part of one, is refused: the label ``reason`` of the metrics."""
+    """Reason to refuse a message or a part of it; the label ``reason`` of the metrics."""
 
     TOO_LARGE = "TooLarge"
     TOO_DEEP = "TooDeep"
@@ -38,7 +39,7 @@ class Refusal(enum.StrEnum):
 
 
 class RefusedError(ValueError):
-    """A worker's message is refused; ``problem`` says what is wrong without repeating the message."""
+    """Refusal of a worker's message; ``problem`` describes the error without repeating the message."""
 
     def __init__(self, refusal: Refusal, problem: str) -> None:
         super().__init__(f"{refusal.value}: {problem}")
@@ -46,15 +47,24 @@ class RefusedError(ValueError):
         self.problem = problem
 
 
-def read_object(body: bytes, max_bytes: int) -> dict[str, Json]:
-    """Return the JSON object that the body holds.
+def check_body(body: bytes, max_bytes: int) -> None:
+    """Check a body that a parser is about to read.
 
     Raises:
-        RefusedError: the body is longer than ``max_bytes``, nested too deeply, or no JSON object.
+        RefusedError: the body is longer than ``max_bytes``, or nested too deeply.
     """
     if len(body) > max_bytes:
         raise RefusedError(Refusal.TOO_LARGE, f"the message has {len(body)} bytes, at most {max_bytes} are read")
     _check_depth(body)
+
+
+def read_object(body: bytes, max_bytes: int) -> dict[str, Json]:
+    """Return the JSON object that the body holds.
+
+    Raises:
+        RefusedError: The body is longer than ``max_bytes``, nests too deeply, or is not a JSON object.
+    """
+    check_body(body, max_bytes)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -1,9 +1,10 @@
-"""Text of strangers, made safe to print.
+# SPDX-License-Identifier: Apache-2.0
+"""Cleaning of untrusted text, so that it is safe to print.
 
-A terminal obeys what a program prints: an escape sequence can rename the window, fill the clipboard or move the cursor
-over earlier lines, and a bidirectional control shows text in another order than it has. Text of workers and vendors is
-cleaned once where it enters the control plane, and once more in the only output path of ``kubectl simyard``, because
-that client also reads objects that others wrote.
+A terminal executes escape sequences in the output of a program: they can rename the window, fill the clipboard or move
+the cursor over earlier lines. A bidirectional control character shows text in a wrong order. So text of workers and
+vendors is cleaned where it enters the control plane. It is cleaned once more in the only output path of ``kubectl
+simyard``, because that client also reads objects of other writers.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _UNSAFE = re.compile(
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
     r"|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-"""Each alternative stops at the next control character, so that the search is linear."""
+"""Control sequences and characters; each alternative stops at the next control character, so the search is linear."""
 
 
-def printable(text: str, max_characters: int | None = None) -> str:
+def make_printable(text: str, max_characters: int | None = None) -> str:
     """Return the text without control sequences, control characters and bidirectional controls.
 
     Tabs and line feeds stay; a carriage return becomes a line feed. ``max_characters`` cuts the text.
@@ -33,20 +34,20 @@ def printable(text: str, max_characters: int | None = None) -> str:
     return _UNSAFE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def printable_line(text: str, max_characters: int | None = None) -> str:
-    """As :func:`printable`, on one line: line feeds and tabs become spaces."""
-    return printable(text, max_characters).replace("\n", " ").replace("\t", " ")
+def make_printable_line(text: str, max_characters: int | None = None) -> str:
+    """Return the text of :func:`make_printable` on one line: line feeds and tabs become spaces."""
+    return make_printable(text, max_characters).replace("\n", " ").replace("\t", " ")
 
 
-def printable_value(value: Json) -> Json:
-    """Return the value with all its text, names of fields included, made :func:`printable`.
+def make_printable_value(value: Json) -> Json:
+    """Return the value with all texts and names of fields cleaned by :func:`make_printable`.
 
-    The depth of the value is limited before (:mod:`simyard.guest.reading`), so the recursion is.
+    The recursion is limited, because :mod:`simyard.guest.reading` limits the depth of values.
     """
     if isinstance(value, str):
-        return printable(value)
+        return make_printable(value)
     if isinstance(value, list):
-        return [printable_value(item) for item in value]
+        return [make_printable_value(item) for item in value]
     if isinstance(value, dict):
-        return {printable(name): printable_value(item) for name, item in value.items()}
+        return {make_printable(name): make_printable_value(item) for name, item in value.items()}
     return value

@@ -1,7 +1,8 @@
-"""Values that workers claim, and what they become when they are held against the service's declared interface.
+# SPDX-License-Identifier: Apache-2.0
+"""Values that workers claim, and their check against the service's declared interface.
 
-A claim gives its values to nobody who does not name the declaration: undeclared values stay out, and so does a value
-of another type or out of bounds.
+A claim releases its values only through the check. Undeclared values are left out, and so are values of a wrong type or
+out of bounds.
 """
 
 from __future__ import annotations
@@ -12,37 +13,37 @@ from dataclasses import dataclass, field
 import orjson
 
 from simyard.guest.reading import Refusal, RefusedError
-from simyard.guest.text import printable, printable_value
+from simyard.guest.text import make_printable, make_printable_value
 from simyard_adapter.declarations import Action, Attribute, InvalidValueError, InvalidValuesError, Json, check_values
 from simyard_adapter.limits import MAX_ATTRIBUTES_BYTES, MAX_RESULT_BYTES, MAX_VALUE_BYTES
-from simyard_adapter.wire import Reason, WireError, result_too_large
+from simyard_adapter.wire import ErrorReason, WireError, make_too_large_error
 
 OnRefused = Callable[[RefusedError], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedAttributes:
-    """Attributes as a worker tells them."""
+    """Attributes as a worker reports them, not checked yet."""
 
     _values: Mapping[str, Json] = field(repr=False)
 
-    def checked(self, declared: Iterable[Attribute], refused: OnRefused) -> dict[str, Json]:
-        """Return the values that are declared and fit; ``refused`` is called for each declared one that does not."""
+    def check(self, declared: Iterable[Attribute], refused: OnRefused) -> dict[str, Json]:
+        """Return the declared values that are valid; ``refused`` is called for each declared value that is not."""
         found: dict[str, Json] = {}
         for attribute in declared:
             if attribute.name not in self._values or (value := self._values[attribute.name]) is None:
                 continue
             try:
-                found[attribute.name] = printable_value(_fitting(attribute, value))
+                found[attribute.name] = make_printable_value(_check_value(attribute, value))
             except RefusedError as error:
                 refused(error)
         return found
 
 
-def merged(known: Mapping[str, Json], changes: Mapping[str, Json], refused: OnRefused) -> dict[str, Json]:
-    """Return the attributes of a worker after changes; all together have at most ``MAX_ATTRIBUTES_BYTES``.
+def merge_attributes(known: Mapping[str, Json], changes: Mapping[str, Json], refused: OnRefused) -> dict[str, Json]:
+    """Return the attributes of a worker after changes; together they have at most ``MAX_ATTRIBUTES_BYTES``.
 
-    A change that does not fit any more is left out, and the value before it stays.
+    A change that would exceed this size is left out, and the value before it stays.
     """
     values = {**known}
     if len(orjson.dumps(values)) + len(orjson.dumps(changes)) <= MAX_ATTRIBUTES_BYTES:
@@ -58,7 +59,7 @@ def merged(known: Mapping[str, Json], changes: Mapping[str, Json], refused: OnRe
     return values
 
 
-def _fitting(attribute: Attribute, value: Json) -> Json:
+def _check_value(attribute: Attribute, value: Json) -> Json:
     path = f"attributes.{attribute.name}"
     size = len(orjson.dumps(value))
     if size > MAX_VALUE_BYTES:
@@ -66,11 +67,11 @@ def _fitting(attribute: Attribute, value: Json) -> Json:
     try:
         return attribute.check(value, path)
     except InvalidValueError as error:
-        raise RefusedError(Refusal.INVALID, printable(str(error), 500)) from None
+        raise RefusedError(Refusal.INVALID, make_printable(str(error), 500)) from None
 
 
 class InvalidResultError(ValueError):
-    """A worker gave a result that the service does not declare; ``error`` says so to the caller of the action."""
+    """Result that does not match the service's declaration; ``error`` is the error for the caller of the action."""
 
     def __init__(self, error: WireError) -> None:
         super().__init__(error.message)
@@ -79,31 +80,33 @@ class InvalidResultError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedResult:
-    """The result of an action as a worker tells it."""
+    """Result of an action as a worker reports it, not checked yet."""
 
     _value: Json = field(repr=False)
 
-    def checked(self, action: Action | None) -> dict[str, Json]:
-        """Return the result's declared fields; nothing when the service does not declare the action (any more).
+    def check(self, action: Action | None) -> dict[str, Json]:
+        """Return the declared fields of the result; no fields if the service does not declare the action (any more).
 
         Raises:
-            InvalidResultError: the result is too large, or a field does not fit its declaration.
+            InvalidResultError: The result is too large, or a field does not match its declaration.
         """
         value = {} if self._value is None else self._value
         if not isinstance(value, dict):
-            raise InvalidResultError(WireError(Reason.INVALID_RESULT, _not_an_object(value), "result"))
+            raise InvalidResultError(WireError(ErrorReason.INVALID_RESULT, _describe_wrong_type(value), "result"))
         declared = {item.name: item for item in action.result} if action is not None else {}
         kept = {name: item for name, item in value.items() if name in declared}
         if (size := len(orjson.dumps(kept))) > MAX_RESULT_BYTES:
-            raise InvalidResultError(result_too_large(size))
+            raise InvalidResultError(make_too_large_error(size))
         try:
             checked = check_values(kept, declared.values(), "result")
         except InvalidValuesError as error:
             first = error.errors[0]
             problem = f"{first.problem}: the service's program gave a result that its interface does not declare"
-            raise InvalidResultError(WireError(Reason.INVALID_RESULT, printable(problem, 2000), first.path)) from None
-        return {name: printable_value(item) for name, item in checked.items()}
+            raise InvalidResultError(
+                WireError(ErrorReason.INVALID_RESULT, make_printable(problem, 2000), first.path)
+            ) from None
+        return {name: make_printable_value(item) for name, item in checked.items()}
 
 
-def _not_an_object(value: Json) -> str:
+def _describe_wrong_type(value: Json) -> str:
     return f"a {type(value).__name__} is no object of the declared fields"

@@ -1,1 +1,2 @@
-"""The only place that talks to the Kubernetes API: client, cache, lease."""
+# SPDX-License-Identifier: Apache-2.0
+"""Local state of the Kubernetes API in the control plane: the cache of objects, and the leader's Lease."""

@@ -1,10 +1,27 @@
-"""A local copy of all objects of one resource, kept true by list and watch."""
+# SPDX-License-Identifier: Apache-2.0
+"""A local copy of all objects of one resource, kept current by list and watch.
+
+Reconcilers read objects far more often than objects change, so they read this copy instead of the API server. A copy
+has two problems. It lags behind the API server. And one change reaches it in several ways, in any order: by the watch,
+by a listing, and by the answers to this process's own writes.
+
+**Resource versions.** The copy keeps the resource version of each object, and ignores every state that is not newer.
+Invariant: an object never goes back to an older state. Versions are compared as numbers, because kube-apiserver uses
+etcd's revisions, which only grow. (To apply states in the order of arrival would undo a write of this process whenever
+the watch delivers the state before it.)
+
+**Read your writes.** A caller passes the answer of each write to :meth:`Cache.learn`, and sees its own write at once.
+:meth:`Cache.has_reached` tells whether the copy contains a certain version.
+
+**Deletions.** A deleted object has no version to compare, and a late answer would bring it back. So the copy remembers
+the uids of deleted objects for a while (tombstones), and ignores every state of them. A new object with the same name
+has another uid. A listing removes the objects that it does not contain, except objects that are newer than the listing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +30,7 @@ from typing import Generic, Protocol, TypeVar
 from prometheus_client import Counter, Gauge
 
 from simyard.api.base import Json, Metadata
+from simyard_adapter.backoff import draw_delay
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError, ExpiredError, ForbiddenError, NotFoundError
 from simyard_sites.kubernetes.resource import Resource
@@ -20,21 +38,21 @@ from simyard_sites.kubernetes.resource import Resource
 log = logging.getLogger(__name__)
 
 OBJECTS = Gauge("simyard_cache_objects", "Objects in the local copy.", ["resource"])
-EVENTS = Counter("simyard_cache_events_total", "Changes seen by the watch.", ["resource"])
-RELISTS = Counter("simyard_cache_lists_total", "How often all objects were listed.", ["resource"])
+EVENTS = Counter("simyard_cache_events_total", "Changes received by the watch.", ["resource"])
+RELISTS = Counter("simyard_cache_lists_total", "Listings of all objects.", ["resource"])
 
 TOMBSTONES = 20_000
 MAX_BACKOFF_SECONDS = 30.0
 BETWEEN_WATCHES_SECONDS = 0.1
-MOST_AGE_SECONDS = 100.0
-"""A cache that has heard nothing for longer is not to be trusted (see :meth:`Cache.age_seconds`)."""
+MAX_AGE_SECONDS = 100.0
+"""Age at which a copy that received nothing counts as out of date (see :meth:`Cache.measure_age_seconds`)."""
 ALL_NAMESPACES = ("",)
 Key = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of an object."""
 
 
 class HasMetadata(Protocol):
-    """What is cached: anything with a ``metadata``."""
+    """A cached object, which needs only a ``metadata``."""
 
     @property
     def metadata(self) -> Metadata:
@@ -44,20 +62,20 @@ class HasMetadata(Protocol):
 
 T = TypeVar("T", bound=HasMetadata)
 Listener = Callable[[T | None, T | None], None]
-"""Called with the old and the new object; None when there was none or is none any more."""
+"""Called with the old and the new object; None stands for an object that does not exist."""
 
 
-def key_of(item: HasMetadata) -> Key:
-    """The key of a cached object."""
+def make_key(item: HasMetadata) -> Key:
+    """Return the key of a cached object."""
     return item.metadata.namespace, item.metadata.name
 
 
 class Cache(Generic[T]):
-    """Objects of one resource by key and by index.
+    """A copy of the objects of one resource, by key and by index.
 
-    ``parse`` makes the cached form from raw JSON; objects on which it fails are logged and left out.
-    ``indexes`` give for each object the values under which ``by`` finds it. ``namespaces``: objects of these alone;
-    each namespace has a list and a watch of its own. ``fields`` is a field selector.
+    ``parse`` converts raw JSON into the cached form; an object on which it fails is logged and left out. Each of the
+    ``indexes`` returns the values under which :meth:`list_by` finds an object. ``namespaces`` restricts the copy; each
+    namespace has its own listing and watch. ``fields`` is a field selector.
     """
 
     def __init__(
@@ -92,34 +110,34 @@ class Cache(Generic[T]):
         return iter(list(self._items.values()))
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object of that name."""
+        """Return the object with that name; None if the copy has none."""
         return self._items.get((namespace, name))
 
-    def by(self, index: str, value: str) -> list[T]:
-        """The objects that an index lists under a value."""
+    def list_by(self, index: str, value: str) -> list[T]:
+        """Return the objects that an index lists under a value."""
         return list(self._index[index].get(value, {}).values())
 
     def count(self, index: str, value: str) -> int:
-        """How many objects an index lists under a value."""
+        """Return the number of objects that an index lists under a value."""
         return len(self._index[index].get(value, ()))
 
     def subscribe(self, listener: Listener[T]) -> None:
-        """Call ``listener`` on every change from now on; it must not block."""
+        """Call ``listener`` for every change from now on; it must not block."""
         self._listeners.append(listener)
 
-    def age_seconds(self) -> float:
-        """How long ago the API server was last heard; it says something at least every minute (a bookmark)."""
+    def measure_age_seconds(self) -> float:
+        """Return the time since the API server last sent something; it sends a bookmark at least every minute."""
         return time.monotonic() - min(self._heard.values())
 
     async def run(self) -> None:
-        """Keep the copy true, for ever."""
+        """Keep the copy current until cancelled."""
         self._heard = dict.fromkeys(self._namespaces, time.monotonic())
         async with asyncio.TaskGroup() as group:
             for namespace in self._namespaces:
                 group.create_task(self._follow(namespace), name=f"cache of {self.resource.plural} {namespace}".strip())
 
     async def _follow(self, namespace: str) -> None:
-        """List, then watch, for ever; failures that follow each other are retried with growing pauses."""
+        """List and then watch the objects of a namespace until cancelled; retry failures with a backoff."""
         failures = 0
         version = ""
         while True:
@@ -148,10 +166,13 @@ class Cache(Generic[T]):
                 failures += 1
                 level = logging.ERROR if isinstance(error, ForbiddenError | NotFoundError) else logging.WARNING
                 log.log(level, "cache of %s: %s", self.resource.plural, error)
-                await asyncio.sleep(min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1))  # noqa: S311
+                await asyncio.sleep(draw_delay(failures - 1, MAX_BACKOFF_SECONDS))
 
     def learn(self, raw: Json) -> T | None:
-        """Take over an object, from the watch or from the answer to a write of ours; an older state is ignored."""
+        """Apply a state of an object, from the watch or from the answer to a write, and return the current object.
+
+        A state that is not newer than the known one is ignored, as is any state of a deleted object.
+        """
         metadata = raw["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         version = int(metadata["resourceVersion"])
@@ -159,32 +180,32 @@ class Cache(Generic[T]):
             return self._items.get(key)
         try:
             item = self._parse(raw)
-        except Exception as error:  # noqa: BLE001 - an object that nobody foresaw must not hide all the others
+        except Exception as error:  # noqa: BLE001 - one unexpected object must not hide all the others
             log.error("%s %s/%s cannot be read: %s: %s", self.resource.kind, *key, type(error).__name__, error)
             return None
         self._versions[key] = version
         self._replace(key, item)
         return item
 
-    def reached(self, key: Key, uid: str, version: int) -> bool:
-        """Return whether an object is known as of a version or later; ``version`` 0: whether it is known to be gone."""
+    def has_reached(self, key: Key, uid: str, version: int) -> bool:
+        """Return whether the copy has an object in a version or a later one; with ``version`` 0, whether it is gone."""
         return uid in self._tombstones or (version > 0 and self._versions.get(key, -1) >= version)
 
     def forget(self, item: T) -> None:
-        """Take over that an object of ours was deleted."""
-        self.bury(key_of(item), item.metadata.uid)
+        """Apply the deletion of an object by this process."""
+        self.apply_absence(make_key(item), item.metadata.uid)
 
-    def bury(self, key: Key, uid: str) -> None:
-        """Take over that the object of a uid does not exist (any more)."""
-        self._bury(uid)
+    def apply_absence(self, key: Key, uid: str) -> None:
+        """Apply that the object with a uid does not exist (any more)."""
+        self._add_tombstone(uid)
         if (current := self._items.get(key)) is not None and current.metadata.uid == uid:
             self._remove(key)
 
     def _forget(self, raw: Json) -> None:
         metadata = raw["metadata"]
-        self.bury((metadata.get("namespace", ""), metadata["name"]), metadata["uid"])
+        self.apply_absence((metadata.get("namespace", ""), metadata["name"]), metadata["uid"])
 
-    def _bury(self, uid: str) -> None:
+    def _add_tombstone(self, uid: str) -> None:
         self._tombstones[uid] = None
         while len(self._tombstones) > TOMBSTONES:
             self._tombstones.popitem(last=False)
@@ -192,12 +213,12 @@ class Cache(Generic[T]):
     async def _list(self, namespace: str) -> str:
         listed: set[Key] = set()
 
-        def take(page: list[Json]) -> None:
+        def learn_page(page: list[Json]) -> None:
             for raw in page:
                 listed.add((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
                 self.learn(raw)
 
-        _, version = await self._client.list_all(self.resource, namespace, fields=self._fields, take=take)
+        _, version = await self._client.list_all(self.resource, namespace, fields=self._fields, on_page=learn_page)
         RELISTS.labels(self.resource.plural).inc()
         ours = [key for key in self._items if not namespace or key[0] == namespace]
         for key in [key for key in ours if key not in listed and self._versions[key] <= int(version)]:

@@ -1,7 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leader election by a Lease (coordination.k8s.io/v1).
 
-It keeps two operators from doing the same work twice; correctness never rests on it. Whether another holder still
-lives is judged by our own monotonic clock since its Lease last changed, never by comparing clocks of two machines.
+The election keeps two operators from doing the same work twice; correctness does not depend on it. A holder counts as
+gone when its Lease has not changed for the Lease's duration. That time is measured by this process's monotonic clock,
+because the clocks of two machines cannot be compared.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 
 class LeaseLostError(Exception):
-    """The Lease could not be renewed in time: stop working at once."""
+    """The Lease could not be renewed in time, so this process must stop at once."""
 
 
 class Lease:
-    """One named Lease and our identity in it."""
+    """One Lease, with the identity under which this process holds it."""
 
     def __init__(
         self,
@@ -55,25 +57,25 @@ class Lease:
 
     @property
     def age_seconds(self) -> float:
-        """How long ago we last renewed it."""
+        """Seconds since this process last renewed the Lease."""
         return self._clock() - self._renewed_at
 
     @property
     def leader(self) -> str | None:
-        """Another one that leads, as far as was seen of late; None when nobody does."""
+        """The identity of another process that leads, as last observed; None if no other process leads."""
         return (self._holder or "another one") if self._clock() - self._led_at < self._duration else None
 
     async def acquire(self) -> None:
-        """Wait until the Lease is ours."""
-        while not await self._try():  # noqa: ASYNC110 (a Lease that runs out sends no event)
+        """Wait until this process holds the Lease."""
+        while not await self._try():  # noqa: ASYNC110 (a Lease that expires sends no event)
             await asyncio.sleep(self._interval)
         log.info("leading as %s", self.identity)
 
     async def hold(self) -> None:
-        """Renew until that fails.
+        """Renew the Lease until that fails.
 
         Raises:
-            LeaseLostError: it was not renewed for two thirds of its duration (so nobody else has it yet).
+            LeaseLostError: two thirds of the duration passed without a renewal; no other process can hold it yet.
         """
         while True:
             await asyncio.sleep(self._interval)
@@ -83,7 +85,7 @@ class Lease:
                 )
 
     async def release(self) -> None:
-        """Give it back, so that the next leader need not wait."""
+        """Release the Lease, so that the next leader need not wait."""
         try:
             current = await self._client.get(LEASES, self._name, self._namespace)
             if current["spec"].get("holderIdentity") == self.identity:
@@ -95,14 +97,14 @@ class Lease:
     async def _try(self) -> bool:
         try:
             async with asyncio.timeout(self._interval * 2):
-                return await self._take()
+                return await self._acquire_or_renew()
         except (ConflictError, AlreadyExistsError):
             return False
         except (ApiError, TimeoutError) as error:
             log.warning("lease %s/%s: %s", self._namespace, self._name, str(error) or "no answer in time")
             return False
 
-    async def _take(self) -> bool:
+    async def _acquire_or_renew(self) -> bool:
         started = self._clock()
         try:
             current = await self._client.get(LEASES, self._name, self._namespace)

@@ -1,1 +1,2 @@
-"""RabbitMQ: who may do what there, and the requests, events and liveness that go over it."""
+# SPDX-License-Identifier: Apache-2.0
+"""RabbitMQ: users, permissions and queues; requests to workers, their events, and their liveness."""

@@ -1,4 +1,5 @@
-"""Where the broker is and as whom to connect."""
+# SPDX-License-Identifier: Apache-2.0
+"""Address of the broker, and the credentials for it."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from yarl import URL
 from simyard_adapter.bootstrap import BrokerAddress
 
 HEARTBEAT_SECONDS = 10
-"""A connection that is silent for about three times as long counts as lost."""
+"""Interval of AMQP heartbeats; a connection that is silent for about three intervals counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """One user's access to one virtual host; TLS is on when ``ca_certificate`` (PEM) is set, as in a bootstrap."""
+    """The access of one user to one virtual host; ``ca_certificate`` (PEM) switches TLS on, as in a bootstrap."""
 
     host: str
     port: int
@@ -31,22 +32,22 @@ class BrokerAccess:
 
     @property
     def tls(self) -> bool:
-        """Whether connections are encrypted and the broker's certificate is verified."""
+        """True if connections are encrypted and the broker's certificate is verified."""
         return self.ca_certificate is not None
 
     @classmethod
     def from_url(cls, amqp_url: str, management_url: str, ca_file: Path | None = None) -> Self:
-        """Read ``amqp[s]://user:password@host[:port][/vhost]``; the virtual host is ``/`` unless given.
+        """Read ``amqp[s]://user:password@host[:port][/vhost]``; the default virtual host is ``/``.
 
         Raises:
-            ValueError: it is no such URL, or TLS is asked for without ``ca_file`` or the other way round.
+            ValueError: the URL has another form, or it is ``amqps`` without ``ca_file``, or ``amqp`` with it.
         """
         url = URL(amqp_url)
         if url.scheme not in ("amqp", "amqps") or not url.host or url.user is None or url.password is None:
             raise ValueError("the broker's URL must be amqp[s]://user:password@host[:port][/vhost]")
         tls = url.scheme == "amqps"
         if tls != (ca_file is not None):
-            raise ValueError("amqps:// and the file of the broker's CA certificate belong together")
+            raise ValueError("the broker's URL: amqps:// needs the file of the CA certificate, and amqp:// has none")
         return cls(
             host=url.host,
             port=url.port or _amqp_port(tls),
@@ -112,7 +113,7 @@ class BrokerAccess:
         )
 
     def to_secret(self) -> dict[str, str]:
-        """The ``stringData`` of a Secret that :meth:`from_secret` reads."""
+        """Return the ``stringData`` of a Secret that :meth:`from_secret` can read."""
         data = {
             "host": self.host,
             "port": str(self.port),
@@ -127,19 +128,19 @@ class BrokerAccess:
         return data
 
     def as_user(self, username: str, password: str) -> Self:
-        """The same broker as another user."""
+        """Return the access of another user to the same virtual host."""
         return replace(self, username=username, password=password)
 
-    def in_vhost(self, vhost: str) -> Self:
-        """The same user in another virtual host."""
+    def enter_vhost(self, vhost: str) -> Self:
+        """Return the access of the same user to another virtual host."""
         return replace(self, vhost=vhost)
 
-    def address(self) -> BrokerAddress:
-        """The same in a worker's bootstrap document."""
+    def build_address(self) -> BrokerAddress:
+        """Return the access in the form that a worker's bootstrap document has."""
         return BrokerAddress(self.host, self.port, self.vhost, self.username, self.password, self.ca_certificate)
 
-    def amqp_url(self, connection_name: str) -> URL:
-        """The URL for the AMQP client; ``connection_name`` is shown in the broker's list of connections."""
+    def build_amqp_url(self, connection_name: str) -> URL:
+        """Return the URL for the AMQP client; ``connection_name`` is shown in the broker's list of connections."""
         return URL.build(
             scheme="amqps" if self.tls else "amqp",
             user=self.username,
@@ -150,17 +151,17 @@ class BrokerAccess:
             query={"name": connection_name, "heartbeat": str(HEARTBEAT_SECONDS)},
         )
 
-    def ssl_context(self) -> ssl.SSLContext | None:
-        """Verifies the broker against its CA; None without TLS."""
+    def make_ssl_context(self) -> ssl.SSLContext | None:
+        """Return a TLS context that verifies the broker against its CA; None without TLS."""
         return ssl.create_default_context(cadata=self.ca_certificate) if self.tls else None
 
 
 AccessSource = BrokerAccess | Callable[[], BrokerAccess]
-"""An access, or what returns the present one: its password may change while a connection is open."""
+"""An access, or a function that returns the current one, because the password may change between connections."""
 
 
-def present(source: AccessSource) -> BrokerAccess:
-    """Return the access to connect with now."""
+def resolve_access(source: AccessSource) -> BrokerAccess:
+    """Return the access for a connection that is opened now."""
     return source if isinstance(source, BrokerAccess) else source()
 
 

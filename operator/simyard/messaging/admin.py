@@ -1,7 +1,7 @@
-"""Users, permissions, exchanges and queues at the broker, made and removed idempotently.
+# SPDX-License-Identifier: Apache-2.0
+"""Administration of the broker: creates, lists and deletes users, permissions, exchanges and queues, idempotently.
 
-Users go through the management API, queues through AMQP: sixteen channels that do not wait for answers declare 1.5
-times as many per second as sixteen HTTP connections, at a sixth of the CPU (measured on RabbitMQ 3.10).
+Users need the management API. Queues and exchanges are declared over AMQP (:mod:`simyard.messaging.pipeline`).
 """
 
 from __future__ import annotations
@@ -9,28 +9,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import orjson
-from aiormq.abc import AbstractChannel, AbstractConnection
 
 from simyard.messaging.access import BrokerAccess
-from simyard.messaging.connection import open_connection, open_link, translated
+from simyard.messaging.connection import open_channel
 from simyard.messaging.consumers import Consumer
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError
+from simyard.messaging.pipeline import Pipeline, declare_exchange, declare_queue, delete_queue
 from simyard.messaging.topology import (
-    ExchangeSpec,
     PlatformSpec,
     PolicySpec,
     QueueSpec,
     UserLimits,
     UserSpec,
-    platform_specs,
+    build_platform_specs,
 )
 from simyard_adapter.limits import MAX_BROKER_MESSAGE_BYTES
 
@@ -39,21 +38,20 @@ SILENT_SECONDS = 10.0
 CHANGE_SECONDS = 5.0
 CONNECT_SECONDS = 2.0
 ATTEMPTS = 3
-"""So often a call is made that gets no answer: behind a load balancer, the next one reaches another node."""
+"""Attempts for a call without an answer; behind a load balancer, the next attempt reaches another node."""
 IDLE_SECONDS = 2.0
-"""After so long without use a connection is not used again: its node may be away."""
-BULK_SECONDS = 120.0
+"""Age at which an idle connection is closed instead of used again, because its node may be gone."""
 HTTP_CONNECTIONS = 8
 PAGE = 500
-"""The most that the broker gives at a time."""
-CHANNELS = 16
-IDLE_CONNECTIONS = 4
-T = TypeVar("T")
+"""Items in one page of a listing; the broker's own maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue as the management API sees it, up to 10 s late; None is unknown, not 0. ``ready``: not yet delivered."""
+    """The state of a queue in the management API, up to 10 s late.
+
+    A number that is unknown is None. ``ready`` counts the messages that are not delivered yet.
+    """
 
     consumers: int | None
     messages: int | None
@@ -62,7 +60,7 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node of the broker. While one is ``short_of`` memory or disk, no client of any node may publish."""
+    """The state of a node of the broker. While one node is ``short_of`` memory or disk, no client may publish."""
 
     running: bool
     partitioned: bool = False
@@ -72,32 +70,11 @@ class NodeInfo:
 _ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk space"}
 
 
-class _Line:
-    """A connection with channels that are kept."""
-
-    def __init__(self, connection: AbstractConnection, stack: AsyncExitStack) -> None:
-        self.connection = connection
-        self._stack = stack
-        self._channels: list[AbstractChannel] = []
-
-    @classmethod
-    async def open(cls, access: BrokerAccess) -> _Line:
-        stack = AsyncExitStack()
-        return cls(await stack.enter_async_context(open_connection(access, "simyard admin")), stack)
-
-    async def channels(self, count: int) -> list[AbstractChannel]:
-        while len(self._channels) < count:
-            self._channels.append(await self.connection.channel(publisher_confirms=False))
-        return self._channels[:count]
-
-    async def aclose(self) -> None:
-        await self._stack.aclose()
-
-
 class BrokerAdmin:
-    """Needs a user with the tag ``administrator`` and all permissions on the virtual host.
+    """A client for the administration of one virtual host.
 
-    Every call may be repeated, has a deadline, and raises :class:`~simyard.messaging.errors.BrokerUnavailableError` or
+    Its user must have the tag ``administrator`` and all permissions on the virtual host. Every call is idempotent and
+    has a timeout, and raises :class:`~simyard.messaging.errors.BrokerUnavailableError` or
     :class:`~simyard.messaging.errors.BrokerRefusedError`.
     """
 
@@ -105,23 +82,23 @@ class BrokerAdmin:
         self._access = access
         self._vhost = quote(access.vhost, safe="")
         self._session: aiohttp.ClientSession | None = None
-        self._idle: list[_Line] = []
+        self._pipeline = Pipeline(access)
 
     async def ensure_platform(self, platform: PlatformSpec | None = None) -> None:
-        """Make the exchanges and queues that exist once; those of the installation when it is None."""
-        platform = platform or platform_specs()
-        await self._pipelined(platform.exchanges, _declare_exchange)
+        """Create the exchanges, queues and policies of ``platform``; by default, those of the installation."""
+        platform = platform or build_platform_specs()
+        await self._pipeline.send(platform.exchanges, declare_exchange)
         await self.ensure_queues(platform.queues)
         for policy in platform.policies:
             pattern = f"^{re.escape(policy.queue)}$"
             body = {"pattern": pattern, "definition": dict(policy.definition), "apply-to": "queues", "priority": 10}
             await self._call("PUT", f"policies/{self._vhost}/{quote(policy.queue, safe='')}", body)
         for name in platform.former_queues:
-            with suppress(BrokerRefusedError):  # its node is away: the queue is deleted when the operator starts again
+            with suppress(BrokerRefusedError):  # its node is down: the next start of the operator deletes the queue
                 await self.delete_queues([name])
 
     async def ensure_vhost(self) -> None:
-        """Make the virtual host of this access, with all permissions for its user."""
+        """Create the virtual host of this access, with all permissions for the user of the access."""
         await self._call("PUT", f"vhosts/{self._vhost}", {"description": "Simyard"})
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         user = quote(self._access.username, safe="")
@@ -131,23 +108,23 @@ class BrokerAdmin:
         """Delete the virtual host of this access with everything in it, if it exists."""
         await self._call("DELETE", f"vhosts/{self._vhost}")
 
-    async def bounds_messages(self) -> bool:
-        """Return whether the broker refuses messages above ``MAX_BROKER_MESSAGE_BYTES``: its ``max_message_size``.
+    async def has_message_limit(self) -> bool:
+        """Return whether the broker refuses messages above ``MAX_BROKER_MESSAGE_BYTES`` (its ``max_message_size``).
 
-        No API tells that setting, so a message above it is sent to nobody.
+        No API reports that setting, so the method sends a larger message to a queue that does not exist.
         """
         try:
-            async with asyncio.timeout(LISTING_SECONDS), open_link(self._access, "simyard message size") as link:
+            async with asyncio.timeout(LISTING_SECONDS), open_channel(self._access, "simyard message size") as link:
                 await link.channel.basic_publish(bytes(MAX_BROKER_MESSAGE_BYTES + 1), routing_key="simyard.nobody")
                 await link.channel.basic_qos(prefetch_count=1)
         except BrokerRefusedError:
             return True
         except TimeoutError:
-            raise BrokerUnavailableError(f"the broker took no message within {LISTING_SECONDS:g} s") from None
+            raise BrokerUnavailableError(f"the broker accepted no message within {LISTING_SECONDS:g} s") from None
         return False
 
-    async def nodes(self) -> Mapping[str, NodeInfo]:
-        """The nodes of the broker by name."""
+    async def list_nodes(self) -> Mapping[str, NodeInfo]:
+        """Return the nodes of the broker by name."""
         columns = "columns=name,running,partitions,mem_alarm,disk_free_alarm"
         return {
             str(node["name"]): NodeInfo(
@@ -159,9 +136,9 @@ class BrokerAdmin:
         }
 
     async def ensure_user(self, spec: UserSpec, password: str) -> None:
-        """Make the user, or make it what it should be.
+        """Create or update a user with its password and permissions.
 
-        The permissions come last: where a topic exchange has no topic permission, everything is permitted.
+        The permissions are written last, because a topic exchange without topic permissions permits everything.
         """
         name = quote(spec.name, safe="")
         await self._call("PUT", f"users/{name}", {"password": password, "tags": ",".join(spec.tags)})
@@ -178,13 +155,13 @@ class BrokerAdmin:
         )
 
     async def limit_user(self, name: str, limits: UserLimits) -> None:
-        """Bound the connections and channels of a user, on all virtual hosts: more are refused, none is closed."""
+        """Limit the connections and channels of a user on all virtual hosts; existing ones stay open."""
         path = f"user-limits/{quote(name, safe='')}"
         await self._call("PUT", f"{path}/max-connections", {"value": limits.connections})
         await self._call("PUT", f"{path}/max-channels", {"value": limits.channels})
 
-    async def users_without_connections(self) -> frozenset[str]:
-        """Return the names of the users that may open no connection (:data:`~simyard.messaging.topology.NO_USE`)."""
+    async def list_users_without_connections(self) -> frozenset[str]:
+        """Return the names of the users whose limits permit no connection, which means that they are cut off."""
         found = await self._call("GET", "user-limits")
         return frozenset(str(item["user"]) for item in found if item["value"].get("max-connections") == 0)
 
@@ -193,7 +170,7 @@ class BrokerAdmin:
         await self._call("DELETE", f"connections/username/{quote(user, safe='')}")
 
     async def delete_user(self, name: str) -> None:
-        """Delete a user, if it exists; the broker closes its connections."""
+        """Delete a user if it exists; the broker closes its connections."""
         await self._call("DELETE", f"users/{quote(name, safe='')}")
 
     async def ensure_queues(self, specs: Iterable[QueueSpec]) -> None:
@@ -202,57 +179,60 @@ class BrokerAdmin:
         Raises:
             BrokerRefusedError: a queue exists with other arguments.
         """
-        await self._pipelined(list(specs), _declare_queue)
+        await self._pipeline.send(list(specs), declare_queue)
 
     async def delete_queues(self, names: Iterable[str]) -> None:
-        """Delete queues with what is in them, thousands at once; absent ones are no error."""
-        await self._pipelined(list(names), _delete_queue)
+        """Delete queues with their messages, thousands at once; a queue that does not exist is no error."""
+        await self._pipeline.send(list(names), delete_queue)
 
-    async def users(self) -> frozenset[str]:
-        """The names of all users."""
+    async def list_users(self) -> frozenset[str]:
+        """Return the names of all users."""
         return frozenset(str(user["name"]) for user in await self._call("GET", "users?columns=name"))
 
-    async def permitted_users(self) -> frozenset[str]:
+    async def list_permitted_users(self) -> frozenset[str]:
         """Return the names of all users that have a permission on this virtual host."""
         found: set[str] = set()
-        for kind in ("permissions", "topic-permissions"):  # a user that was made halfway has the latter only
+        for kind in ("permissions", "topic-permissions"):  # a user that was created in part has only the latter
             found |= {str(item["user"]) for item in await self._call("GET", f"vhosts/{self._vhost}/{kind}")}
         return frozenset(found)
 
-    async def vhosts(self) -> frozenset[str]:
+    async def list_vhosts(self) -> frozenset[str]:
         """Return the names of all virtual hosts."""
         return frozenset(str(item["name"]) for item in await self._call("GET", "vhosts?columns=name"))
 
-    async def vhosts_of(self, user: str) -> frozenset[str]:
+    async def list_vhosts_of(self, user: str) -> frozenset[str]:
         """Return the virtual hosts on which a user has permissions."""
         path = f"users/{quote(user, safe='')}/permissions"
         return frozenset(str(item["vhost"]) for item in await self._call("GET", path))
 
-    async def exchanges(self) -> frozenset[str]:
+    async def list_exchanges(self) -> frozenset[str]:
         """Return the names of all exchanges."""
         return frozenset(str(item["name"]) for item in await self._call("GET", f"exchanges/{self._vhost}?columns=name"))
 
     async def delete_exchange(self, name: str) -> None:
-        """Delete an exchange, if it exists."""
+        """Delete an exchange if it exists."""
         await self._call("DELETE", f"exchanges/{self._vhost}/{quote(name, safe='')}")
 
     async def delete_policy(self, spec: PolicySpec) -> None:
-        """Delete the policy of a queue, if it exists."""
+        """Delete the policy of a queue if it exists."""
         await self._call("DELETE", f"policies/{self._vhost}/{quote(spec.queue, safe='')}")
 
-    async def queues(self, prefix: str) -> Mapping[str, QueueInfo]:
-        """The queues whose name starts with ``prefix``."""
+    async def list_queues(self, prefix: str) -> Mapping[str, QueueInfo]:
+        """Return the queues whose names start with ``prefix``."""
         answer = await self._call("GET", f"queues/{self._vhost}?columns=name,consumers,messages,messages_ready")
         return {name: _queue_info(queue) for queue in answer if (name := str(queue["name"])).startswith(prefix)}
 
-    async def queue(self, name: str) -> QueueInfo | None:
-        """A queue, by its name; None when there is none."""
+    async def get_queue(self, name: str) -> QueueInfo | None:
+        """Return a queue by its name; None if it does not exist."""
         path = f"queues/{self._vhost}/{quote(name, safe='')}?columns=name,consumers,messages,messages_ready"
         found = await self._call("GET", path)
         return None if found is None else _queue_info(found)
 
-    async def few_queues(self, prefix: str) -> Mapping[str, QueueInfo]:
-        """As :meth:`queues`, but the broker itself picks them: for a prefix that few of its many queues have."""
+    async def search_queues(self, prefix: str) -> Mapping[str, QueueInfo]:
+        """Return the queues whose names start with ``prefix``, selected by the broker.
+
+        The search is cheaper than :meth:`list_queues` if few of many queues have the prefix.
+        """
         pattern = quote(f"^{re.escape(prefix)}", safe="")
         columns = "columns=name,consumers,messages,messages_ready"
         found: dict[str, QueueInfo] = {}
@@ -265,10 +245,10 @@ class BrokerAdmin:
                 found[str(queue["name"])] = _queue_info(queue)
         return found
 
-    async def consumers(self, prefix: str) -> Mapping[Consumer, str]:
-        """The consumers of the queues whose name starts with ``prefix``, with the names of their connections.
+    async def list_consumers(self, prefix: str) -> Mapping[Consumer, str]:
+        """Return the consumers of the queues whose names start with ``prefix``, with the names of their connections.
 
-        A consumer appears late, by the broker's statistics interval at most, and disappears at once.
+        A new consumer appears after at most the broker's statistics interval; an ended one disappears at once.
         """
         columns = "columns=queue.name,consumer_tag,channel_details.connection_name"
         found: dict[Consumer, str] = {}
@@ -279,8 +259,8 @@ class BrokerAdmin:
                 found[Consumer(queue, str(item["consumer_tag"]))] = str(connection)
         return found
 
-    async def consumer_logins(self, prefix: str) -> Mapping[str, frozenset[str]]:
-        """Return under which logins the queues whose name starts with ``prefix`` are consumed; late as above."""
+    async def list_consumer_logins(self, prefix: str) -> Mapping[str, frozenset[str]]:
+        """Return the logins that consume the queues whose names start with ``prefix``, by queue; late as consumers."""
         found: dict[str, frozenset[str]] = {}
         for item in await self._call("GET", f"consumers/{self._vhost}?columns=queue.name,channel_details.user"):
             queue, channel = str(item["queue"]["name"]), item.get("channel_details") or {}
@@ -289,14 +269,13 @@ class BrokerAdmin:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        while self._idle:
-            await self._idle.pop().aclose()
+        await self._pipeline.aclose()
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """The parsed answer; None where there is none, and for a DELETE of what is absent."""
+        """Call the management API and return the parsed answer; None if it is empty or the object does not exist."""
         if self._session is None:
             self._session = self._open_session()
         url = f"{self._access.management_url}/api/{path}"
@@ -331,70 +310,10 @@ class BrokerAdmin:
                 "Content-Type": "application/json",
             },
             connector=aiohttp.TCPConnector(
-                limit=HTTP_CONNECTIONS, keepalive_timeout=IDLE_SECONDS, ssl=self._access.ssl_context() or True
+                limit=HTTP_CONNECTIONS, keepalive_timeout=IDLE_SECONDS, ssl=self._access.make_ssl_context() or True
             ),
         )
-
-    async def _pipelined(self, items: Sequence[T], send: Callable[[AbstractChannel, T], Awaitable[None]]) -> None:
-        """``send`` each item without waiting for the broker, which is waited for at the end of each channel."""
-        if not items:
-            return
-        width = min(CHANNELS, len(items))
-        try:
-            async with asyncio.timeout(BULK_SECONDS), self._line() as line:
-
-                async def send_share(channel: AbstractChannel, first: int) -> None:
-                    for item in items[first::width]:
-                        await send(channel, item)
-                    await channel.basic_qos(prefetch_count=1)
-
-                channels = await line.channels(width)
-                await asyncio.gather(*(send_share(channel, first) for first, channel in enumerate(channels)))
-        except TimeoutError:
-            raise BrokerUnavailableError(
-                f"the broker took more than {BULK_SECONDS:g} s for {len(items)} items"
-            ) from None
-
-    @asynccontextmanager
-    async def _line(self) -> AsyncIterator[_Line]:
-        """A connection that nobody else uses meanwhile: one that was used before, if it is still good."""
-        while self._idle and self._idle[-1].connection.is_closed:
-            await self._idle.pop().aclose()
-        line = self._idle.pop() if self._idle else await _Line.open(self._access)
-        try:
-            with translated():
-                yield line
-        except BaseException:
-            await line.aclose()
-            raise
-        if len(self._idle) < IDLE_CONNECTIONS:
-            self._idle.append(line)
-        else:
-            await line.aclose()
 
 
 def _queue_info(queue: Mapping[str, Any]) -> QueueInfo:
     return QueueInfo(queue.get("consumers"), queue.get("messages"), queue.get("messages_ready"))
-
-
-async def _declare_exchange(channel: AbstractChannel, spec: ExchangeSpec) -> None:
-    await channel.exchange_declare(spec.name, exchange_type=spec.kind, durable=True, nowait=True)
-
-
-async def _declare_queue(channel: AbstractChannel, spec: QueueSpec) -> None:
-    version = _version(channel)
-    await channel.queue_declare(
-        spec.name, durable=spec.is_durable(version), arguments={**spec.all_arguments(version)}, nowait=True
-    )
-    for binding in spec.bindings:
-        await channel.queue_bind(spec.name, binding.exchange, binding.key, nowait=True)
-
-
-def _version(channel: AbstractChannel) -> tuple[int, ...]:
-    """Return the version of RabbitMQ at the other end, as far as it is made of numbers."""
-    text = str(channel.connection.server_properties.get("version", ""))
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
-
-
-async def _delete_queue(channel: AbstractChannel, name: str) -> None:
-    await channel.queue_delete(name, nowait=True)

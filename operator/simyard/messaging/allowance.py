@@ -1,9 +1,10 @@
-"""How many events a broker user may send: no I/O.
+# SPDX-License-Identifier: Apache-2.0
+"""The allowance of broker users: the number of events that a user may send in a time. Pure.
 
-Each user has a bucket of tokens (token bucket, RFC 3290 appendix A). An event takes one token, and another one for each
-32 KiB of its body. The bucket is filled again at a rate that grows with the number of the user's workers. An honest
+Each user has a bucket of tokens (token bucket, RFC 3290 appendix A). An event costs one token, and a further token for
+each 32 KiB of its body. The bucket refills at a rate that grows with the number of the user's workers. An honest
 adapter merges changes of attributes and sends a few events for each action, so it stays far below the allowance. A
-sender that empties its bucket publishes faster than one tenant may, and delays the events of all others in the shared
+sender with an empty bucket publishes faster than one tenant may, and delays the events of all others in the shared
 queue.
 """
 
@@ -17,7 +18,7 @@ from simyard_adapter.limits import KIB
 EVENTS_PER_SECOND = 500.0
 EVENTS_PER_SECOND_AND_WORKER = 5.0
 BURST_SECONDS = 4.0
-"""A full bucket holds the events of this time."""
+"""Time that it takes to fill an empty bucket."""
 BYTES_PER_TOKEN = 32 * KIB
 MAX_BUCKETS = 100_000
 
@@ -29,17 +30,17 @@ class _Bucket:
 
 
 class Allowances:
-    """The buckets of all senders. ``workers`` returns how many workers a broker user has."""
+    """The buckets of all senders. ``workers`` returns the number of workers of a broker user."""
 
     def __init__(self, workers: Callable[[str], int]) -> None:
         self._workers = workers
         self._buckets: dict[str, _Bucket] = {}
 
     def spend(self, user: str, now: float, size: int = 0) -> bool:
-        """Take the tokens of an event of ``size`` bytes; return whether any were left. ``now``: monotonic seconds.
+        """Spend the tokens for an event of ``size`` bytes, and return whether the bucket had any. ``now`` is monotonic.
 
-        The last event may take more tokens than there are: the bucket then holds less than nothing for a while, so that
-        events larger than a bucket are possible.
+        The last event may cost more tokens than the bucket has. The bucket is then negative for a while, so that events
+        larger than a bucket are possible.
         """
         bucket = self._buckets.get(user)
         if bucket is None:
@@ -54,7 +55,7 @@ class Allowances:
         return True
 
     def forget(self, user: str) -> None:
-        """Give the user a full bucket with its next event."""
+        """Forget the bucket of a user, whose next event then starts with a full one."""
         self._buckets.pop(user, None)
 
     def _open(self, user: str, now: float) -> _Bucket:

@@ -1,19 +1,19 @@
-"""Connections to the broker that come back by themselves: the only module that knows how the AMQP client fails.
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to the broker that reconnect, and the translation of the AMQP client's errors.
 
-The client is aiormq, the layer below aio-pika: it can declare queues without waiting for each answer, a request costs
-15 % less CPU than through aio-pika, and reconnecting is the loop in :func:`stay_connected`.
+The client is aiormq, the layer below aio-pika. It declares queues without waiting for each answer, and a request costs
+15 % less CPU than through aio-pika. The loop in :func:`stay_connected` reconnects.
 
-A node of the broker can vanish without closing its connections. Heartbeats notice that after 33 s, and shorter ones
-would end the connections of a process whose event loop is late. So each connection asks its node for an answer every
-:data:`PING_SECONDS`, and leaves a node that gives none. The load balancer in front of a cluster may still know the lost
-node: while one attempt to connect hangs, another one begins.
+A node of the broker can vanish without closing its connections. Heartbeats notice this after 33 s; shorter heartbeats
+would end the connections of a process whose event loop is late. Therefore each connection asks its node for an answer
+every :data:`PING_SECONDS`, and closes itself when the node does not answer. The load balancer in front of a cluster may
+still route to the lost node: while one attempt to connect hangs, a further attempt begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NoReturn
@@ -31,13 +31,14 @@ from aiormq.exceptions import (
     ProbableAuthenticationError,
 )
 
-from simyard.messaging.access import AccessSource, BrokerAccess, present
+from simyard.messaging.access import AccessSource, BrokerAccess, resolve_access
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError, MessagingError
 from simyard.messaging.metrics import CONNECTED
 from simyard.messaging.unreadable import tolerate_unreadable_messages
+from simyard_adapter.backoff import draw_delay
 
 log = logging.getLogger(__name__)
-logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it logs with tracebacks what it raises as well
+logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # aiormq logs tracebacks of errors that it also raises
 tolerate_unreadable_messages()
 
 REFUSALS = (
@@ -49,26 +50,26 @@ REFUSALS = (
 )
 CONNECT_SECONDS = 10.0
 ATTEMPT_SECONDS = 1.5
-"""After this time without success a second attempt to connect begins, and so on."""
+"""Time after which a further attempt to connect begins, beside those that hang."""
 MAX_ATTEMPTS = 4
 PING_SECONDS = 2.0
-PATIENCE_SECONDS = 3
-"""For so many seconds, each of which the event loop has lived through, a node may owe its answer."""
+MAX_SILENT_SECONDS = 3
+"""Seconds for which a node may owe its answer; they count only while the event loop runs."""
 CLOSE_SECONDS = 3.0
-SETTLED_SECONDS = 5.0
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 3.0
+STABLE_SECONDS = 5.0
+MIN_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 3.0
 
 
 class Connection(aiormq.Connection):
-    """A connection of the client's that keeps why the broker blocks it, and that can be given up at once.
+    """A connection of the AMQP client that exposes the broker's reason for blocking it, and notices a silent node.
 
-    A broker that is short of memory or disk reads nothing more from a connection that publishes, and says so
-    (``connection.blocked``); the client logs the reason and waits.
+    A broker that is short of memory or disk stops reading from connections that publish, and announces it
+    (``connection.blocked``). The client only logs the reason and waits.
 
     Attributes:
         blocked: the broker's reason, such as "low on memory"; empty while the connection is not blocked.
-        on_blocked: called when the broker blocks it.
+        on_blocked: called when the broker blocks the connection.
     """
 
     blocked: str = ""
@@ -93,30 +94,33 @@ class Connection(aiormq.Connection):
                 continue
             answer = asyncio.ensure_future(channel.basic_qos(prefetch_count=1))
             answer.add_done_callback(_ignore)
-            for _ in range(PATIENCE_SECONDS):  # not one long wait: a late loop must not be taken for a silent broker
+            for _ in range(MAX_SILENT_SECONDS):  # not one long wait: a late loop must not be taken for a silent broker
                 await asyncio.wait({answer}, timeout=1.0)
             if not answer.done():
                 self._reader_task.cancel()  # as the client does when heartbeats are missing
                 return
 
 
-class Link:
-    """A channel on a connection of its own, and when it is lost: closed, or one of its consumers cancelled."""
+class BrokerChannel:
+    """A channel on a connection of its own, with a future that is done when the channel is lost.
+
+    A channel is lost when it or its connection is closed, and when the broker cancels one of its consumers.
+    """
 
     def __init__(self, channel: AbstractChannel, connection: Connection) -> None:
         self.channel = channel
         self.connection = connection
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done when the channel is of no use any more; the result says why."""
+        """Done when the channel is lost; the result is the cause as text."""
         self._closing = channel.closing
         self._closing.add_done_callback(lambda closing: self._lose(_why(closing)))
         channel.on_consumer_cancel_callbacks.add(lambda _: self._lose("the broker cancelled a consumer"))
 
-    async def until_lost(self) -> NoReturn:
-        """Wait.
+    async def wait_until_lost(self) -> NoReturn:
+        """Wait until the channel is lost; never returns.
 
         Raises:
-            BrokerUnavailableError: the channel was lost; always.
+            BrokerUnavailableError: the channel was lost.
         """
         raise BrokerUnavailableError(await asyncio.shield(self.lost))
 
@@ -127,19 +131,20 @@ class Link:
 
 @asynccontextmanager
 async def open_connection(access: BrokerAccess, name: str) -> AsyncIterator[Connection]:
-    """A connection, closed at the end; what the client raises in the block is :func:`translated`.
+    """Open a connection for the block, and close it at the end.
 
-    Nothing in the block waits for a broker that has vanished.
+    Errors of the client in the block are raised as ours (:func:`translate_errors`). A broker that vanishes ends every
+    wait in the block.
 
     Args:
-        access: where and as whom.
+        access: address and credentials of the broker.
         name: shown in the broker's list of connections.
 
     Raises:
-        BrokerUnavailableError: it cannot be reached, or went away.
-        BrokerRefusedError: it refuses the credentials or what was asked for.
+        BrokerUnavailableError: the broker cannot be reached, or went away.
+        BrokerRefusedError: the broker refuses the credentials or an operation.
     """
-    with translated():
+    with translate_errors():
         try:
             connection = await _dial(access, name)
         except REFUSALS:
@@ -149,7 +154,7 @@ async def open_connection(access: BrokerAccess, name: str) -> AsyncIterator[Conn
     watch = asyncio.create_task(connection.keep_watch())
     watch.add_done_callback(_ignore)
     try:
-        with translated():
+        with translate_errors():
             yield connection
     finally:
         watch.cancel()
@@ -158,7 +163,7 @@ async def open_connection(access: BrokerAccess, name: str) -> AsyncIterator[Conn
 
 
 async def _dial(access: BrokerAccess, name: str) -> Connection:
-    """Return the first connection of several attempts, of which each begins while those before it hang."""
+    """Return the first connection that succeeds; a further attempt begins while earlier ones hang."""
     attempts: dict[asyncio.Task[None], Connection] = {}
     begun = 0
     try:
@@ -166,7 +171,7 @@ async def _dial(access: BrokerAccess, name: str) -> Connection:
             while True:
                 if begun < MAX_ATTEMPTS:
                     begun += 1
-                    connection = Connection(access.amqp_url(name), context=access.ssl_context())
+                    connection = Connection(access.build_amqp_url(name), context=access.make_ssl_context())
                     attempts[asyncio.create_task(_connect(connection))] = connection
                 pause = ATTEMPT_SECONDS if begun < MAX_ATTEMPTS else None
                 done, _ = await asyncio.wait(attempts, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
@@ -183,7 +188,7 @@ async def _dial(access: BrokerAccess, name: str) -> Connection:
 
 
 async def _connect(connection: Connection) -> None:
-    """Connect, or leave nothing behind."""
+    """Connect; close the connection if that fails."""
     try:
         await connection.connect()
     except BaseException:
@@ -193,25 +198,28 @@ async def _connect(connection: Connection) -> None:
 
 
 @asynccontextmanager
-async def open_link(access: BrokerAccess, name: str, *, confirms: bool = False) -> AsyncIterator[Link]:
-    """As :func:`open_connection`, with a channel; with ``confirms``, publishing waits until the broker took it."""
+async def open_channel(access: BrokerAccess, name: str, *, confirms: bool = False) -> AsyncIterator[BrokerChannel]:
+    """Open a connection with a channel for the block; errors as for :func:`open_connection`.
+
+    With ``confirms``, publishing waits until the broker has confirmed the message.
+    """
     async with open_connection(access, name) as connection:
-        yield Link(await connection.channel(publisher_confirms=confirms), connection)
+        yield BrokerChannel(await connection.channel(publisher_confirms=confirms), connection)
 
 
 async def stay_connected(
-    access: AccessSource, name: str, serve: Callable[[Link], Awaitable[None]], *, confirms: bool = False
+    access: AccessSource, name: str, serve: Callable[[BrokerChannel], Awaitable[None]], *, confirms: bool = False
 ) -> NoReturn:
-    """Connect, ``serve`` until that raises a :class:`MessagingError` or returns, and again, with growing pauses.
+    """Connect and call ``serve``; repeat this with a backoff whenever it returns or raises a :class:`MessagingError`.
 
-    Every other error of ``serve`` ends it.
+    Every other error of ``serve`` is raised.
     """
     clock = asyncio.get_running_loop().time
-    pause = FIRST_PAUSE_SECONDS
+    retries = 0
     while True:
         started = clock()
         try:
-            async with open_link(present(access), name, confirms=confirms) as link:
+            async with open_channel(resolve_access(access), name, confirms=confirms) as link:
                 await serve(link)
         except BrokerUnavailableError as error:
             log.warning("%s: %s", name, error)
@@ -219,18 +227,18 @@ async def stay_connected(
             log.error("%s: %s", name, error)
         finally:
             CONNECTED.labels(name).set(0)
-        if clock() - started > SETTLED_SECONDS:
-            pause = FIRST_PAUSE_SECONDS
-        await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
-        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        if clock() - started > STABLE_SECONDS:
+            retries = 0
+        await asyncio.sleep(draw_delay(retries, MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS))
+        retries += 1
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise our errors for the client's.
+def translate_errors() -> Iterator[None]:
+    """Raise errors of the AMQP client in the block as our own.
 
-    The client throws CancelledError at those who wait on a connection that breaks: told from a real cancellation by
-    whether anybody asked for one.
+    When a connection breaks, the client raises CancelledError in the tasks that wait on it. It is a real cancellation
+    only if somebody has asked this task to cancel.
     """
     try:
         yield
@@ -246,7 +254,7 @@ def translated() -> Iterator[None]:
 
 
 def _ignore(task: asyncio.Future[Any]) -> None:
-    """Take notice of how a task ended that nobody waits for."""
+    """Retrieve the exception of a task without an awaiter, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 

@@ -1,4 +1,5 @@
-"""The consumers of workers' queues, from what the broker tells of them; no I/O."""
+# SPDX-License-Identifier: Apache-2.0
+"""The consumers of the workers' queues, computed from the broker's own events. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ QUEUE_DELETED = "queue.deleted"
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """One consumer of a queue."""
+    """A consumer of a queue, with its consumer tag."""
 
     queue: str
     tag: str
@@ -22,9 +23,10 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerEvent:
-    """A consumer came (``created``) or went, or all went that a carrier had (``consumer`` is None).
+    """A broker event about one consumer, which was ``created`` or deleted, or about all consumers of a carrier.
 
-    A carrier is a channel, by the name of its process, or a connection, by its name.
+    A carrier is a channel, named by its process, or a connection, named by itself. ``consumer`` is None if the carrier
+    was closed with all of its consumers.
     """
 
     consumer: Consumer | None
@@ -33,10 +35,10 @@ class ConsumerEvent:
 
     @classmethod
     def read(cls, key: str, headers: Mapping[str, object]) -> ConsumerEvent:
-        """Read the routing key and the headers of a message of ``rabbitmq_event_exchange``.
+        """Read the event from the routing key and the headers of a message of ``rabbitmq_event_exchange``.
 
-        RabbitMQ 3.10 tells of each consumer that goes, for whatever reason. 4.0 does not when a channel or connection
-        ends that consumed a classic queue: of that it tells only the end itself.
+        RabbitMQ 3.10 reports the end of each consumer, whatever the reason. RabbitMQ 4.0 does not when a channel or
+        connection ends that consumed a classic queue; it reports only the end of the channel or connection.
         """
         if key == CHANNEL_CLOSED:
             return cls(None, str(headers.get("pid")))
@@ -47,10 +49,10 @@ class ConsumerEvent:
 
 
 class Consumers:
-    """Which queues have consumers, and what carries these."""
+    """All known consumers by queue, and the channels and connections that carry them."""
 
     def __init__(self, snapshot: Mapping[Consumer, str] | None = None) -> None:
-        """``snapshot``: consumers with the names of their connections."""
+        """Start from a ``snapshot``: consumers with the names of their connections."""
         self._tags: dict[str, set[str]] = {}
         self._carriers: dict[Consumer, set[str]] = {}
         self._carried: dict[str, set[Consumer]] = {}
@@ -59,7 +61,7 @@ class Consumers:
 
     @property
     def queues(self) -> frozenset[str]:
-        """The queues that have any."""
+        """The names of the queues that have a consumer."""
         return frozenset(self._tags)
 
     def __contains__(self, queue: str) -> bool:
@@ -68,8 +70,8 @@ class Consumers:
     def __len__(self) -> int:
         return len(self._tags)
 
-    def apply(self, event: ConsumerEvent) -> frozenset[str]:
-        """Follow an event, and give the queues that have consumers since, or have none any more."""
+    def apply_event(self, event: ConsumerEvent) -> frozenset[str]:
+        """Apply an event, and return the queues that got their first consumer or lost their last one."""
         if event.consumer is None:
             return self._remove(self._carried.get(event.carrier, ()))
         if not event.created:
@@ -79,7 +81,7 @@ class Consumers:
         return frozenset({event.consumer.queue} if new else ())
 
     def correct(self, found: Consumers, gone: frozenset[str]) -> frozenset[str]:
-        """Add the queues that only ``found`` has, remove those that are ``gone``, and give those that changed."""
+        """Add the queues that only ``found`` contains, remove the queues in ``gone``, and return all changed queues."""
         new = found.queues - self.queues
         for queue in new:
             for consumer in (Consumer(queue, tag) for tag in found._tags[queue]):

@@ -1,8 +1,9 @@
-"""Passwords of broker users, derived from one master key so that none is stored.
+# SPDX-License-Identifier: Apache-2.0
+"""Passwords of broker users, derived from one master key, so that no password is stored.
 
-A broker user has logins (:func:`~simyard_adapter.wire.identity_of`): one for each number of the master key, which the
-platform team replaces, and for each generation of the credentials of a pool, which the operator counts. The first login
-is the identity itself, so an installation that never rotated has no other.
+A broker user has logins (:func:`~simyard_adapter.wire.parse_identity`), one for each pair of a master key's number and
+a generation of the pool's credentials. The platform team replaces the master key; the operator starts a new generation.
+The first login is the identity itself, so an installation without rotations has no other logins.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from simyard_adapter.wire import LOGIN_SEPARATOR, identity_of
+from simyard_adapter.wire import LOGIN_SEPARATOR, parse_identity
 
 MASTER_KEY_BYTES = 32
 FIRST_NUMBER = 1
@@ -24,22 +25,31 @@ _SUFFIX = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,9})")
 
 @dataclass(frozen=True, slots=True)
 class MasterKeys:
-    """The master key, and its predecessor while workers may still use passwords of that one.
+    """The master key, and the previous one while workers may still use passwords that are derived from it.
 
     Attributes:
-        number: of the key; the first one is 1.
-        previous: the key before; empty when no worker needs it any more.
+        key: the current master key.
+        number: the number of the current key; the first key is 1.
+        previous: the previous key; empty if no worker needs it any more.
+        following: the key of the rotation that starts when this one ends; empty if none is requested.
     """
 
     key: bytes = field(repr=False)
     number: int = FIRST_NUMBER
     previous: bytes = field(default=b"", repr=False)
+    following: bytes = field(default=b"", repr=False)
 
-    def password(self, login: str) -> str:
-        """Return the password of a login under its own key.
+    def end_rotation(self) -> MasterKeys:
+        """Return the keys after the end of a rotation: without the previous key, or those of the next rotation."""
+        if self.following:
+            return MasterKeys(self.following, self.number + 1, self.key)
+        return MasterKeys(self.key, self.number)
+
+    def derive_password(self, login: str) -> str:
+        """Return the password of a login, derived from the key that the login names.
 
         Raises:
-            ValueError: the key of that login is not kept any more.
+            ValueError: the key of that login was deleted.
         """
         number = parse_login(login)[0]
         if number == self.number:
@@ -49,52 +59,52 @@ class MasterKeys:
         raise ValueError(f"the master key number {number} is not kept any more")
 
 
-def login_name(identity: str, number: int, generation: int) -> str:
-    """Return the login of a broker user under a master key's number and a generation of its own."""
+def make_login(identity: str, number: int, generation: int) -> str:
+    """Return the login of a broker user for a number of the master key and a generation of the user's credentials."""
     if (number, generation) == (FIRST_NUMBER, 0):
         return identity
     return f"{identity}{LOGIN_SEPARATOR}{number}.{generation}"
 
 
 def parse_login(login: str) -> tuple[int, int]:
-    """Return the master key's number and the generation; those of the first login for a name without a suffix.
+    """Return the number of the master key and the generation; a name without a suffix is the first login.
 
     Raises:
-        ValueError: the suffix is of no login that :func:`login_name` makes.
+        ValueError: :func:`make_login` makes no login with that suffix.
     """
     suffix = login.partition(LOGIN_SEPARATOR)[2]
     if not suffix and LOGIN_SEPARATOR not in login:
         return FIRST_NUMBER, 0
     if not (parsed := _SUFFIX.fullmatch(suffix)):
-        raise ValueError(f"{identity_of(login)} has no login with the suffix {suffix!r}")
+        raise ValueError(f"{parse_identity(login)} has no login with the suffix {suffix!r}")
     return int(parsed[1]), int(parsed[2])
 
 
-def former_logins(identity: str, keys: MasterKeys, generation: int, *, changed_lately: bool) -> Iterable[str]:
-    """Return the logins under which workers may still connect, beside the newest one.
+def list_former_logins(identity: str, keys: MasterKeys, generation: int, *, changed_lately: bool) -> Iterable[str]:
+    """Return the logins, without the newest one, under which workers may still connect.
 
     Args:
-        identity: of the broker user.
+        identity: identity of the broker user.
         keys: the master keys.
-        generation: the newest one of its credentials.
-        changed_lately: workers may still use the generation before.
+        generation: the newest generation of the user's credentials.
+        changed_lately: workers may still use the previous generation.
     """
     numbers = (keys.number, keys.number - 1) if keys.previous else (keys.number,)
     generations = (generation, generation - 1) if changed_lately and generation else (generation,)
-    logins = [login_name(identity, number, one) for number in numbers for one in generations]
+    logins = [make_login(identity, number, one) for number in numbers for one in generations]
     return logins[1:]
 
 
-def new_master_key() -> bytes:
-    """A fresh random master key."""
+def make_master_key() -> bytes:
+    """Return a new random master key."""
     return secrets.token_bytes(MASTER_KEY_BYTES)
 
 
 def derive_password(master_key: bytes, user: str) -> str:
-    """The password of a broker user: HMAC-SHA256 (RFC 2104) of its name, base64url without padding.
+    """Return the password of a broker user: HMAC-SHA256 (RFC 2104) of its name, base64url without padding.
 
     Raises:
-        ValueError: the key is too short to be one of :func:`new_master_key`.
+        ValueError: the key is too short.
     """
     if len(master_key) < MASTER_KEY_BYTES:
         raise ValueError(f"the master key has {len(master_key)} bytes, at least {MASTER_KEY_BYTES} are needed")

@@ -1,4 +1,5 @@
-"""What can go wrong between us and a worker, as types that carry policy."""
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of messaging, as types that carry policy."""
 
 from __future__ import annotations
 
@@ -6,49 +7,49 @@ from simyard_adapter.wire import WireError
 
 
 class MessagingError(Exception):
-    """Something did not get through the broker, or came back as an error.
+    """A message did not pass the broker, or the answer to it is an error.
 
     Attributes:
-        retryable: the same call may succeed later without anybody changing anything.
+        retryable: the same call may succeed later without any change.
     """
 
     retryable = False
 
 
 class BrokerUnavailableError(MessagingError):
-    """The broker cannot be reached, or went away before it answered: what was sent may have arrived."""
+    """The broker cannot be reached, or went away before it answered; a sent message may have arrived."""
 
     retryable = True
 
 
 class BrokerBlockedError(BrokerUnavailableError):
-    """The broker takes no messages while it is short of memory or disk: nothing was sent, or its arrival is unknown."""
+    """The broker accepts no messages while it is short of memory or disk; a sent message may have arrived."""
 
 
 class BrokerRefusedError(MessagingError):
-    """The broker refuses: wrong credentials, no permission, or an existing queue or exchange of other properties."""
+    """The broker refuses: wrong credentials, no permission, or an existing queue or exchange with other properties."""
 
 
 class NoConsumerError(MessagingError):
-    """There is no such queue: nothing was sent."""
+    """The queue does not exist; nothing was sent."""
 
     retryable = True
 
 
 class QueueFullError(MessagingError):
-    """The queue is at its limit and took nothing."""
+    """The queue is full and accepted nothing."""
 
     retryable = True
 
 
 class ReplyTimeoutError(MessagingError):
-    """No reply in time; the request itself expires in the queue after the same time."""
+    """No reply arrived in time; the request itself expires in the queue after the same time."""
 
     retryable = True
 
 
 class InvalidReplyError(MessagingError):
-    """The worker's reply cannot be read; what was asked for may have been done."""
+    """The worker's reply cannot be read; the worker may have carried out the request."""
 
 
 class RemoteError(MessagingError):

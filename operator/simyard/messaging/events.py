@@ -1,24 +1,29 @@
-"""Events from workers, and requests that no worker could finish: a consumer for each queue.
+# SPDX-License-Identifier: Apache-2.0
+"""Consumers of the workers' events and of dead-lettered requests.
 
-**One event, one fate.** An event is read, handed to its handler and settled by itself. The handler applies it at once
-and may return something to await, such as a write; meanwhile other events go on. An exception is the fault of that one
-event: the event is rejected, and everything else goes on.
+Workers are untrusted, and the workers of all tenants share the operator's queues. So one event must neither block nor
+lose the events of other senders, not even when it ends the operator's process.
 
-**Lanes.** The broker moves a rejected event of the operator's queue to the overflow lane
-(:func:`~simyard.messaging.topology.platform_specs`), which has a consumer of its own: there events wait that were more
-than their sender's share of the window, and what was refused is tried once more. What the overflow lane rejects ends in
-a bounded queue that nobody consumes, for people to look at.
+**Isolation.** Each event is read, handled, and acknowledged or rejected on its own. The handler applies the event at
+once, and may return an awaitable such as a write; meanwhile the consumer goes on to other events. An exception rejects
+the one event that caused it. (To handle events in batches is faster, but one bad event would reject its whole batch.)
 
-**Events that end the process** (memory, a fault in a C extension) raise nothing. The broker counts for each event how
-often a consumer ended while it held it, and rejects the event at a limit. That count alone would be unjust: all that
-the window held is counted, also after a restart that no event caused. So an event that was held by
-:data:`SUSPECT_DELIVERIES` ended consumers is taken alone: from then on only the culprit is counted, and its neighbours
-are settled before it or not delivered at all. That is why the limit can be small, and restarts do not use it up.
+**Lanes.** The broker moves rejected events of the operator's queue to the overflow lane, which has its own consumer
+(:func:`~simyard.messaging.topology.build_platform_specs`). Events above their sender's share of the window wait there,
+and refused events get a second attempt. Events that the overflow lane rejects end in a bounded queue without a
+consumer, where people can inspect them. (To requeue an event in place would deliver it again at once, in a loop.)
 
-**Floods.** Who sends more events than its allowance is cut off (:mod:`simyard.fleet.quarantine`). What it has sent
-already goes to the overflow lane, if it must not be lost, and else is dropped.
+**Suspects.** Some events end the process without an exception: memory, a fault in a C extension. The broker counts for
+each event how many consumers ended while they held it, and rejects the event at a limit. A restart that no event
+caused raises the count of every event in the window, so the count alone would reject innocent events. Therefore a new
+consumer starts with a prefetch of 1 while events arrive that :data:`SUSPECT_DELIVERIES` consumers held when they
+ended. Invariant: a suspect is alone in the window. From then on, only the count of the guilty event grows; the limit
+can be small, and restarts do not use it up.
 
-**Memory.** A consumer holds at most its window; a body beyond its kind's limit is let go before it is parsed.
+**Floods.** A sender above its allowance is cut off (:mod:`simyard.fleet.broker.quarantine`). Events that it has already
+sent go to the overflow lane if they must not be lost, and are dropped otherwise.
+
+**Memory.** A consumer holds at most its window. A body above the limit of its kind is rejected before it is parsed.
 """
 
 from __future__ import annotations
@@ -36,8 +41,8 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from simyard.guest.messages import EventMessage, read_event
 from simyard.guest.reading import Refusal, RefusedError
 from simyard.messaging.access import AccessSource
-from simyard.messaging.connection import Link, stay_connected
-from simyard.messaging.metrics import CONNECTED, DEFERRED, EVENTS, EVENTS_REFUSED
+from simyard.messaging.connection import BrokerChannel, stay_connected
+from simyard.messaging.metrics import CONNECTED, EVENTS, EVENTS_DEFERRED, EVENTS_REFUSED
 from simyard.messaging.refusals import Refusals
 from simyard.messaging.topology import (
     ATTRIBUTE_QUEUES_PREFIX,
@@ -48,7 +53,7 @@ from simyard.messaging.topology import (
 )
 from simyard.messaging.window import Window, WindowSettings
 from simyard_adapter.limits import MIB
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, identity_of, parse_event_key
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, parse_event_key, parse_identity
 
 SUSPECT_DELIVERIES = 2
 MAX_NOTED_SENDERS = 10_000
@@ -57,10 +62,10 @@ ATTRIBUTES_BACKLOG_BYTES = 64 * MIB
 T = TypeVar("T")
 Receive = Callable[[DeliveredMessage], Coroutine[Any, Any, None]]
 Handler = Callable[[T], Awaitable[object] | None]
-"""Applies one item at once, in the order of arrival; what it returns is awaited before the item is settled."""
+"""Applies one item at once, in the order of arrival. The consumer awaits the result before it acknowledges the item."""
 
 Permits = Callable[[str, int], bool]
-"""Counts an event of a broker user, of so many bytes; returns whether the user is within its allowance."""
+"""Counts an event of a broker user with the size in bytes, and returns whether the user is within its allowance."""
 
 
 def _permit_all(_sender: str, _size: int) -> bool:
@@ -69,7 +74,7 @@ def _permit_all(_sender: str, _size: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """An event whose sender the broker vouches for; ``received_at`` in seconds since the epoch."""
+    """An event of a worker whose sender the broker has verified; ``received_at`` is in seconds since the epoch."""
 
     user: str
     worker_uid: str
@@ -82,7 +87,10 @@ EventHandler = Handler[ReceivedEvent]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A request that no worker finished: ``reason`` is ``delivery_limit``, ``expired``, ``maxlen`` or ``rejected``."""
+    """A request that no worker finished.
+
+    ``reason`` is the broker's: ``delivery_limit``, ``expired``, ``maxlen`` or ``rejected``.
+    """
 
     queue: str
     kind: str
@@ -91,7 +99,7 @@ class DeadLetter:
 
 
 class _Consumer(Generic[T]):
-    """Reads one queue and settles each delivery when it is handled."""
+    """A consumer of one queue, which acknowledges or rejects each delivery after its handler has finished."""
 
     def __init__(
         self,
@@ -107,13 +115,13 @@ class _Consumer(Generic[T]):
         """Set up a consumer.
 
         Args:
-            access: where and as whom.
-            name: of the connection.
+            access: address and credentials of the broker.
+            name: name of the connection.
             handler: applies each item.
-            settings: the bounds of what is held.
-            permits: counts an event of a sender; what it does not permit is rejected unread.
-            overflows: another lane handles what this one rejects, and counts and logs it if need be.
-            quiet_counts: :meth:`heard_seconds` of a sender begins anew with each of its items.
+            settings: the bounds of the window.
+            permits: counts an event of a sender; an event that is not permitted is rejected unread.
+            overflows: another lane receives the rejected events, and counts and logs them if necessary.
+            quiet_counts: a delivery is itself a gap, so each item resets :meth:`measure_heard_seconds` of its sender.
         """
         self._access = access
         self._name = name
@@ -129,40 +137,40 @@ class _Consumer(Generic[T]):
         self._since: float | None = None
         self._moved: dict[str, float] = {}
 
-    def heard_seconds(self, sender: str) -> float:
-        """Return for how long all events of a sender have been heard without a gap; 0 when they are not.
+    def measure_heard_seconds(self, sender: str) -> float:
+        """Return the time for which the consumer has received all events of a sender without a gap; 0 if it does not.
 
-        The time begins anew when the consumer falls behind, and with each event of this sender that another lane
-        handles. The events of other senders do not count: one sender must not hold up what is decided for others.
+        The time starts again when the consumer falls behind, and with each event of this sender that moves to another
+        lane. Events of other senders do not count, because one sender must not delay decisions about others.
         """
         if self._since is None or self._is_full():
             return 0.0
         return self._clock() - max(self._since, self._moved.get(sender, self._since))
 
     def _note_moved(self, sender: str) -> None:
-        """Note that an event of a sender passed between the lanes: more of the same sender may be on its way."""
+        """Note that an event of a sender moved between the lanes, where more events of that sender may follow."""
         if len(self._moved) >= MAX_NOTED_SENDERS:
             self._moved.clear()
             self._since = self._clock()
         self._moved[sender] = self._clock()
 
-    def oldest_seconds(self) -> float:
-        """How long the oldest event waits that was delivered and is not settled; 0 without any."""
+    def measure_oldest_seconds(self) -> float:
+        """Return the age of the oldest delivery that is neither acknowledged nor rejected; 0 without any."""
         oldest = self._window.oldest if self._window is not None else None
         return 0.0 if oldest is None else self._clock() - oldest
 
     async def run(self) -> NoReturn:
-        """Consume until cancelled; reconnects by itself."""
+        """Consume until cancelled, and reconnect after every loss of the connection."""
         async with asyncio.TaskGroup() as handling:
             await stay_connected(self._access, self._name, partial(self._serve, handling))
         raise AssertionError("stay_connected ends by cancellation only")
 
     async def _queue(self, channel: AbstractChannel) -> str:
-        """The queue to consume; made here if it is this connection's own."""
+        """Return the name of the queue to consume, and declare the queue if it is exclusive to this connection."""
         raise NotImplementedError
 
     def _read(self, message: DeliveredMessage) -> T:
-        """What the handler gets.
+        """Return the item for the handler.
 
         Raises:
             RefusedError: the message cannot be read.
@@ -172,7 +180,7 @@ class _Consumer(Generic[T]):
     def _is_full(self) -> bool:
         return self._window is not None and len(self._window) >= self._width
 
-    async def _serve(self, handling: asyncio.TaskGroup, link: Link) -> None:
+    async def _serve(self, handling: asyncio.TaskGroup, link: BrokerChannel) -> None:
         session = _Session(handling)
         link.lost.add_done_callback(lambda _: session.wake.set())
 
@@ -189,19 +197,19 @@ class _Consumer(Generic[T]):
                 await session.wake.wait()
                 session.wake.clear()
                 if self._is_full():
-                    self._since = self._clock()  # more may wait at the broker
+                    self._since = self._clock()  # more events may wait at the broker
                 if session.unsuspicious and self._width == 1:
                     await link.channel.basic_cancel(tag)
                     tag = await self._consume(link.channel, queue, receive, width=self._settings.deliveries)
-                for settlement in window.take():
-                    if settlement.accepted:
-                        await link.channel.basic_ack(settlement.tag, multiple=settlement.multiple)
+                for answer in window.collect_acknowledgements():
+                    if answer.accepted:
+                        await link.channel.basic_ack(answer.tag, multiple=answer.multiple)
                     else:
-                        await link.channel.basic_reject(settlement.tag, requeue=False)
+                        await link.channel.basic_reject(answer.tag, requeue=False)
         finally:
             self._window = self._since = None
             session.cancel()
-        await link.until_lost()
+        await link.wait_until_lost()
 
     async def _consume(self, channel: AbstractChannel, queue: str, receive: Receive, width: int) -> str:
         await channel.basic_qos(prefetch_count=width)
@@ -211,7 +219,7 @@ class _Consumer(Generic[T]):
         return consuming.consumer_tag
 
     def _receive(self, message: DeliveredMessage, window: Window, session: _Session) -> None:
-        tag, sender = message.delivery_tag, identity_of(message.header.properties.user_id or "")
+        tag, sender = message.delivery_tag, find_sender(message)
         assert tag is not None, "a delivery has a tag"
         if self._width == 1 and not _is_suspect(message):
             session.unsuspicious = True
@@ -219,18 +227,18 @@ class _Consumer(Generic[T]):
         fits = window.add(tag, sender, len(message.body), self._clock())
 
         def settle(*, accepted: bool) -> None:
-            window.settle(tag, accepted=accepted)
+            window.finish(tag, accepted=accepted)
             session.wake.set()
 
         permitted = self._permits(sender, len(message.body))
         if not permitted or (self._overflows and not fits):
-            DEFERRED.inc()
+            EVENTS_DEFERRED.inc()
             self._note_moved(sender)
             settle(accepted=False)
             return
         try:
             done = self._handler(self._read(message))
-        except Exception as error:  # noqa: BLE001 - whatever one event causes, it must not hold up the others
+        except Exception as error:  # noqa: BLE001 - no error of one event may hold up the other events
             self._refuse(sender, error)
             settle(accepted=False)
             return
@@ -256,7 +264,7 @@ class _Consumer(Generic[T]):
 
 
 class _Session:
-    """One connection's wake-up call and the tasks that await its handlers."""
+    """The state of a consumer on one connection: its wake-up event, and the tasks that await its handlers."""
 
     def __init__(self, handling: asyncio.TaskGroup) -> None:
         self.wake = asyncio.Event()
@@ -276,11 +284,11 @@ class _Session:
 
 class _EventConsumer(_Consumer[ReceivedEvent]):
     def _read(self, message: DeliveredMessage) -> ReceivedEvent:
-        return received_event(message, time.time())
+        return read_received_event(message, time.time())
 
 
 class OperatorEvents(_EventConsumer):
-    """Events that must not be lost: registrations, results, drained and active workers."""
+    """The consumer of events that must not be lost: registrations, results, drained and active workers."""
 
     def __init__(
         self,
@@ -297,7 +305,7 @@ class OperatorEvents(_EventConsumer):
 
 
 class OverflowEvents(_EventConsumer):
-    """Events that :class:`OperatorEvents` has rejected: too many of one sender at once, or refused once."""
+    """The consumer of the overflow lane: events above their sender's share, and events that were refused once."""
 
     def __init__(self, access: AccessSource, handler: EventHandler) -> None:
         super().__init__(access, "simyard operator overflow", handler, WindowSettings(deliveries=8), quiet_counts=True)
@@ -307,7 +315,10 @@ class OverflowEvents(_EventConsumer):
 
 
 class OperatorUpdates(_EventConsumer):
-    """Attributes and progress, of which a newer one follows. They may overtake a lasting event, or be overtaken."""
+    """The consumer of attributes and progress, which newer events replace.
+
+    Their order relative to the events of :class:`OperatorEvents` is undefined.
+    """
 
     def __init__(self, access: AccessSource, handler: EventHandler, *, permits: Permits = _permit_all) -> None:
         super().__init__(access, "simyard operator updates", handler, permits=permits)
@@ -317,9 +328,9 @@ class OperatorUpdates(_EventConsumer):
 
 
 class AttributeEvents(_EventConsumer):
-    """Registrations and changes of attributes from now on, for a process that keeps the newest values.
+    """The consumer of registrations and attribute changes, for a process that keeps the newest values.
 
-    What happens while it is not connected is missed.
+    The queue exists only while the process is connected, so the process misses events in between.
     """
 
     def __init__(self, access: AccessSource, handler: EventHandler) -> None:
@@ -335,7 +346,7 @@ class AttributeEvents(_EventConsumer):
 
 
 class DeadLetters(_Consumer[DeadLetter]):
-    """Requests that were dead-lettered (:func:`~simyard.messaging.topology.pool_queue_spec`), for the operator."""
+    """The operator's consumer of dead-lettered requests (:func:`~simyard.messaging.topology.build_pool_queue_spec`)."""
 
     def __init__(self, access: AccessSource, handler: Handler[DeadLetter]) -> None:
         super().__init__(access, "simyard dead letters", handler)
@@ -354,14 +365,25 @@ class DeadLetters(_Consumer[DeadLetter]):
         )
 
 
-def received_event(message: DeliveredMessage, received_at: float) -> ReceivedEvent:
-    """Return the event.
+def find_sender(message: DeliveredMessage) -> str:
+    """Return the broker user that a message counts for.
 
-    Raises:
-        RefusedError: its sender is not the user in its routing key, or it cannot be read.
+    The routing key of an event names the user, and the broker's topic permission lets a user write no other key. The
+    property ``user_id`` may be absent or unreadable, so a flood without it would count for nobody. Other messages have
+    no such key.
     """
     key = parse_event_key(message.routing_key or "")
-    if key is None or identity_of(message.header.properties.user_id or "") != key.user:
+    return key.user if key is not None else parse_identity(message.header.properties.user_id or "")
+
+
+def read_received_event(message: DeliveredMessage, received_at: float) -> ReceivedEvent:
+    """Return the event in a delivery.
+
+    Raises:
+        RefusedError: the sender is not the user in the routing key, or the event cannot be read.
+    """
+    key = parse_event_key(message.routing_key or "")
+    if key is None or parse_identity(message.header.properties.user_id or "") != key.user:
         raise RefusedError(Refusal.NOT_VOUCHED, "the routing key names another sender than the broker vouches for")
     read = read_event(key.kind, message.body)
     EVENTS.labels(key.kind.value).inc()
@@ -369,6 +391,6 @@ def received_event(message: DeliveredMessage, received_at: float) -> ReceivedEve
 
 
 def _is_suspect(message: DeliveredMessage) -> bool:
-    """Whether consumers ended while they held it; the broker sets the header of a redelivered message itself."""
+    """Return whether consumers ended while they held the message; the broker itself sets the header on redelivery."""
     count = (message.header.properties.headers or {}).get("x-delivery-count")
     return bool(message.redelivered) and isinstance(count, int) and count >= SUSPECT_DELIVERIES

@@ -1,4 +1,16 @@
-"""Which workers are there: whose queue has a consumer."""
+# SPDX-License-Identifier: Apache-2.0
+"""Liveness of workers: a worker is present while its own queue has a consumer.
+
+Heartbeats of ten thousand workers would cost the operator and the broker constant work, and a busy operator would take
+late heartbeats for dead workers. The broker already knows which queues are consumed, and reports every change
+(``rabbitmq_event_exchange``). So the operator reads the changes, on top of one snapshot from the management API.
+
+Three gaps need care. The management API is late by the broker's statistics interval: the events of the last seconds are
+therefore applied on top of each snapshot. After an outage of the broker, adapters need time to reconnect: until the
+grace period has passed, a queue without a consumer is unknown, not absent. A node of the broker that dies reports none
+of its consumers: so all consumers are compared with the management API from time to time, and a queue counts as
+unconsumed only when two comparisons miss it. Invariant: while the broker is unreachable, no worker is declared lost.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +24,7 @@ from aiormq.abc import DeliveredMessage
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.connection import Link, stay_connected
+from simyard.messaging.connection import BrokerChannel, stay_connected
 from simyard.messaging.consumers import (
     CHANNEL_CLOSED,
     CONNECTION_CLOSED,
@@ -31,22 +43,22 @@ log = logging.getLogger(__name__)
 BROKER_EVENTS_EXCHANGE = "amq.rabbitmq.event"
 KEYS = (CREATED, DELETED, CHANNEL_CLOSED, CONNECTION_CLOSED, QUEUE_DELETED)
 STATISTICS_SECONDS = 5.0
-"""RabbitMQ's default of ``collect_statistics_interval``: a consumer appears so late in the management API."""
+"""RabbitMQ's default of ``collect_statistics_interval``: the delay until the management API shows a new consumer."""
 RECHECK_SECONDS = 300.0
-"""How often all consumers are compared with the management API: a node of the broker that dies tells of none of its."""
+"""Interval between two comparisons of all consumers with the management API."""
 CONNECTION_NAME = "simyard liveness"
 
 PresenceListener = Callable[[str | None], None]
-"""Called with the queue whose presence changed, or with None when that of any may have; it must not block."""
+"""Called with the queue whose presence changed, or with None if any queue may have changed; it must not block."""
 
 
 class Liveness:
-    """Keeps for every worker queue whether it has a consumer.
+    """The presence of all workers, by the consumers of their queues.
 
-    The broker must have the plugin ``rabbitmq_event_exchange``, its exchange in the virtual host of ``access``.
-    ``on_deleted`` is called with a worker's queue that was deleted, by whomever, or lost with its node.
-    ``grace_seconds`` is how long adapters have to come back after the broker was unreachable; at least a second more
-    than ``statistics_seconds``, because their return may have been before the first event.
+    The broker must have the plugin ``rabbitmq_event_exchange``, with its exchange in the virtual host of ``access``.
+    ``on_deleted`` is called with the queue of a worker that anybody deleted, or that was lost with its node.
+    ``grace_seconds`` is the grace period for adapters to reconnect after the broker was unreachable. It lasts at least
+    a second longer than ``statistics_seconds``, because adapters may reconnect before the first event is received.
     """
 
     def __init__(
@@ -71,33 +83,33 @@ class Liveness:
         self._consumers = Consumers()
         self._recent: list[ConsumerEvent] | None = None
         self._missed: frozenset[str] = frozenset()
-        self._settled = False
+        self._grace_passed = False
         self._connected = False
 
     @property
     def connected(self) -> bool:
-        """Whether the broker tells who is there."""
+        """True while the broker reports changes of consumers to this process."""
         return self._connected
 
     def recheck_soon(self) -> None:
-        """Compare all consumers with the management API: a node of the broker may have gone, and told of none."""
+        """Compare all consumers with the management API soon, because a node of the broker may have died."""
         self._recheck_now.set()
 
-    def present(self, queue: str) -> bool | None:
-        """Whether the queue has a consumer.
+    def has_consumer(self, queue: str) -> bool | None:
+        """Return whether the queue has a consumer; None if this is unknown.
 
-        None while that is unknown: the broker is unreachable, or was until ``grace_seconds`` ago and no consumer has
-        been seen since.
+        The presence is unknown while the broker is unreachable. After that, a queue without a consumer stays unknown
+        for the grace period.
         """
         if not self._connected:
             return None
-        return queue in self._consumers or (False if self._settled else None)
+        return queue in self._consumers or (False if self._grace_passed else None)
 
     async def run(self) -> NoReturn:
-        """Watch until cancelled; reconnects by itself."""
+        """Follow the broker's events until cancelled, and reconnect after every loss of the connection."""
         await stay_connected(self._access, CONNECTION_NAME, self._serve)
 
-    async def _serve(self, link: Link) -> None:
+    async def _serve(self, link: BrokerChannel) -> None:
         self._recent = []
         try:
             await self._follow(link)
@@ -105,28 +117,28 @@ class Liveness:
             self._connected = True
             CONNECTED.labels(CONNECTION_NAME).set(1)
             self._on_change(None)
-            await self._settle(link)
-            self._settled, self._recent, self._missed = True, None, frozenset()
+            await self._wait_for_grace_period(link)
+            self._grace_passed, self._recent, self._missed = True, None, frozenset()
             self._on_change(None)
             while True:
                 await self._recheck(link)
         finally:
-            self._settled = False
+            self._grace_passed = False
             self._consumers = Consumers()
             CONSUMERS.set(math.nan)
             if self._connected:
                 self._connected = False
                 self._on_change(None)
 
-    async def _follow(self, link: Link) -> None:
+    async def _follow(self, link: BrokerChannel) -> None:
         declared = await link.channel.queue_declare(exclusive=True)
         queue = declared.queue or ""
         for key in KEYS:
             await link.channel.queue_bind(queue, BROKER_EVENTS_EXCHANGE, key)
         await link.channel.basic_consume(queue, self._on_event, no_ack=True)
 
-    async def _settle(self, link: Link) -> None:
-        """Wait until the grace has passed, and see the consumers that no event tells of as they appear."""
+    async def _wait_for_grace_period(self, link: BrokerChannel) -> None:
+        """Wait until the grace period has passed; regular snapshots show the consumers that no event reported."""
         left = max(self._grace_seconds, self._lag_seconds)
         while left > 0:
             pause = min(left, self._lag_seconds)
@@ -135,13 +147,12 @@ class Liveness:
             await self._take_snapshot()
             self._on_change(None)
 
-    async def _recheck(self, link: Link) -> None:
-        """Find what no event has told.
+    async def _recheck(self, link: BrokerChannel) -> None:
+        """Compare all consumers with the management API, and apply changes that no event reported.
 
-        What is missing once may be due to a node of the broker that answered too late: it is gone when it is missing
-        twice.
+        A queue is removed only when two comparisons in a row miss it, because a node of the broker may answer late.
         """
-        if not self._missed:  # what is missing for the first time is looked for again at once
+        if not self._missed:  # a queue that is missed for the first time is checked again at once
             await _wait(link, self._recheck_seconds, self._recheck_now)
         self._recheck_now.clear()
         self._recent = []
@@ -149,25 +160,25 @@ class Liveness:
         try:
             found = await self._snapshot()
         except MessagingError as error:
-            log.warning("%s: consumers are not compared: %s", CONNECTION_NAME, error)
+            log.warning("%s: the comparison of all consumers failed: %s", CONNECTION_NAME, error)
             return
         finally:
             self._recent = None
         missed = self._consumers.queues - found.queues
         changed = self._consumers.correct(found, missed & self._missed)
         self._missed = missed - self._missed
-        self._tell(changed)
+        self._notify(changed)
 
     async def _take_snapshot(self) -> None:
-        """Learn the consumers that were there before their events could be seen."""
+        """Read the consumers that existed before this process received events."""
         self._consumers = await self._snapshot()
         CONSUMERS.set(len(self._consumers))
 
     async def _snapshot(self) -> Consumers:
-        """All consumers as the management API sees them, which may be late, corrected by newer events."""
-        found = Consumers(await self._admin.consumers(WORKER_QUEUES_PREFIX))
+        """Return all consumers of the management API, which may be late, with newer events applied."""
+        found = Consumers(await self._admin.list_consumers(WORKER_QUEUES_PREFIX))
         for event in self._recent or ():
-            found.apply(event)
+            found.apply_event(event)
         return found
 
     async def _on_event(self, message: DeliveredMessage) -> None:
@@ -184,21 +195,21 @@ class Liveness:
             return
         if self._recent is not None:
             self._recent.append(event)
-        self._tell(self._consumers.apply(event))
+        self._notify(self._consumers.apply_event(event))
 
     def _is_ours(self, headers: Mapping[str, object]) -> bool:
         return headers.get("vhost") == self._access.vhost
 
-    def _tell(self, changed: Iterable[str]) -> None:
+    def _notify(self, changed: Iterable[str]) -> None:
         CONSUMERS.set(len(self._consumers))
         if self._connected:
             for queue in changed:
                 self._on_change(queue)
 
 
-async def _wait(link: Link, seconds: float, enough: asyncio.Event | None = None) -> None:
-    """Wait for that time or until it is ``enough``, and raise what ends the link if that comes first."""
-    ending = asyncio.ensure_future(link.until_lost())
+async def _wait(link: BrokerChannel, seconds: float, enough: asyncio.Event | None = None) -> None:
+    """Wait for a time or until ``enough`` is set; raise BrokerUnavailableError if the channel is lost first."""
+    ending = asyncio.ensure_future(link.wait_until_lost())
     waiting = asyncio.ensure_future((enough or asyncio.Event()).wait())
     try:
         await asyncio.wait({ending, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

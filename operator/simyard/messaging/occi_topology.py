@@ -1,9 +1,10 @@
-"""What OCCI clients need at the broker: a virtual host, the frontends' shared queue, and users. Data, no I/O.
+# SPDX-License-Identifier: Apache-2.0
+"""Specifications of the clients' virtual host for OCCI over AMQP: its users, and the queue of the frontends. Pure.
 
-The Cloud4E binding answers by the default exchange, which no permission can restrict by queue: who may write to it can
-put a message into any queue of its virtual host. So clients have a virtual host without anything else in it: neither a
-worker's queue nor the operator's can be reached from there. What they can do to each other is to send messages, not to
-read any: a request carries its own credentials, and the names of reply queues are not to be guessed.
+The Cloud4E binding sends answers through the default exchange. No permission restricts the default exchange to certain
+queues: a user that may write to it can put a message into any queue of its virtual host. Therefore OCCI clients have a
+virtual host of their own, from which they reach neither a worker's queue nor the operator's. Clients can send messages
+to each other but not read them: each request carries its own credentials, and names of reply queues cannot be guessed.
 """
 
 from __future__ import annotations
@@ -27,36 +28,36 @@ from simyard.messaging.topology import (
 
 VHOST_SUFFIX = "-occi"
 VHOST_KEY = "occi_vhost"
-"""In the frontends' Secret beside the keys of an access: the clients' virtual host; absent where there is none."""
+"""Key of the clients' virtual host in the frontends' Secret; absent if the installation has none."""
 REQUEST_QUEUES_PREFIX = "amqp.occi."
 SERVICE_QUEUES_PREFIX = "occi.amqp.service."
-"""Queues of foreign service adapters, followed by the broker user of the adapter: only to these are actions sent."""
+"""Prefix of queues of foreign service adapters, before the adapter's broker user; actions go to no other queues."""
 PULL_SUFFIX = "-reply"
-"""Of the queue where a foreign service adapter answers a pull of its attributes."""
+"""Suffix of the queue in which a foreign service adapter answers requests for its attributes."""
 REQUEST_TTL_MS = 30_000
 REQUEST_MESSAGES = 10_000
 REQUEST_DELIVERY_LIMIT = 5
 DEAD_TTL_MS = 24 * 3600 * 1000
-"""Dead requests hold their sender's token: kept for a day, readable by the administrator alone."""
+"""Dead-lettered requests contain the sender's token: they are kept for a day, for the administrator alone."""
 
 _SERVICE_QUEUE = rf"{re.escape(SERVICE_QUEUES_PREFIX)}[^.]+(\.[^.]+)?"
 _ANSWERS = rf"{re.escape(REPLY_QUEUES_PREFIX)}.+|{_SERVICE_QUEUE}{PULL_SUFFIX}"
 
 
-def clients_vhost(vhost: str) -> str:
-    """The virtual host of the OCCI clients of the installation in ``vhost``."""
+def name_clients_vhost(vhost: str) -> str:
+    """Return the virtual host of the OCCI clients of the installation in ``vhost``."""
     return f"{vhost.strip('/') or 'simyard'}{VHOST_SUFFIX}"
 
 
-def request_queue(endpoint: str) -> str:
-    """The queue that all frontends of an endpoint (the URL of its HTTP face) share: Cloud4E's name for it."""
+def name_request_queue(endpoint: str) -> str:
+    """Return the queue that all frontends of an endpoint share; the name is Cloud4E's. ``endpoint`` is an HTTP URL."""
     return f"{REQUEST_QUEUES_PREFIX}{endpoint.rstrip('/')}/"
 
 
-def request_queue_spec(endpoint: str, kind: QueueKind) -> QueueSpec:
-    """The shared queue; a request that expires there, or that several frontends could not finish, is kept as dead.
+def build_request_queue_spec(endpoint: str, kind: QueueKind) -> QueueSpec:
+    """Return the queue of the frontends. Requests that expire or that several frontends did not finish are dead.
 
-    A classic queue counts no deliveries: what it gives back again and again ends by its age.
+    A classic queue does not count deliveries; there a request that no frontend can finish ends by its age.
     """
     arguments: dict[str, str | int] = {
         "x-message-ttl": REQUEST_TTL_MS,
@@ -67,11 +68,11 @@ def request_queue_spec(endpoint: str, kind: QueueKind) -> QueueSpec:
     }
     if kind is QueueKind.QUORUM:
         arguments |= {"x-delivery-limit": REQUEST_DELIVERY_LIMIT, "x-dead-letter-strategy": "at-least-once"}
-    return QueueSpec(request_queue(endpoint), kind, MappingProxyType(arguments))
+    return QueueSpec(name_request_queue(endpoint), kind, MappingProxyType(arguments))
 
 
-def clients_specs() -> PlatformSpec:
-    """What exists once in the clients' virtual host."""
+def build_clients_specs() -> PlatformSpec:
+    """Return the exchanges and queues that exist once in the clients' virtual host."""
     return PlatformSpec(
         exchanges=(ExchangeSpec(DEAD_EXCHANGE, "fanout"),),
         queues=(
@@ -88,8 +89,8 @@ def clients_specs() -> PlatformSpec:
     )
 
 
-def frontend_clients_user_spec() -> UserSpec:
-    """The frontends in the clients' virtual host: they read requests, and answers on queues that they make for it."""
+def build_frontend_clients_user_spec() -> UserSpec:
+    """Return the frontends' user in the clients' virtual host: it reads requests, and answers on its own queues."""
     return UserSpec(
         name=FRONTEND_USER,
         configure=f"^({_ANSWERS})$",
@@ -98,12 +99,12 @@ def frontend_clients_user_spec() -> UserSpec:
     )
 
 
-def client_user_spec(name: str, *, serves: bool = False) -> UserSpec:
-    """A tenant's user: sends requests, and makes and reads reply queues.
+def build_client_user_spec(name: str, *, serves: bool = False) -> UserSpec:
+    """Return the user of a tenant, which sends requests, and declares and reads reply queues.
 
-    Reply queues are named by the broker (``amq.gen-``), begin with the user's name and a dot, or are the random numbers
-    with dots that Cloud4E's client makes. With ``serves`` also the queues of its own service adapters, and nobody
-    else's: the prefix with its name, or that with a dot and a word.
+    The name of a reply queue has one of three forms: the broker's own (``amq.gen-``), the user's name with a dot and
+    more text, or the random numbers with dots of Cloud4E's client. With ``serves``, the user also reads the queues of
+    its own service adapters: the prefix with the user's name, optionally with a dot and a word.
     """
     own = rf"amq\.gen.*|{re.escape(name)}\..+|[0-9]+\.[0-9.e-]+"
     if serves:

@@ -1,4 +1,5 @@
-"""Messages of workers that were refused: counted each, logged once per sender and while."""
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals of workers' messages: each is counted; the log gets one line for each sender and minute."""
 
 from __future__ import annotations
 
@@ -8,27 +9,27 @@ from collections.abc import Callable
 from prometheus_client import Counter
 
 from simyard.guest.reading import Refusal, RefusedError
-from simyard.guest.text import printable_line
+from simyard.guest.text import make_printable_line
 
 log = logging.getLogger(__name__)
 
 LOG_SECONDS = 60.0
 MAX_SENDERS = 1000
-"""Senders that are remembered; the oldest are forgotten, and would be logged again."""
+"""Number of senders whose last log line is remembered; the oldest are forgotten, and would be logged again."""
 
 
 class Refusals:
-    """Counts and logs refusals of one kind of message: ``event``, ``attribute``."""
+    """The refusals of one kind of message (``event``, ``attribute``): counted, and logged at a bounded rate."""
 
     def __init__(self, what: str, counter: Counter, clock: Callable[[], float]) -> None:
-        """``counter`` has the label ``reason``."""
+        """Start without refusals. ``what`` names the kind of message; ``counter`` must have the label ``reason``."""
         self._what = what
         self._counter = counter
         self._clock = clock
         self._logged: dict[str, tuple[float, int]] = {}
 
     def note(self, sender: str, error: Exception) -> None:
-        """Count a refusal, and log it unless that sender's last one was logged less than a minute ago."""
+        """Count a refusal, and log it unless a refusal of the same sender was logged less than a minute ago."""
         is_refused = isinstance(error, RefusedError)
         self._counter.labels((error.refusal if isinstance(error, RefusedError) else Refusal.FAILED).value).inc()
         now = self._clock()
@@ -40,7 +41,7 @@ class Refusals:
         if len(self._logged) > MAX_SENDERS:
             del self._logged[next(iter(self._logged))]
         more = f"; {unlogged} more since the last line" if unlogged else ""
-        said = str(error) if is_refused else "handling it failed, this is a defect"
-        log.warning("%s of %s refused: %s%s", self._what, printable_line(sender, 200), said, more)
+        said = str(error) if is_refused else "handling it failed; this is a defect of Simyard, please report it"
+        log.warning("%s of %s refused: %s%s", self._what, make_printable_line(sender, 200), said, more)
         if not is_refused:
-            log.error("the defect", exc_info=error)
+            log.error("the defect that made the handler of a message fail", exc_info=error)

@@ -1,4 +1,5 @@
-"""Requests to workers, and their replies."""
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to workers and pools, and their replies."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from aiormq.exceptions import DeliveryError, PublishError
 
 from simyard.guest.messages import Reply, read_reply
 from simyard.guest.reading import RefusedError
-from simyard.messaging.access import AccessSource, present
-from simyard.messaging.connection import Link, stay_connected, translated
+from simyard.messaging.access import AccessSource, resolve_access
+from simyard.messaging.connection import BrokerChannel, stay_connected, translate_errors
 from simyard.messaging.errors import (
     BrokerBlockedError,
     BrokerUnavailableError,
@@ -30,25 +31,26 @@ from simyard.messaging.errors import (
     RemoteError,
     ReplyTimeoutError,
 )
-from simyard.messaging.metrics import AGAIN, CONNECTED, REPLIES_REFUSED, REQUEST_SECONDS, REQUESTS
+from simyard.messaging.metrics import CONNECTED, REPLIES_REFUSED, REQUEST_SECONDS, REQUESTS, REQUESTS_RESENT
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard_adapter.declarations import Json
 from simyard_adapter.limits import MIB
-from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Request, identity_of, reply_key
+from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Request, make_reply_key, parse_identity
 
 Properties = spec.Basic.Properties
 CONFIRM_SECONDS = 10.0
-MOST_ATTEMPTS = 5
-"""So often a request is sent that workers give back."""
+MAX_ATTEMPTS = 5
+"""Times that a request is sent while workers return it before they begin."""
 MAX_WAITING_REPLY_BYTES = 256 * MIB
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A request that was sent: who must answer, and the body of the answer, None when the connection was lost.
+    """A request that waits for its reply.
 
-    ``begun``: a worker has said that it begins.
+    ``user`` is the broker user that must answer. ``reply`` yields the body of the reply, or None if the connection was
+    lost. ``begun`` is true after a worker has announced that it begins.
     """
 
     user: str
@@ -57,20 +59,21 @@ class _Pending:
 
 
 class Requester:
-    """Sends requests to workers' and pools' queues and awaits the replies; ``run`` must run meanwhile.
+    """A sender of requests to the queues of workers and pools, which awaits their replies while ``run`` runs.
 
-    Publishing and consuming have a connection each, so that a broker which slows down publishers holds up no reply.
+    Publishing and consuming use separate connections, so that a broker that slows down publishers delays no replies.
     """
 
     def __init__(self, access: AccessSource, name_prefix: str, on_connected: Callable[[], None] | None = None) -> None:
-        """``name_prefix`` starts the name under which it is answered: no dots.
+        """Set up without connections.
 
-        ``on_connected`` is called each time when requests can be sent again.
+        ``name_prefix`` starts the name of the reply queue and must not contain dots. ``on_connected`` is called each
+        time when requests can be sent again.
         """
         self._access = access
         self._on_connected = on_connected
         self._prefix = name_prefix
-        self._publisher: Link | None = None
+        self._publisher: BrokerChannel | None = None
         self._unconfirmed: set[asyncio.Timeout] = set()
         self._name = ""
         self._connected = asyncio.Event()
@@ -79,20 +82,20 @@ class Requester:
 
     @property
     def connected(self) -> bool:
-        """Whether requests can be sent and replies received."""
+        """True while requests can be sent and replies received."""
         return self._connected.is_set()
 
     @property
     def blocked(self) -> str:
-        """Why the broker takes no messages, such as "low on memory"; empty while it takes them."""
+        """The broker's reason for accepting no messages, such as "low on memory"; empty while it accepts them."""
         return self._publisher.connection.blocked if self._publisher is not None else ""
 
-    async def until_connected(self) -> None:
+    async def wait_until_connected(self) -> None:
         """Wait until requests can be sent and replies received."""
         await self._connected.wait()
 
     async def run(self) -> NoReturn:
-        """Keep the connections; runs until cancelled, and closes them then."""
+        """Keep the two connections until cancelled, then close them."""
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 stay_connected(self._access, f"{self._prefix} requests", self._serve_requests, confirms=True)
@@ -114,19 +117,19 @@ class Requester:
 
         Args:
             queue: the worker's or the pool's queue.
-            user: the broker user that must answer: a reply of any other is dropped.
-            kind: what is asked.
-            body: as :class:`simyard_adapter.wire.Request` says for the kind.
-            timeout_seconds: how long to wait; the request expires in the queue after the same time.
-            message_id: the invocation id; a fresh one when it is None.
+            user: the broker user that must answer; replies of other users are dropped.
+            kind: the kind of request.
+            body: the content that :class:`simyard_adapter.wire.Request` defines for the kind.
+            timeout_seconds: time to wait for the reply; the request expires in the queue after the same time.
+            message_id: the invocation id; a new one if it is None.
 
         Raises:
-            BrokerBlockedError: the broker takes no messages, for lack of memory or disk (at once).
-            BrokerUnavailableError: not connected (at once), the connection was lost meanwhile, or the broker did not
-                take the request in time.
-            NoConsumerError: there is no such queue (at once).
-            QueueFullError: the queue takes nothing more.
-            ReplyTimeoutError: no reply in time.
+            BrokerBlockedError: the broker accepts no messages for lack of memory or disk (raised at once).
+            BrokerUnavailableError: there is no connection (raised at once), the connection was lost, or the broker did
+                not confirm the request in time.
+            NoConsumerError: the queue does not exist (raised at once).
+            QueueFullError: the queue is full.
+            ReplyTimeoutError: no reply arrived in time.
             RemoteError: the worker answered with an error.
             InvalidReplyError: the worker's answer cannot be read.
         """
@@ -142,18 +145,19 @@ class Requester:
             finally:
                 REQUESTS.labels(kind.value, outcome).inc()
 
-    async def publish_durable(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
-        """Put a request that nobody waits for into a queue; it survives the broker's restart when this returns.
+    async def publish_persistent(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
+        """Publish a request without waiting for a reply; it survives a restart of the broker once this returns.
 
         Raises:
-            BrokerUnavailableError: not connected, or not confirmed in time: it may have been taken, send it again.
-            NoConsumerError: there is no such queue.
-            QueueFullError: the queue takes nothing more.
+            BrokerUnavailableError: there is no connection, or no confirmation in time. The request may have arrived; to
+                send it again is safe.
+            NoConsumerError: the queue does not exist.
+            QueueFullError: the queue is full.
         """
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=PERSISTENT, message_id=message_id))
 
-    async def publish_passing(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
-        """As :meth:`publish_durable`, of a request that the broker may forget when it restarts, and need not store."""
+    async def publish_transient(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
+        """Publish a request that the broker need not store; errors as for :meth:`publish_persistent`."""
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=TRANSIENT, message_id=message_id))
 
     async def _publish_confirmed(
@@ -172,13 +176,13 @@ class Requester:
             body = {**body, "tellBegun": True}
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_seconds
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             left = max(0.001, deadline - clock())
             pending = _Pending(user, asyncio.get_running_loop().create_future())
             reply = _read(await self._attempt(pending, queue, kind, body, left, message_id))
             if pending.begun or not reply.again or clock() >= deadline:
                 break
-            AGAIN.inc()
+            REQUESTS_RESENT.inc()
         if reply.error is not None:
             raise RemoteError(reply.error)
         return reply
@@ -192,7 +196,7 @@ class Requester:
         timeout_seconds: float,
         message_id: str,
     ) -> bytes:
-        """Send it under a correlation id of its own: what is said of an earlier attempt does not count for this one."""
+        """Send the request under a new correlation id, so that replies to an earlier attempt do not count."""
         if not self.connected:
             raise BrokerUnavailableError("there is no connection to the broker")
         correlation_id = str(next(self._correlation_ids))
@@ -213,7 +217,9 @@ class Requester:
         except TimeoutError:
             if taken:
                 raise ReplyTimeoutError(f"no reply from {queue} within {timeout_seconds:g} s") from None
-            raise BrokerUnavailableError(f"the broker did not take it within {timeout_seconds:g} s") from None
+            raise BrokerUnavailableError(
+                f"the broker did not accept the request within {timeout_seconds:g} s"
+            ) from None
         finally:
             del self._pending[correlation_id]
         if reply is None:
@@ -225,9 +231,9 @@ class Requester:
             raise BrokerUnavailableError("there is no connection to the broker")
         properties.message_type = kind.value
         properties.content_type = CONTENT_TYPE
-        properties.user_id = present(self._access).username
+        properties.user_id = resolve_access(self._access).username
         channel = self._publisher.channel
-        with translated():
+        with translate_errors():
             try:
                 async with self._unless_blocked():
                     await channel.basic_publish(
@@ -240,7 +246,7 @@ class Requester:
 
     @asynccontextmanager
     async def _unless_blocked(self) -> AsyncIterator[None]:
-        """Raise BrokerBlockedError instead of waiting for a broker that takes no messages."""
+        """Raise BrokerBlockedError instead of waiting while the broker accepts no messages."""
         try:
             if self.blocked:
                 raise TimeoutError
@@ -251,35 +257,35 @@ class Requester:
                 finally:
                     self._unconfirmed.discard(scope)
         except TimeoutError:
-            raise BrokerBlockedError(f"the message broker takes no messages: {self.blocked}") from None
+            raise BrokerBlockedError(f"the message broker accepts no messages: {self.blocked}") from None
 
     def _on_blocked(self) -> None:
         for scope in self._unconfirmed:
             scope.reschedule(asyncio.get_running_loop().time())
 
-    async def _serve_requests(self, link: Link) -> None:
+    async def _serve_requests(self, link: BrokerChannel) -> None:
         self._publisher = link
         link.connection.on_blocked = self._on_blocked
         try:
             CONNECTED.labels(f"{self._prefix} requests").set(1)
             self._update()
-            await link.until_lost()
+            await link.wait_until_lost()
         finally:
             self._publisher = None
             self._update()
 
-    async def _serve_replies(self, link: Link) -> None:
+    async def _serve_replies(self, link: BrokerChannel) -> None:
         name = f"{self._prefix}-{secrets.token_hex(8)}"
         queue = REPLY_QUEUES_PREFIX + name
         limits: dict[str, int] = {"x-max-length-bytes": MAX_WAITING_REPLY_BYTES}
         await link.channel.queue_declare(queue, exclusive=True, arguments={**limits})
-        await link.channel.queue_bind(queue, REPLIES_EXCHANGE, reply_key(name, "*"))
+        await link.channel.queue_bind(queue, REPLIES_EXCHANGE, make_reply_key(name, "*"))
         await link.channel.basic_consume(queue, self._on_reply, no_ack=True)
         self._name = name
         try:
             CONNECTED.labels(f"{self._prefix} replies").set(1)
             self._update()
-            await link.until_lost()
+            await link.wait_until_lost()
         finally:
             self._name = ""
             self._update()
@@ -298,7 +304,7 @@ class Requester:
     async def _on_reply(self, message: DeliveredMessage) -> None:
         properties = message.header.properties
         pending = self._pending.get(properties.correlation_id or "")
-        if pending is None or pending.reply.done() or identity_of(properties.user_id or "") != pending.user:
+        if pending is None or pending.reply.done() or parse_identity(properties.user_id or "") != pending.user:
             REPLIES_REFUSED.inc()
             return
         if properties.message_type == BEGUN:

@@ -1,10 +1,11 @@
-"""Which users, exchanges and queues there are, and what each user may do: data, no I/O.
+# SPDX-License-Identifier: Apache-2.0
+"""Specifications of the users, exchanges and queues at the broker, with the permissions of each user. Pure.
 
-Least privilege: a worker's user declares nothing (one who may declare can reach any queue by dead-lettering), reads its
-own queues, writes the two exchanges under its own name only, and so can neither inject a request nor a reply or event
-in another's name. Purging one's own queue cannot be told from reading it. Routing keys added by the headers ``CC`` and
-``BCC`` escape the topic permissions of RabbitMQ 3.x: that is why receivers check ``user_id``, which the broker vouches
-for, against the routing key.
+Each user has the least privilege. A worker's user declares nothing, because a declared queue can reach any other queue
+by dead-lettering. It reads its own queues, and writes to two exchanges under its own name only. So it can inject no
+request, and no reply or event in the name of another user. The permission to read a queue includes to purge it. The
+headers ``CC`` and ``BCC`` add routing keys that escape the topic permissions of RabbitMQ 3.x. Therefore receivers
+compare the routing key with ``user_id``, which the broker verifies.
 """
 
 from __future__ import annotations
@@ -19,35 +20,35 @@ from simyard_adapter.wire import (
     EVENTS_EXCHANGE,
     REPLIES_EXCHANGE,
     Event,
-    identity_of,
-    pool_queue,
-    pool_user,
-    worker_queue,
+    name_pool_queue,
+    name_pool_user,
+    name_worker_queue,
+    parse_identity,
 )
 
 APISERVER_USER = "simyard-apiserver"
 FRONTEND_USER = "simyard-frontend"
 FRONTENDS_EXCHANGE = "simyard.frontends"
-"""Between the replicas of a frontend: what was written (:mod:`simyard.frontend.replicas`)."""
+"""Exchange on which the replicas of a frontend announce their writes (:mod:`simyard.frontend.replicas`)."""
 DEAD_EXCHANGE = "simyard.dead"
 DEAD_QUEUE = "simyard.dead.requests"
 OPERATOR_QUEUE = "simyard.operator"
-"""Events that must not be lost: the publisher is refused when it is full."""
+"""Queue of events that must not be lost; a full queue refuses new events."""
 OVERFLOW_EXCHANGE = "simyard.operator.overflow"
 OVERFLOW_QUEUE = "simyard.operator.overflow"
-"""Events that the operator did not take at the first attempt."""
+"""Queue of events that the operator rejected at the first attempt."""
 REFUSED_EXCHANGE = "simyard.refused"
 REFUSED_QUEUE = "simyard.refused"
-"""Events that could not be handled, for people to look at; nobody consumes it, and the oldest go."""
+"""Queue of events that could not be handled, for people to inspect; it has no consumer and drops the oldest."""
 UPDATES_QUEUE = "simyard.updates"
-"""Events of which a newer one follows: the oldest are dropped when it is full."""
-LASTING_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.DRAINED, Event.ACTIVE)
-PASSING_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS)
+"""Queue of events that newer events replace; a full queue drops the oldest."""
+REQUIRED_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.DRAINED, Event.ACTIVE)
+REPLACEABLE_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS)
 WORKER_QUEUES_PREFIX = "simyard.worker."
 REPLY_QUEUES_PREFIX = "simyard.reply."
-"""Exclusive queues of those who send requests."""
+"""Prefix of the exclusive queues in which senders of requests receive replies."""
 ATTRIBUTE_QUEUES_PREFIX = "simyard.attributes."
-"""Exclusive queues of those who follow attributes."""
+"""Prefix of the exclusive queues of processes that follow attributes."""
 
 NOTHING = "^$"
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -58,13 +59,13 @@ POOL_QUEUE_MESSAGES = 10_000
 POOL_DELIVERY_LIMIT = 5
 EVENT_DELIVERY_LIMIT = 20
 LEADER_LOCATOR_VERSION = (3, 12)
-"""From this version on the classic queues of RabbitMQ know the argument ``x-queue-leader-locator`` as well."""
+"""First version of RabbitMQ whose classic queues know the argument ``x-queue-leader-locator``."""
 NO_TRANSIENT_VERSION = (4, 3)
-"""From this version on RabbitMQ refuses queues that are neither durable nor exclusive, unless told otherwise."""
+"""First version of RabbitMQ that by default refuses queues that are neither durable nor exclusive."""
 
 
 class QueueKind(enum.StrEnum):
-    """``x-queue-type``: a quorum queue is replicated and counts deliveries, a classic one is cheap."""
+    """A value of ``x-queue-type``: a quorum queue is replicated and counts deliveries, a classic queue is cheap."""
 
     QUORUM = "quorum"
     CLASSIC = "classic"
@@ -72,7 +73,7 @@ class QueueKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """Which routing keys a user may write to, and bind queues to (``read``), on a topic exchange."""
+    """A permission on a topic exchange: patterns of routing keys to ``write`` to, and to bind queues to (``read``)."""
 
     exchange: str
     write: str
@@ -81,7 +82,7 @@ class TopicPermission:
 
 @dataclass(frozen=True, slots=True)
 class UserSpec:
-    """A broker user: regular expressions of what it may configure, write and read."""
+    """A broker user, with regular expressions for the resources that it may configure, write and read."""
 
     name: str
     configure: str
@@ -93,23 +94,23 @@ class UserSpec:
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """How many connections and channels of a user there may be at a time."""
+    """The limits on concurrent connections and channels of a user."""
 
     connections: int
     channels: int
 
     @classmethod
     def of_pool(cls, workers: int) -> UserLimits:
-        """Return what so many workers need, twice and some more, so that a worker's second connection finds room.
+        """Return limits of more than twice the need of a pool, so that each worker can open a second connection.
 
-        An adapter has one connection with up to three channels. The limits change only when a pool has doubled.
+        An adapter has one connection with up to three channels. The limits change only when the pool doubles.
         """
         connections = 16 + 2 * (1 << max(workers, 1).bit_length())
         return cls(connections, 4 * connections)
 
 
-NO_USE = UserLimits(connections=0, channels=0)
-"""The limits of a user that is cut off."""
+NO_CONNECTIONS = UserLimits(connections=0, channels=0)
+"""Limits of a user that is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class ExchangeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Messages of an exchange whose routing key matches go to the queue."""
+    """A binding of a queue to an exchange; messages whose routing key matches go to the queue."""
 
     exchange: str
     key: str = ""
@@ -130,11 +131,11 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A queue. ``arguments`` are the broker's optional ones, without ``x-queue-type``.
+    """A queue. ``arguments`` are the optional arguments of its declaration, without ``x-queue-type``.
 
-    A queue that is not ``durable`` is lost with the node of the broker that has it, and can be made again on another
-    node; a durable classic queue cannot be used, deleted or declared until that node is back. The queues that are
-    ``spread`` are on all nodes, others begin at the node that the operator is connected to.
+    A queue that is not ``durable`` is lost with its node of the broker, and can be declared again on another node. A
+    durable classic queue cannot be used, deleted or declared until its node is back. Queues with ``spread`` are spread
+    over all nodes; other queues start on the node that the operator is connected to.
     """
 
     name: str
@@ -144,8 +145,8 @@ class QueueSpec:
     durable: bool = True
     spread: bool = False
 
-    def all_arguments(self, version: tuple[int, ...]) -> dict[str, str | int]:
-        """Return the arguments as they are declared at a RabbitMQ of that version."""
+    def build_arguments(self, version: tuple[int, ...]) -> dict[str, str | int]:
+        """Return all arguments of the declaration for a version of RabbitMQ."""
         arguments = {"x-queue-type": self.kind.value, **self.arguments}
         if self.spread and version < LEADER_LOCATOR_VERSION:
             arguments["x-queue-master-locator"] = "random"
@@ -154,13 +155,13 @@ class QueueSpec:
         return arguments
 
     def is_durable(self, version: tuple[int, ...]) -> bool:
-        """Return whether the queue is declared as durable at a RabbitMQ of that version."""
+        """Return whether the queue is declared as durable for a version of RabbitMQ."""
         return self.durable or version >= NO_TRANSIENT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """What a queue does, and may do otherwise in the next version: a queue's arguments cannot be changed."""
+    """A policy of one queue: settings that later versions may change, unlike a queue's arguments."""
 
     queue: str
     definition: Mapping[str, str | int]
@@ -168,9 +169,9 @@ class PolicySpec:
 
 @dataclass(frozen=True, slots=True)
 class PlatformSpec:
-    """What exists once per installation, and the queues of earlier versions, which are deleted.
+    """The exchanges, queues and policies of an installation, and the queues of earlier versions to delete.
 
-    Those had no replicas: a queue's type cannot change, so their successors have new names.
+    The earlier queues had no replicas. The type of a queue cannot change, so their successors have new names.
     """
 
     exchanges: tuple[ExchangeSpec, ...]
@@ -179,18 +180,18 @@ class PlatformSpec:
     former_queues: tuple[str, ...] = ()
 
 
-def pool_user_spec(pool_uid: str) -> UserSpec:
-    """The user that all workers of a pool share, under its first login."""
-    return worker_user_spec(pool_user(pool_uid))
+def build_pool_user_spec(pool_uid: str) -> UserSpec:
+    """Return the user that all workers of a pool share, under its first login."""
+    return build_worker_user_spec(name_pool_user(pool_uid))
 
 
-def apiserver_user_spec() -> UserSpec:
-    """The aggregated apiserver: sends requests to any queue, receives on exclusive queues of its own."""
+def build_apiserver_user_spec() -> UserSpec:
+    """Return the user of the aggregated apiserver: it sends requests to any queue, and has exclusive queues."""
     return _requester_user_spec(APISERVER_USER)
 
 
-def frontend_user_spec() -> UserSpec:
-    """The OCCI frontends: as the aggregated apiserver, and with an exchange on which replicas speak to each other."""
+def build_frontend_user_spec() -> UserSpec:
+    """Return the user of the OCCI frontends: the rights of the apiserver's user, and the replicas' exchange."""
     return _requester_user_spec(FRONTEND_USER, "frontends")
 
 
@@ -204,13 +205,14 @@ def _requester_user_spec(name: str, *exchanges: str) -> UserSpec:
     )
 
 
-def worker_queue_spec(user: str, worker_uid: str) -> QueueSpec:
-    """The queue of one worker: cheap, because there are thousands.
+def build_worker_queue_spec(user: str, worker_uid: str) -> QueueSpec:
+    """Return the queue of one worker: a classic queue, because there are thousands.
 
-    It is not durable: when its node is lost, the operator makes it anew and sends again what no worker has accepted.
+    The queue is not durable. When its node is lost, the operator declares it again, and sends again all requests that
+    no worker has accepted.
     """
     return QueueSpec(
-        worker_queue(user, worker_uid),
+        name_worker_queue(user, worker_uid),
         QueueKind.CLASSIC,
         MappingProxyType(
             {
@@ -225,13 +227,13 @@ def worker_queue_spec(user: str, worker_uid: str) -> QueueSpec:
     )
 
 
-def pool_queue_spec(user: str) -> QueueSpec:
-    """The queue that the workers of a pool share.
+def build_pool_queue_spec(user: str) -> QueueSpec:
+    """Return the queue that the workers of a pool share.
 
-    A request that :data:`POOL_DELIVERY_LIMIT` workers could not finish, and one that expired, is dead-lettered.
+    The broker dead-letters requests that expire, and requests that :data:`POOL_DELIVERY_LIMIT` workers did not finish.
     """
     return QueueSpec(
-        pool_queue(user),
+        name_pool_queue(user),
         QueueKind.QUORUM,
         MappingProxyType(
             {
@@ -247,11 +249,12 @@ def pool_queue_spec(user: str) -> QueueSpec:
     )
 
 
-def platform_specs() -> PlatformSpec:
-    """The exchanges and the queues of the operator.
+def build_platform_specs() -> PlatformSpec:
+    """Return the exchanges and queues of the operator.
 
-    An event that the operator rejects, or that :data:`EVENT_DELIVERY_LIMIT` consumers did not survive, goes to the
-    overflow queue, and from there to the refused ones (:mod:`simyard.messaging.events` says how restarts do not count).
+    An event goes to the overflow queue if the operator rejects it, or if :data:`EVENT_DELIVERY_LIMIT` consumers ended
+    while they held it. From there it goes to the queue of refused events for the same reasons.
+    :mod:`simyard.messaging.events` explains why restarts do not use up that limit.
     """
     return PlatformSpec(
         exchanges=(
@@ -274,7 +277,7 @@ def platform_specs() -> PlatformSpec:
                         "x-delivery-limit": 1_000_000,
                     }
                 ),
-                tuple(Binding(EVENTS_EXCHANGE, f"{kind.value}.#") for kind in LASTING_EVENTS),
+                tuple(Binding(EVENTS_EXCHANGE, f"{kind.value}.#") for kind in REQUIRED_EVENTS),
             ),
             QueueSpec(
                 OVERFLOW_QUEUE,
@@ -300,7 +303,7 @@ def platform_specs() -> PlatformSpec:
                 UPDATES_QUEUE,
                 QueueKind.QUORUM,
                 MappingProxyType({"x-message-ttl": HOUR_MS, "x-max-length": 100_000, "x-max-length-bytes": 256 * MIB}),
-                tuple(Binding(EVENTS_EXCHANGE, f"{kind.value}.#") for kind in PASSING_EVENTS),
+                tuple(Binding(EVENTS_EXCHANGE, f"{kind.value}.#") for kind in REPLACEABLE_EVENTS),
             ),
             QueueSpec(
                 DEAD_QUEUE,
@@ -325,9 +328,9 @@ def platform_specs() -> PlatformSpec:
     )
 
 
-def worker_user_spec(login: str) -> UserSpec:
-    """A login of the user of a pool, or of a worker without one: each login may do the same."""
-    name = re.escape(identity_of(login))
+def build_worker_user_spec(login: str) -> UserSpec:
+    """Return a login of the user of a pool, or of a worker without a pool; all logins have the same rights."""
+    name = re.escape(parse_identity(login))
     return UserSpec(
         name=login,
         configure=NOTHING,

@@ -1,11 +1,14 @@
-"""Properties and routing keys that the AMQP client cannot read must not cost the connection.
+# SPDX-License-Identifier: Apache-2.0
+"""A patch of the AMQP client, so that properties and routing keys that it cannot read do not end the connection.
 
-The broker passes on what it does not understand: text that is not UTF-8, a time after the year 9999, tables nested a
-thousand deep. The client's decoder raises in the task that reads the connection, which ends it; the broker delivers the
-message again to the next connection, and so one message of one worker or client would stop everybody's.
+The broker forwards content that it does not understand: text that is not UTF-8, a time after the year 9999, tables
+nested a thousand deep. The client's decoder raises in the task that reads the connection, and so ends the connection.
+The broker delivers the message again to the next connection: one message of one worker would stop all consumers.
 
-It also copies the rest of the frame for each field of a table, so that 128 KiB of the smallest fields take it 0.5 s in
-which nothing else happens. So the fields of one message are counted, and too many are unreadable.
+The decoder also copies the rest of the frame for each field of a table. 128 KiB of the smallest fields block the
+process for 0.5 s. So the fields of one message are counted, and a message with too many counts as unreadable.
+
+An unreadable message arrives without its properties or key, and every receiver refuses a message without a sender.
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ UNREADABLE = Counter("simyard_broker_unreadable_total", "Messages whose properti
 _UNREADABLE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, OSError, RecursionError, struct.error)
 _FIXED_BYTES = 12  # AMQP 0-9-1, 4.2.6.1: class-id, weight and body size come before the properties
 MAX_FIELDS = 500
-"""In all tables and arrays of one message: honest ones have some dozens."""
+"""Limit for all tables and arrays of one message together; honest messages have some dozens of fields."""
 _read = ContentHeader.unmarshal
 _read_field = decode.embedded_value
 _read_delivery = spec.Basic.Deliver.unmarshal
 
 
 class _Fields:
-    """Counts the fields of the message whose properties are read at the moment."""
+    """The counter of fields in the message whose properties the client reads at the moment."""
 
     number = 0
     are_counted = False
@@ -56,7 +59,7 @@ def _read_or_empty(header: ContentHeader, data: bytes) -> None:
 
 
 def _read_delivery_or_no_key(frame: spec.Basic.Deliver, data: bytes) -> None:
-    """Read a delivery; its routing key is the last field, and the only one that the sender chooses."""
+    """Read a delivery. The routing key is its last field, and the only one that the sender chooses."""
     try:
         _read_delivery(frame, data)
     except UnicodeDecodeError:
@@ -65,7 +68,7 @@ def _read_delivery_or_no_key(frame: spec.Basic.Deliver, data: bytes) -> None:
 
 
 def tolerate_unreadable_messages() -> None:
-    """From now on such a message arrives without its properties or its key, which all our receivers refuse."""
+    """Patch the client: from now on an unreadable message arrives without its properties or its key."""
     decode.embedded_value = _read_counted_field
     ContentHeader.unmarshal = _read_or_empty  # type: ignore[assignment]
     spec.Basic.Deliver.unmarshal = _read_delivery_or_no_key  # type: ignore[assignment,method-assign]

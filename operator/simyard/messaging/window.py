@@ -1,9 +1,10 @@
-"""The deliveries of one consumer that are not settled yet: no I/O.
+# SPDX-License-Identifier: Apache-2.0
+"""The window of a consumer: deliveries that are neither acknowledged nor rejected. Pure.
 
-A consumer settles each delivery when it is handled, in any order, so that one slow write holds up nobody else. What is
-settled in the order of arrival is acknowledged in one go.
+Deliveries finish in any order, so that one slow write does not hold up other deliveries. One acknowledgement with
+``multiple`` covers all deliveries that finished in the order of arrival.
 
-One sender holds at most half of the window, in number and in bytes: the rest belongs to the others.
+One sender holds at most half of the window, in number and in bytes; the other half belongs to other senders.
 """
 
 from __future__ import annotations
@@ -16,15 +17,22 @@ from simyard_adapter.limits import MIB
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """Bounds of what a consumer holds: deliveries in all (the prefetch), bytes in all."""
+    """The bounds of a window.
 
-    deliveries: int = 1000
+    Attributes:
+        deliveries: the largest number of deliveries (the prefetch). Registrations of a starting pool wait here for
+            their writes. Deliveries above their sender's share pass the broker a second time, which costs the operator
+            and the broker a tenth more CPU for a start.
+        held_bytes: the largest total size of the bodies.
+    """
+
+    deliveries: int = 10_000
     held_bytes: int = 24 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """What the broker is told: ``multiple`` means this tag and all before it."""
+class Acknowledgement:
+    """An answer to the broker for one delivery; with ``multiple``, also for all deliveries before it."""
 
     tag: int
     accepted: bool
@@ -39,12 +47,12 @@ class _Held:
 
 
 class Window:
-    """What a consumer was delivered and has not settled, by delivery tag."""
+    """The unfinished deliveries of one consumer by delivery tag."""
 
     def __init__(self, settings: WindowSettings) -> None:
         self._settings = settings
         self._held: dict[int, _Held] = {}
-        self._settled: dict[int, bool] = {}
+        self._finished: dict[int, bool] = {}
         self._bytes = 0
         self._counts: Counter[str] = Counter()
         self._sizes: Counter[str] = Counter()
@@ -54,11 +62,11 @@ class Window:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest delivery came that is not settled."""
+        """The arrival time of the oldest unfinished delivery; None without any."""
         return next(iter(self._held.values())).since if self._held else None
 
     def add(self, tag: int, sender: str, size: int, now: float) -> bool:
-        """Take a delivery in; False when it is more than its sender's share, or than can be held."""
+        """Add a delivery and return whether it fits into its sender's share and into the window."""
         shared = self._counts[sender] < self._settings.deliveries // 2
         shared = shared and self._sizes[sender] + size <= self._settings.held_bytes // 2
         fits = shared and self._bytes + size <= self._settings.held_bytes
@@ -68,27 +76,27 @@ class Window:
         self._bytes += size
         return fits
 
-    def settle(self, tag: int, *, accepted: bool) -> None:
-        """Note that a delivery is handled, or refused."""
-        self._settled[tag] = accepted
+    def finish(self, tag: int, *, accepted: bool) -> None:
+        """Note that a delivery was handled (``accepted``) or refused."""
+        self._finished[tag] = accepted
 
-    def take(self) -> list[Settlement]:
-        """Return what to tell the broker of all that was settled since the last call."""
-        settlements: list[Settlement] = []
+    def collect_acknowledgements(self) -> list[Acknowledgement]:
+        """Return the answers for all deliveries that finished since the last call, and release them."""
+        answers: list[Acknowledgement] = []
         first: int | None = None
         for tag in self._held:
-            if not self._settled.get(tag, False):
+            if not self._finished.get(tag, False):
                 break
             first = tag
         if first is not None:
-            settlements.append(Settlement(first, accepted=True, multiple=True))
-        settlements += [
-            Settlement(tag, accepted) for tag, accepted in self._settled.items() if first is None or tag > first
+            answers.append(Acknowledgement(first, accepted=True, multiple=True))
+        answers += [
+            Acknowledgement(tag, accepted) for tag, accepted in self._finished.items() if first is None or tag > first
         ]
-        for tag in self._settled:
+        for tag in self._finished:
             self._release(tag)
-        self._settled = {}
-        return settlements
+        self._finished = {}
+        return answers
 
     def _release(self, tag: int) -> None:
         held = self._held.pop(tag)

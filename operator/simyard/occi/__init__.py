@@ -1,1 +1,2 @@
-"""OCCI, pure: the model, its renderings, and what may be asked (GFD.183 to GFD.185; OCCI 1.2: GFD.221 to GFD.229)."""
+# SPDX-License-Identifier: Apache-2.0
+"""OCCI without I/O: model, renderings and checks of requests (1.1: GFD.183 to GFD.185; 1.2: GFD.221 to GFD.229)."""

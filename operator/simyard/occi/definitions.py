@@ -1,4 +1,5 @@
-"""User mixins on the query interface: what may be added and removed (sections 6 and 12 of the contract)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of user mixins that clients add and remove on the query interface (sections 6 and 12 of the contract)."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import dataclasses
 
 import re2
 
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import Action, Draft, Kind, Mixin, Model
-from simyard.occi.values import MOST_PATTERN_CHARACTERS, check, compiled
+from simyard.occi.values import MAX_PATTERN_CHARACTERS, check_value, compile_pattern
 
 RESERVED_LOCATIONS = ("/", "/-/", "/.well-known/")
 STANDARD_SCHEMES = "http://schemas.ogf.org/occi/"
@@ -17,12 +18,12 @@ PROVIDER_SCHEMES = "http://simyard.dev/occi/"
 
 
 def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
-    """User mixins (``user`` is set), and actions, that a client POSTs to ``/-/``.
+    """Return the checked user mixins (``user`` is set) and actions that a client POSTs to ``/-/``.
 
-    ``depends`` keeps only mixins that are known or come with the request: another ``rel`` is accepted and not shown.
+    ``depends`` keeps only mixins that are known or in the request; any other ``rel`` is accepted and dropped.
 
     Raises:
-        OcciError: 400, or 403 (a provider's).
+        OcciError: 400; 403 for a category of the provider; 409 for a location in use.
     """
     if draft.members:
         raise OcciError(400, "/-/ takes mixins and their actions, not entities")
@@ -38,7 +39,7 @@ def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
         if isinstance(category, Kind):
             raise OcciError(403, f"Category: {category.id} is a kind; clients define mixins only")
         _check_names(category)
-        known = model.by_id(category.id)
+        known = model.find_category(category.id)
         if isinstance(category, Mixin):
             if known is not None and not (isinstance(known, Mixin) and known.user):
                 raise OcciError(403, f"Category: {category.id} is the provider's")
@@ -54,41 +55,43 @@ def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
     for action in sorted(used):
         if action in wanted:
             continue
-        if model.action(action) is None:
-            raise OcciError(400, f"Category: the action {shown(action)} is unknown; define it in the same request")
+        if model.find_action(action) is None:
+            raise OcciError(
+                400, f"Category: the action {quote_input(action)} is unknown; define it in the same request"
+            )
         if not is_users_action(action, model):
             raise OcciError(403, f"Category: the action {action} is the provider's; define one of your own")
     return tuple(checked)
 
 
 def check_removals(draft: Draft, model: Model) -> tuple[str, ...]:
-    """The ids of user mixins (and of the actions that only they have) that a client DELETEs on ``/-/``.
+    """Return the ids of the user mixins that a client DELETEs on ``/-/``, and of the actions that only they have.
 
     Raises:
-        OcciError: 400, 403 (a provider's) or 404.
+        OcciError: 400; 403 for a category of the provider; 404 for an unknown one.
     """
     named = dict.fromkeys((*(category.id for category in draft.definitions), *draft.mixins))
     if not named:
         raise OcciError(400, "Category: no mixin is named; send its term, scheme and class=mixin")
     actions: list[str] = []
     for category_id in named:
-        known = model.by_id(category_id)
+        known = model.find_category(category_id)
         if known is None:
-            raise OcciError(404, f"Category: {shown(category_id)} is unknown")
+            raise OcciError(404, f"Category: {quote_input(category_id)} is unknown")
         if isinstance(known, Action) and is_users_action(category_id, model):
-            continue  # it goes with its mixin
+            continue  # the action is deleted with its mixin
         if not (isinstance(known, Mixin) and known.user):
             raise OcciError(403, f"Category: {category_id} is the provider's")
         actions.extend(known.actions)
-    mixins = [name for name in named if model.mixin(name) is not None]
+    mixins = [name for name in named if model.find_mixin(name) is not None]
     kept = {action for mixin in model.mixins if mixin.id not in named for action in mixin.actions}
     kept.update(action for kind in model.kinds for action in kind.actions)
-    return (*mixins, *(action for action in dict.fromkeys(actions) if action not in kept and model.action(action)))
+    return (*mixins, *(action for action in dict.fromkeys(actions) if action not in kept and model.find_action(action)))
 
 
 def _check_names(category: Mixin | Action) -> None:
     if not category.scheme.endswith("#"):
-        raise OcciError(400, f"Category: the scheme of {shown(category.id)} does not end in #")
+        raise OcciError(400, f"Category: the scheme of {quote_input(category.id)} does not end in #")
     if category.scheme.startswith(STANDARD_SCHEMES):
         raise OcciError(403, f"Category: the scheme of {category.id} is the standard's; use one of your own")
     if category.scheme.startswith(PROVIDER_SCHEMES):
@@ -96,18 +99,19 @@ def _check_names(category: Mixin | Action) -> None:
     for spec in category.attributes:
         if spec.name.startswith(STANDARD_ATTRIBUTES):
             raise OcciError(400, f"Category: {category.id} cannot declare {spec.name}, whose name is the standard's")
-        if len(spec.pattern) > MOST_PATTERN_CHARACTERS:
+        if len(spec.pattern) > MAX_PATTERN_CHARACTERS:
             raise OcciError(
-                400, f"attribute {spec.name}: its pattern has more than {MOST_PATTERN_CHARACTERS} characters"
+                400, f"attribute {spec.name}: its pattern has more than {MAX_PATTERN_CHARACTERS} characters"
             )
         try:
-            compiled(spec.pattern)
+            compile_pattern(spec.pattern)
         except re2.error:
             raise OcciError(
-                400, f"attribute {spec.name}: its pattern {shown(spec.pattern)} is no regular expression (RE2 syntax)"
+                400,
+                f"attribute {spec.name}: its pattern {quote_input(spec.pattern)} is no regular expression (RE2 syntax)",
             ) from None
         if spec.default is not None:
-            check(spec.default, spec)
+            check_value(spec.default, spec)
 
 
 def _check_location(mixin: Mixin, model: Model, taken: set[str]) -> None:
@@ -117,25 +121,29 @@ def _check_location(mixin: Mixin, model: Model, taken: set[str]) -> None:
     segments = location[1:-1].split("/")
     is_path = len(location) > 2 and location.startswith("/") and location.endswith("/")
     if not is_path or not all(segments) or {".", ".."}.intersection(segments) or "?" in location or "#" in location:
-        raise OcciError(400, f'Category: the location {shown(location)} is no path such as "/{mixin.term}/"')
+        raise OcciError(400, f'Category: the location {quote_input(location)} is no path such as "/{mixin.term}/"')
     if location.startswith(RESERVED_LOCATIONS[1:]):
-        raise OcciError(400, f"Category: the location {shown(location)} is reserved")
+        raise OcciError(400, f"Category: the location {quote_input(location)} is reserved")
     if "%" in location:
-        raise OcciError(400, f"Category: the location {shown(location)} is percent-encoded, and paths are decoded")
-    if isinstance(kind := model.at(location[: location.rindex("/", 0, -1) + 1]), Kind):
-        raise OcciError(400, f"Category: the location {shown(location)} is that of an entity of the kind {kind.term}")
-    other = model.at(location)
+        raise OcciError(
+            400, f"Category: the location {quote_input(location)} is percent-encoded, and paths are decoded"
+        )
+    if isinstance(kind := model.find_by_location(location[: location.rindex("/", 0, -1) + 1]), Kind):
+        raise OcciError(
+            400, f"Category: the location {quote_input(location)} is that of an entity of the kind {kind.term}"
+        )
+    other = model.find_by_location(location)
     if (other is not None and other.id != mixin.id) or location in taken:
-        raise OcciError(409, f"Category: the location {shown(location)} is taken by another category")
+        raise OcciError(409, f"Category: the location {quote_input(location)} is taken by another category")
     taken.add(location)
 
 
 def _is_mixin(category_id: str, wanted: dict[str, Kind | Mixin | Action], model: Model) -> bool:
-    return model.mixin(category_id) is not None or isinstance(wanted.get(category_id), Mixin)
+    return model.find_mixin(category_id) is not None or isinstance(wanted.get(category_id), Mixin)
 
 
 def is_users_action(action_id: str, model: Model) -> bool:
-    """Whether only user mixins have an action."""
+    """Return whether only user mixins have an action."""
     if any(action_id in kind.actions for kind in model.kinds):
         return False
     return all(mixin.user for mixin in model.mixins if action_id in mixin.actions)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Filters of listings: Category and X-OCCI-Attribute headers on GET (GFD.185 section 3.4.3)."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import (
     CORE_ATTRIBUTES,
     ID,
@@ -22,16 +23,16 @@ from simyard.occi.model import (
     Resource,
     Value,
 )
-from simyard.occi.text_parsing import ids_of
-from simyard.occi.values import number_of, text_of
+from simyard.occi.text_parsing import group_ids
+from simyard.occi.values import format_value, parse_number
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """``kinds``: one of these (None: any); ``mixins``, ``actions``, ``attributes``: all of these.
+    """The filter of a listing: an entity has one of the ``kinds`` (None: any), and all mixins, actions and attributes.
 
-    ``mixins`` has for each mixin that is wanted the ids of itself and of those that depend on it: a template is found
-    by its parent too. ``attributes`` are names and values, compared as text, or as numbers.
+    ``mixins`` contains for each wanted mixin its own id and those of mixins that depend on it, so that a template is
+    found by its parent too. ``attributes`` are names and values, compared as text or as numbers.
     """
 
     kinds: frozenset[str] | None = None
@@ -43,30 +44,32 @@ class Filter:
         return self.kinds is not None or bool(self.mixins or self.actions or self.attributes)
 
 
-def filter_of(draft: Draft, model: Model) -> Filter:
-    """What a GET asks for: false if for everything. A kind's descendants are of that kind too.
+def make_filter(draft: Draft, model: Model) -> Filter:
+    """Return the filter of a GET, which is false if the GET has none. A kind includes its descendants.
 
     Raises:
         OcciError: 400, a category is unknown.
     """
-    kinds, mixins, actions = ids_of(draft.definitions)
+    kinds, mixins, actions = group_ids(draft.definitions)
     kinds = kinds or ((draft.kind,) if draft.kind else ())
     mixins = tuple(dict.fromkeys((*mixins, *draft.mixins)))
     for category_id in (*kinds, *mixins, *actions):
-        if model.by_id(category_id) is None:
+        if model.find_category(category_id) is None:
             raise _unknown(category_id)
     return Filter(
-        frozenset(kind.id for kind in model.kinds if not set(kinds).isdisjoint(model.lineage(kind.id)))
+        frozenset(kind.id for kind in model.kinds if not set(kinds).isdisjoint(model.list_lineage(kind.id)))
         if kinds
         else None,
-        tuple(frozenset(other.id for other in model.mixins if mixin in model.lineage(other.id)) for mixin in mixins),
+        tuple(
+            frozenset(other.id for other in model.mixins if mixin in model.list_lineage(other.id)) for mixin in mixins
+        ),
         frozenset(actions),
-        tuple((name, text_of(value)) for name, value in draft.attributes.items()),
+        tuple((name, format_value(value)) for name, value in draft.attributes.items()),
     )
 
 
 def matches(entity: Entity, wanted: Filter) -> bool:
-    """Whether an entity is asked for."""
+    """Return whether an entity matches a filter."""
     if wanted.kinds is not None and entity.kind not in wanted.kinds:
         return False
     if any(family.isdisjoint(entity.mixins) for family in wanted.mixins):
@@ -81,17 +84,17 @@ def matches(entity: Entity, wanted: Filter) -> bool:
 
 
 def _equal(value: Value, text: str) -> bool:
-    """Whether a value is what a client wrote: as text, or as a number if it is one."""
-    if text_of(value) == text:
+    """Return whether a value equals a client's text, as text or as a number."""
+    if format_value(value) == text:
         return True
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == number_of(text)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == parse_number(text)
 
 
 def select(categories: Iterable[Category], draft: Draft) -> tuple[Category, ...]:
-    """The categories of ``/-/`` that a GET asks for: all if it names none.
+    """Return the categories that a GET on ``/-/`` selects; all if it names none.
 
     Raises:
-        OcciError: 400, one is unknown.
+        OcciError: 400, a category is unknown.
     """
     wanted = {category.id for category in draft.definitions} | {*draft.mixins}
     if draft.kind:
@@ -105,7 +108,7 @@ def select(categories: Iterable[Category], draft: Draft) -> tuple[Category, ...]
 
 
 def _unknown(category_id: str) -> OcciError:
-    return OcciError(400, f"filter: the category {shown(category_id)} is unknown; see /-/")
+    return OcciError(400, f"filter: the category {quote_input(category_id)} is unknown; see /-/")
 
 
 def _attribute(entity: Entity, name: str) -> Value | None:

@@ -1,6 +1,7 @@
-"""The text grammar (GFD.185 section 3.2; section 4 of the contract): fields into items, items into parameters.
+# SPDX-License-Identifier: Apache-2.0
+"""The text grammar (GFD.185 section 3.2; section 4 of the contract): splits fields into items with parameters.
 
-Every pattern is possessive: it never goes back over what it has matched, so that reading is linear in the input.
+Every pattern is possessive: it never backtracks over text that it has matched, so parsing takes linear time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 
 URI = re.compile(r"[!#-;=?-\[\]_a-z~]++")
 """Printable ASCII without quotes, angle brackets, backslash, caret, backtick, braces and bar."""
@@ -33,7 +34,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """The value of a parameter, with escapes undone, and whether it stood in quotes."""
+    """The value of a parameter without escapes; ``quoted`` tells that it was in quotes."""
 
     text: str
     quoted: bool
@@ -41,44 +42,41 @@ class Lexeme:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One Category, Link or attribute: a term or target in front ("" for an attribute), and parameters in order.
-
-    ``where`` says where it stands.
-    """
+    """A Category or Link: the term or target at its head, and its parameters in order; ``where`` is its place."""
 
     head: str
     parameters: tuple[tuple[str, Lexeme], ...]
     where: str
 
     def refuse(self, problem: str) -> OcciError:
-        """An error that says where."""
+        """Return an error with the problem and the item's place."""
         return OcciError(400, f"{self.where}: {problem}")
 
 
-def quoted(text: str, unsafe: re.Pattern[str] = UNSAFE) -> str:
-    r"""In quotes, on one line: ``\"`` and ``\\``, and ``\u000a`` for what would break a line (or is not ASCII)."""
+def quote(text: str, unsafe: re.Pattern[str] = UNSAFE) -> str:
+    r"""Return a text in quotes on one line, with the escapes ``\"``, ``\\`` and ``\u000a`` for unsafe characters."""
     if unsafe.search(text):
         text = unsafe.sub(_escaped, text)
     return f'"{text}"'
 
 
-def unquoted(text: str) -> str:
-    r"""What :func:`quoted` wrote. Any other backslash stays, since older clients do not escape (``C:\temp``)."""
+def unquote(text: str) -> str:
+    r"""Undo :func:`quote`; any other backslash stays, because older clients do not escape it (``C:\temp``)."""
     return ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
-def category_items(text: str, where: str) -> Iterator[Item]:
-    """``TERM; scheme="..."; ..., TERM; ...``."""
+def read_category_items(text: str, where: str) -> Iterator[Item]:
+    """Yield the items of a Category field: ``TERM; scheme="..."; ..., TERM; ...``."""
     return _items(text, where, TOKEN, "a term")
 
 
-def link_items(text: str, where: str) -> Iterator[Item]:
-    """``<TARGET>; rel="..."; ..., <TARGET>; ...``."""
+def read_link_items(text: str, where: str) -> Iterator[Item]:
+    """Yield the items of a Link field: ``<TARGET>; rel="..."; ..., <TARGET>; ...``."""
     return _items(text, where, TARGET, "a target in angle brackets")
 
 
-def attribute_items(text: str, where: str) -> Iterator[tuple[str, Lexeme, str]]:
-    """``name=value, name=value``: name, value, where."""
+def read_attribute_items(text: str, where: str) -> Iterator[tuple[str, Lexeme, str]]:
+    """Yield name, value and place of each attribute in ``name=value, name=value``."""
     position = _past(BETWEEN_ITEMS, text)
     while position < len(text):
         here = _place(where, position)
@@ -87,22 +85,22 @@ def attribute_items(text: str, where: str) -> Iterator[tuple[str, Lexeme, str]]:
         position = _next_item(text, _past(BETWEEN_PARAMETERS, text, position), where)
 
 
-def locations(text: str, where: str) -> Iterator[str]:
-    """``URI, URI``; quotes or angle brackets around one are tolerated."""
+def read_locations(text: str, where: str) -> Iterator[str]:
+    """Yield the URIs in ``URI, URI``; quotes or angle brackets around a URI are tolerated."""
     for item in text.split(","):
         uri = item.strip().strip('"<>')
         if uri:
-            yield checked_uri(uri, where)
+            yield check_uri(uri, where)
 
 
-def checked_uri(uri: str, where: str) -> str:
-    """A URI or path that every rendering can carry.
+def check_uri(uri: str, where: str) -> str:
+    """Return a URI or path unchanged, after a check that every rendering can contain it.
 
     Raises:
-        OcciError: 400, it has characters that a URI cannot have.
+        OcciError: 400, the text has characters that a URI cannot have.
     """
     if not URI.fullmatch(uri):
-        raise OcciError(400, f"{where}: {shown(uri)} is no URI; percent-encode what is not printable ASCII")
+        raise OcciError(400, f"{where}: {quote_input(uri)} is no URI; percent-encode what is not printable ASCII")
     return uri
 
 
@@ -112,7 +110,7 @@ def _items(text: str, where: str, head: re.Pattern[str], what: str) -> Iterator[
         here = _place(where, position)
         found = head.match(text, position)
         if found is None:
-            raise OcciError(400, f"{here}: expected {what}, found {shown(text[position : position + 20])}")
+            raise OcciError(400, f"{here}: expected {what}, found {quote_input(text[position : position + 20])}")
         position = _past(SPACE, text, found.end())
         parameters: list[tuple[str, Lexeme]] = []
         while text.startswith(";", position):
@@ -128,23 +126,23 @@ def _items(text: str, where: str, head: re.Pattern[str], what: str) -> Iterator[
 def _assignment(text: str, position: int, where: str) -> tuple[str, Lexeme, int]:
     found = ASSIGNMENT.match(text, position)
     if found is None:
-        near = shown(text[position : position + 40])
+        near = quote_input(text[position : position + 40])
         raise OcciError(400, f'{_place(where, position)}: expected name="value" (quotes closed), found {near}')
     name, in_quotes, token = found.groups()
-    lexeme = Lexeme(unquoted(in_quotes), True) if token is None else Lexeme(token, False)
+    lexeme = Lexeme(unquote(in_quotes), True) if token is None else Lexeme(token, False)
     return name, lexeme, _past(SPACE, text, found.end())
 
 
 def _next_item(text: str, position: int, where: str) -> int:
-    """Past the comma that must stand here unless this is the end."""
+    """Return the position after the comma that must be here unless the text ends."""
     if position < len(text) and text[position] != ",":
-        near = shown(text[position : position + 20])
+        near = quote_input(text[position : position + 20])
         raise OcciError(400, f"{_place(where, position)}: expected a comma or the end, found {near}")
     return _past(BETWEEN_ITEMS, text, position)
 
 
 def _past(separator: re.Pattern[str], text: str, position: int = 0) -> int:
-    """Past what may stand here and means nothing."""
+    """Return the position after separators without a meaning."""
     found = separator.match(text, position)
     return position if found is None else found.end()
 

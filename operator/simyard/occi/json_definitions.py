@@ -1,13 +1,14 @@
-"""Categories in JSON: kinds, mixins, actions with the descriptions of their attributes, flat or nested."""
+# SPDX-License-Identifier: Apache-2.0
+"""Reader of categories in JSON: kinds, mixins and actions with their attributes, flat or nested."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from simyard.occi import grammar
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import Action, AttributeSpec, Category, Json, Kind, Mixin, ValueType
-from simyard.occi.values import MOST_DEPTH, check_bounds
+from simyard.occi.values import MAX_DEPTH, check_bounds
 
 _DESCRIPTION = frozenset({"mutable", "required", "type", "pattern", "default", "description", "unique", "multiple"})
 _TYPES = {
@@ -22,16 +23,17 @@ _TYPES = {
 }
 
 
-def definition(data: dict[str, Json], plural: str, where: str) -> Category:
-    """One member of ``kinds``, ``mixins`` or ``actions``.
+def read_definition(data: dict[str, Json], plural: str, where: str) -> Category:
+    """Return the category in a member of ``kinds``, ``mixins`` or ``actions``.
 
     Raises:
-        OcciError: 400, what is wrong and where.
+        OcciError: 400, with the problem and its place.
     """
     scheme, term = _text(data, "scheme", where), _text(data, "term", where)
     if not grammar.TERM.fullmatch(term) or not grammar.URI.fullmatch(scheme):
         raise OcciError(
-            400, f"{where}: {shown(scheme + term)} is no category: the scheme is a URI that ends in #, then a term"
+            400,
+            f"{where}: {quote_input(scheme + term)} is no category: the scheme is a URI that ends in #, then a term",
         )
     title = _text(data, "title", where)
     specs = tuple(_specs(data.get("attributes"), f"{where}.attributes"))
@@ -39,7 +41,7 @@ def definition(data: dict[str, Json], plural: str, where: str) -> Category:
         return Action(scheme, term, title, specs)
     location = _text(data, "location", where)
     if location:
-        grammar.checked_uri(location, f"{where}.location")
+        grammar.check_uri(location, f"{where}.location")
     actions = _references(data.get("actions"), f"{where}.actions")
     rel = (*_references(data.get("rel"), f"{where}.rel"), *_references(data.get("related"), f"{where}.related"))
     if plural == "kinds":
@@ -61,9 +63,9 @@ def _specs(data: Json, where: str) -> Iterator[AttributeSpec]:
         if item is None:
             item = {}
         if not isinstance(item, dict):
-            return  # values of an older invocation, not descriptions
-        if depth > MOST_DEPTH or not grammar.ATTRIBUTE_NAME.fullmatch(name):
-            raise OcciError(400, f"{where}: {shown(name)} is no name of an attribute")
+            return  # these are values in the older form of an invocation, not descriptions
+        if depth > MAX_DEPTH or not grammar.ATTRIBUTE_NAME.fullmatch(name):
+            raise OcciError(400, f"{where}: {quote_input(name)} is no name of an attribute")
         described = {
             key.lower(): value
             for key, value in item.items()
@@ -72,7 +74,7 @@ def _specs(data: Json, where: str) -> Iterator[AttributeSpec]:
         }
         nested = [(key, value) for key, value in item.items() if key.lower() not in described]
         if described or not nested:
-            yield _spec(name, described, f"{where}: {shown(name)}")
+            yield _spec(name, described, f"{where}: {quote_input(name)}")
         waiting.extend((f"{name}.{key}", value, depth + 1) for key, value in reversed(nested))
 
 
@@ -97,22 +99,22 @@ def _spec(name: str, described: dict[str, Json], where: str) -> AttributeSpec:
 
 
 def _is_schema(name: str, value: dict[str, Json]) -> bool:
-    """Return whether a member of a description is the JSON schema that GFD.226 has as a pattern.
+    """Return whether a member of a description is a JSON schema, which GFD.226 uses as a pattern.
 
-    The schema's own ``pattern`` matches anywhere in the value (JSON schema, 5.2.3), ours the whole value.
+    The schema's own ``pattern`` matches anywhere in the value (JSON schema, 5.2.3); ours matches the whole value.
     """
     return name == "pattern" and ("$schema" in value or isinstance(value.get("pattern"), str))
 
 
 def _references(data: Json, where: str) -> tuple[str, ...]:
-    """Ids: a string, strings, or objects with scheme and term."""
+    """Return the ids in ``data``: a string, an object with scheme and term, or an array of these."""
     found: list[str] = []
     for item in data if isinstance(data, list) else [] if data is None else [data]:
         text = f"{item.get('scheme')}{item.get('term')}" if isinstance(item, dict) else item
         if not isinstance(text, str):
             raise OcciError(400, f"{where}: must be ids of categories")
         if text:
-            found.append(grammar.checked_uri(text, where))
+            found.append(grammar.check_uri(text, where))
     return tuple(dict.fromkeys(found))
 
 

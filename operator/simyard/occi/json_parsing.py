@@ -1,4 +1,5 @@
-"""application/occi+json into a :class:`Draft`: the flat form of OCCI 1.2 (GFD.226), and the nested one before it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Parser of application/occi+json: the flat form of OCCI 1.2 (GFD.226), and the nested form before it."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from collections.abc import Iterator, Mapping
 import orjson
 
 from simyard.occi import grammar
-from simyard.occi.errors import OcciError, shown
-from simyard.occi.json_definitions import definition
+from simyard.occi.errors import OcciError, quote_input
+from simyard.occi.json_definitions import read_definition
 from simyard.occi.model import (
     CORE_ATTRIBUTES,
     ENDS,
@@ -28,8 +29,8 @@ from simyard.occi.model import (
     Value,
     ValueType,
 )
-from simyard.occi.text_parsing import MOST_CATEGORIES, ids_of
-from simyard.occi.values import MOST_DEPTH, check_bounds, coerce
+from simyard.occi.text_parsing import MAX_CATEGORIES, group_ids
+from simyard.occi.values import MAX_DEPTH, check_bounds, coerce
 
 _DOCUMENT = frozenset({"resources", "links", "kinds", "mixins", "actions"})
 _ENTITY = frozenset(
@@ -40,11 +41,11 @@ _ENTITY = frozenset(
 )
 
 
-def draft_of_json(body: bytes, model: Model) -> Draft:
-    """The draft of a JSON document; an empty one is an empty draft.
+def read_json(body: bytes, model: Model) -> Draft:
+    """Return the draft of a JSON document; an empty document is an empty draft.
 
     Raises:
-        OcciError: 400 or 413, what cannot be read and where.
+        OcciError: 400 or 413, with the problem and its place.
     """
     if not body.strip():
         return Draft()
@@ -63,23 +64,23 @@ def draft_of_json(body: bytes, model: Model) -> Draft:
 
 
 def _refuse_repeated(body: bytes) -> None:
-    """Refuse a name that an object has twice: which value counts, readers of JSON do not agree on (RFC 8259, 4).
+    """Refuse an object with two members of one name, because parsers differ on which value counts (RFC 8259, 4).
 
     Raises:
-        OcciError: 400.
+        OcciError: 400, an object has a name twice.
     """
 
     def once(pairs: list[tuple[str, object]]) -> None:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise OcciError(400, f"the body has {shown(name)} twice in one object")
+                raise OcciError(400, f"the body has {quote_input(name)} twice in one object")
             seen.add(name)
 
     try:
         json.loads(body, object_pairs_hook=once)
     except RecursionError:
-        raise OcciError(400, f"the body is nested deeper than {MOST_DEPTH} levels") from None
+        raise OcciError(400, f"the body is nested deeper than {MAX_DEPTH} levels") from None
 
 
 def _is_collection(document: dict[str, Json]) -> bool:
@@ -102,20 +103,20 @@ def _collection(document: dict[str, Json], model: Model) -> Draft:
     invoked: list[dict[str, Json]] = []
     for name in ("kinds", "mixins", "actions"):
         for place, item in enumerate(_list(document, name, "")):
-            if len(definitions) + len(mixins) == MOST_CATEGORIES:
-                raise OcciError(413, f"{name}[{place}]: more than {MOST_CATEGORIES} categories")
+            if len(definitions) + len(mixins) == MAX_CATEGORIES:
+                raise OcciError(413, f"{name}[{place}]: more than {MAX_CATEGORIES} categories")
             where = f"{name}[{place}]"
             if isinstance(item, str) and name == "mixins":
                 mixins.append(_uri(item, where))
             elif name == "actions" and isinstance(item, dict) and "action" in item:
                 invoked.append(item)
             else:
-                definitions.append(definition(_object(item, where), name, where))
+                definitions.append(read_definition(_object(item, where), name, where))
     if invoked:
         if len(invoked) > 1 or members or definitions:
-            raise OcciError(400, "actions: exactly one action is invoked, and nothing else said")
+            raise OcciError(400, "actions: invoke exactly one action, in a document without any other member")
         return _entity(invoked[0], "actions[0].", model)
-    kinds, defined, actions = ids_of(definitions)
+    kinds, defined, actions = group_ids(definitions)
     draft = Draft(
         kind=kinds[0] if len(kinds) == 1 else "",
         mixins=tuple(dict.fromkeys((*mixins, *defined))),
@@ -130,7 +131,7 @@ def _collection(document: dict[str, Json], model: Model) -> Draft:
 
 
 def _invocation_values(document: dict[str, Json], definitions: list[Category], model: Model) -> Mapping[str, Value]:
-    """Parameters of the older invocation: one action whose attributes are values, not descriptions of attributes."""
+    """Return the parameters in the older form of an invocation: one action whose attributes are values."""
     if any(category.attributes for category in definitions):
         return {}
     (item, *_) = _list(document, "actions", "")
@@ -184,12 +185,12 @@ def _link(item: Json, where: str, model: Model) -> DraftLink:
 
 
 def _attributes(data: dict[str, Json], prefix: str, model: Model, category_ids: tuple[str, ...]) -> Mapping[str, Value]:
-    specs = model.specs(category_ids)
+    specs = model.collect_specs(category_ids)
     found: dict[str, Value] = {}
 
     def put(name: str, value: Value, where: str) -> None:
         if not grammar.ATTRIBUTE_NAME.fullmatch(name):
-            raise OcciError(400, f"{where}: {shown(name)} is no name of an attribute")
+            raise OcciError(400, f"{where}: {quote_input(name)} is no name of an attribute")
         if name in CORE_ATTRIBUTES:
             value = _string(coerce(value, ValueType.STRING), f"{where}: {name}")
         elif name in specs:
@@ -216,38 +217,38 @@ def _attributes(data: dict[str, Json], prefix: str, model: Model, category_ids: 
 
 
 def _flat(attributes: Json, where: str, model: Model) -> Iterator[tuple[str, Value]]:
-    """Names and values; objects are the older, nested form unless the model has an attribute of that name."""
+    """Yield names and values; objects are the older, nested form unless the model has an attribute of that name."""
     if attributes is None:
         return
     waiting: list[tuple[str, Json, int]] = [("", _object(attributes, where), 0)]
     while waiting:
         name, value, depth = waiting.pop()
         if isinstance(value, dict) and (not name or name not in model.object_attributes):
-            if depth > MOST_DEPTH:
-                raise OcciError(400, f"{where}: is nested deeper than {MOST_DEPTH} levels")
+            if depth > MAX_DEPTH:
+                raise OcciError(400, f"{where}: is nested deeper than {MAX_DEPTH} levels")
             if name and not value:
                 yield name, {}
             prefix = f"{name}." if name else ""
             if len(prefix) > 255:
-                raise OcciError(400, f"{where}: {shown(name)} is too long for the name of an attribute")
+                raise OcciError(400, f"{where}: {quote_input(name)} is too long for the name of an attribute")
             waiting.extend((prefix + key, item, depth + 1) for key, item in reversed(value.items()))
             continue
         if value is None:
-            raise OcciError(400, f"{where}: {shown(name)} is null; leave out what has no value")
-        check_bounds(value, f"{where}: {shown(name)}")
+            raise OcciError(400, f"{where}: {quote_input(name)} is null; leave out what has no value")
+        check_bounds(value, f"{where}: {quote_input(name)}")
         yield name, value
 
 
 def _ids(data: dict[str, Json], name: str, prefix: str) -> tuple[str, ...]:
     items = _list(data, name, prefix)
-    if len(items) > MOST_CATEGORIES:
-        raise OcciError(413, f"{prefix}{name}: more than {MOST_CATEGORIES} categories")
+    if len(items) > MAX_CATEGORIES:
+        raise OcciError(413, f"{prefix}{name}: more than {MAX_CATEGORIES} categories")
     found = (_category_id(item, f"{prefix}{name}[{place}]") for place, item in enumerate(items))
     return tuple(dict.fromkeys(found))
 
 
 def _category_id(item: Json, where: str) -> str:
-    """An id, or an object with scheme and term (the older form); "" for none."""
+    """Return the id in a string or in an object with scheme and term (the older form); "" without one."""
     if item is None:
         return ""
     if isinstance(item, dict):
@@ -256,7 +257,7 @@ def _category_id(item: Json, where: str) -> str:
 
 
 def _uri(item: Json, where: str) -> str:
-    return grammar.checked_uri(_string(item, where), where)
+    return grammar.check_uri(_string(item, where), where)
 
 
 def _string(item: Json, where: str) -> str:
@@ -284,4 +285,4 @@ def _refuse_unknown(data: dict[str, Json], known: frozenset[str], prefix: str) -
     for name in data:
         if name not in known:
             members = ", ".join(sorted(known))
-            raise OcciError(400, f"{prefix or 'the body: '}{shown(name)} is unknown; known are {members}")
+            raise OcciError(400, f"{prefix or 'the body: '}{quote_input(name)} is unknown; known are {members}")

@@ -1,7 +1,8 @@
-"""application/occi+json (GFD.226), flat.
+# SPDX-License-Identifier: Apache-2.0
+"""Rendering of application/occi+json (GFD.226) in the flat form.
 
-The OGF's JSON schema forbids empty arrays where ids are listed, so an empty list is left out. It wants a JSON schema as
-the ``pattern`` of an attribute, where rOCCI's copy of it wants a string: neither is rendered.
+The OGF's JSON schema forbids empty arrays of ids, so empty lists are omitted. It requires a JSON schema as the
+``pattern`` of an attribute, and rOCCI's copy of it requires a string, so patterns are omitted too.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from simyard.occi.model import Action, AttributeSpec, Category, Entity, Json, Ki
 Object = dict[str, Json]
 
 
-def model_object(categories: Iterable[Category]) -> Object:
-    """Kinds, mixins and actions in one object."""
+def make_model_object(categories: Iterable[Category]) -> Object:
+    """Return an object with the kinds, mixins and actions among the categories."""
     kinds: list[Json] = []
     mixins: list[Json] = []
     actions: list[Json] = []
@@ -29,8 +30,8 @@ def model_object(categories: Iterable[Category]) -> Object:
     return _lists(kinds=kinds, mixins=mixins, actions=actions)
 
 
-def entity_object(entity: Entity) -> Object:
-    """A resource with its links, or a link."""
+def make_entity_object(entity: Entity) -> Object:
+    """Return the object of a resource with its links, or of a link."""
     return _resource(entity) if isinstance(entity, Resource) else _link(entity)
 
 

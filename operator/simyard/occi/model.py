@@ -1,4 +1,5 @@
-"""The core model (GFD.183): categories, entities, and what a client sent. Plain data, no I/O."""
+# SPDX-License-Identifier: Apache-2.0
+"""The core model (GFD.183): categories, entities, and drafts of entities that clients send. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 Value: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json]"
-"""A JSON value; integers have at most 64 bits, floats are finite."""
+"""A JSON value; an integer has at most 64 bits, a float is finite."""
 
 Json: TypeAlias = "Value | None"
-"""Any JSON."""
+"""Any JSON value, or null."""
 
 ENTITY = "http://schemas.ogf.org/occi/core#entity"
 RESOURCE = "http://schemas.ogf.org/occi/core#resource"
@@ -26,13 +27,13 @@ TARGET = "occi.core.target"
 SOURCE_KIND = "occi.core.source.kind"
 TARGET_KIND = "occi.core.target.kind"
 CORE_ATTRIBUTES = frozenset({ID, TITLE, SUMMARY, SOURCE, TARGET, SOURCE_KIND, TARGET_KIND})
-"""Attributes that entities have as fields of their own, never in ``attributes``."""
+"""Attributes that are fields of an entity, and never in its ``attributes``."""
 ENDS = frozenset({SOURCE, SOURCE_KIND, TARGET, TARGET_KIND})
-"""Those of links. A link inside a resource starts there and has its target as a field."""
+"""Attributes of the two ends of a link. A link inside a resource starts at it, and has its target as a field."""
 
 
 class ValueType(enum.StrEnum):
-    """Types of attributes, as the JSON rendering names them."""
+    """A type of attributes, with its name in the JSON rendering."""
 
     STRING = "string"
     NUMBER = "number"
@@ -43,10 +44,10 @@ class ValueType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """What is declared of an attribute.
+    """The declaration of an attribute.
 
-    Clients set it at any time (``mutable``), only at creation (``required`` and not ``mutable``), or never (neither).
-    ``pattern`` is a regular expression of RE2 for the whole value of a string; "" permits everything.
+    Clients set the attribute at any time (``mutable``), only at creation (``required`` and not ``mutable``), or never
+    (neither). ``pattern`` is a regular expression of RE2 for the whole value of a string; "" permits every value.
     """
 
     name: str
@@ -60,7 +61,7 @@ class AttributeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that can be done to an entity; its parameters are its attributes."""
+    """An action on an entity; the attributes of the action are its parameters."""
 
     scheme: str
     term: str
@@ -69,7 +70,7 @@ class Action:
 
     @property
     def id(self) -> str:
-        """Scheme and term."""
+        """The scheme and the term of the category."""
         return self.scheme + self.term
 
 
@@ -87,16 +88,16 @@ class Kind:
 
     @property
     def id(self) -> str:
-        """Scheme and term."""
+        """The scheme and the term of the category."""
         return self.scheme + self.term
 
 
 @dataclass(frozen=True, slots=True)
 class Mixin:
-    """What adds attributes and actions to entities, or only marks them.
+    """A category that adds attributes and actions to entities, or only tags them.
 
-    ``depends`` are ids of mixins, ``applies`` of kinds (none: every kind), ``actions`` of actions. ``user`` tells those
-    that clients made from the provider's.
+    ``depends`` are ids of mixins, ``applies`` ids of kinds (empty: every kind), and ``actions`` ids of actions.
+    ``user`` is true for mixins that clients defined.
     """
 
     scheme: str
@@ -111,7 +112,7 @@ class Mixin:
 
     @property
     def id(self) -> str:
-        """Scheme and term."""
+        """The scheme and the term of the category."""
         return self.scheme + self.term
 
 
@@ -120,11 +121,11 @@ Category: TypeAlias = Kind | Mixin | Action
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link from a resource of ours.
+    """A link from a resource of this server to any URI.
 
-    ``kind``, ``mixins``, ``actions`` and ``source_kind`` are ids, ``actions`` those that can be invoked now;
-    ``target_kind`` is the id of the target's kind and then those of its mixins. ``path`` and ``source`` are paths such
-    as ``/compute/<id>``; ``target`` is a path, or any URI.
+    ``kind``, ``mixins``, ``actions`` and ``source_kind`` are ids; ``actions`` are those that apply now. ``target_kind``
+    contains the id of the target's kind, followed by the ids of its mixins. ``path`` and ``source`` are paths such as
+    ``/compute/<id>``; ``target`` is a path or any URI.
     """
 
     kind: str
@@ -142,7 +143,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource with its outgoing links. Ids and paths as in :class:`Link`; the ``source`` of its links is itself."""
+    """A resource with its outgoing links, whose ``source`` is the resource; fields as in :class:`Link`."""
 
     kind: str
     id: str
@@ -160,7 +161,7 @@ Entity: TypeAlias = Resource | Link
 
 @dataclass(frozen=True, slots=True)
 class DraftLink:
-    """A link inside a resource, as a client sent it. ``attributes`` has the core ones too (``occi.core.id``)."""
+    """A link inside a resource that a client sent; ``attributes`` includes core attributes such as ``occi.core.id``."""
 
     target: str = ""
     target_kind: tuple[str, ...] = ()
@@ -172,14 +173,20 @@ class DraftLink:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a client sent, in any rendering; nothing of it is checked against the model but the types of values.
+    """The content of a request in any rendering; only the types of values are checked against the model.
 
-    ``kind`` and ``action`` are ids, each "" if there is none or more than one (then see ``definitions``).
-    ``attributes`` has the core ones too: ``occi.core.id``, ``.title``, ``.summary``, ``.source``, ``.target``.
-    ``actions`` are those that a rendering of an entity calls applicable; requests say them only when a client sends
-    back what it got, and they mean nothing. ``locations`` are the URIs of X-OCCI-Location lines, of a text/uri-list, or
-    of a JSON array, as sent (see :func:`path_of`). ``definitions`` are all Category lines as categories, or the kinds,
-    mixins and actions of a JSON document. ``members`` are the entities of a JSON collection unless it has exactly one.
+    Attributes:
+        kind: id of the kind; "" for none, and for several (see ``definitions``).
+        mixins: ids of the mixins.
+        attributes: values by name, with core attributes such as ``occi.core.id`` and ``occi.core.title``.
+        links: the links inside a resource.
+        action: id of the action; "" for none, and for several.
+        actions: ids of actions that the rendering of an entity calls applicable. Clients send them only when they send
+            a rendering back; the server ignores them.
+        locations: the URIs of X-OCCI-Location lines, of a text/uri-list or of a JSON array, as sent (see
+            :func:`strip_base`).
+        definitions: all Category lines as categories, or the kinds, mixins and actions of a JSON document.
+        members: the entities of a JSON collection, unless it has exactly one.
     """
 
     kind: str = ""
@@ -194,12 +201,12 @@ class Draft:
 
     @property
     def each(self) -> tuple[Draft, ...]:
-        """The entities of a batch: the members, or this one alone."""
+        """The drafts of a batch: the members, or this draft alone."""
         return self.members or (self,)
 
 
-def path_of(uri: str, *bases: str) -> str:
-    """The path of a URI below one of the bases (``https://host:port``); any other is given back as it is."""
+def strip_base(uri: str, *bases: str) -> str:
+    """Return the path of a URI below one of the bases (``https://host:port``); any other URI is returned unchanged."""
     for base in bases:
         prefix = base.rstrip("/")
         if uri.startswith(prefix + "/"):
@@ -208,11 +215,11 @@ def path_of(uri: str, *bases: str) -> str:
 
 
 class Model:
-    """An immutable set of categories. Of two with one id, or with one location, the first counts.
+    """An immutable set of categories. Of two categories with the same id or location, the first counts.
 
-    ``kinds``, ``mixins``, ``actions``, and ``ordered`` (all of them) begin with the core kinds and have ancestors
-    before descendants, as some clients demand. ``object_attributes`` are the names of attributes whose values are
-    objects. ``version`` is the caller's, for what is cached about a model.
+    ``kinds``, ``mixins``, ``actions``, and ``ordered`` (all of them) start with the core kinds, and have ancestors
+    before descendants, because some clients require this. ``object_attributes`` are the names of attributes whose
+    values are objects. ``version`` belongs to the caller, for caches of results about the model.
     """
 
     __slots__ = (
@@ -243,35 +250,35 @@ class Model:
             if category.location:
                 self._by_location.setdefault(category.location, category)
 
-    def by_id(self, category_id: str) -> Category | None:
-        """The category of an id (scheme and term)."""
+    def find_category(self, category_id: str) -> Category | None:
+        """Return the category with an id (scheme and term); None if it is unknown."""
         return self._by_id.get(category_id)
 
-    def at(self, location: str) -> Kind | Mixin | None:
-        """The kind or mixin of a location such as ``/compute/``."""
+    def find_by_location(self, location: str) -> Kind | Mixin | None:
+        """Return the kind or mixin with a location such as ``/compute/``; None if there is none."""
         return self._by_location.get(location)
 
-    def leads(self, path: str) -> bool:
+    def has_location_below(self, path: str) -> bool:
         """Return whether a category has its location at or below a path such as ``/`` or ``/os_tpl/``."""
         return any(location.startswith(path) for location in self._by_location)
 
-    def kind(self, category_id: str) -> Kind | None:
-        """The kind of an id."""
+    def find_kind(self, category_id: str) -> Kind | None:
+        """Return the kind with an id; None if it is unknown."""
         found = self._by_id.get(category_id)
         return found if isinstance(found, Kind) else None
 
-    def mixin(self, category_id: str) -> Mixin | None:
-        """The mixin of an id."""
+    def find_mixin(self, category_id: str) -> Mixin | None:
+        """Return the mixin with an id; None if it is unknown."""
         found = self._by_id.get(category_id)
         return found if isinstance(found, Mixin) else None
 
-    def action(self, category_id: str) -> Action | None:
-        """The action of an id."""
+    def find_action(self, category_id: str) -> Action | None:
+        """Return the action with an id; None if it is unknown."""
         found = self._by_id.get(category_id)
         return found if isinstance(found, Action) else None
 
-    def lineage(self, category_id: str) -> tuple[str, ...]:
-        """The id itself, then those of its ancestors: a kind's parents, the mixins that a mixin depends on."""
+    def list_lineage(self, category_id: str) -> tuple[str, ...]:
+        """Return the id and the ids of its ancestors: the parents of a kind, the mixins that a mixin depends on."""
         known = self._lineages.get(category_id)
         if known is None:
             found: dict[str, None] = {}
@@ -287,39 +294,39 @@ class Model:
                     case Mixin(depends=depends):
                         waiting.extend(depends)
             known = tuple(found)
-            if category_id in self._by_id:  # ids that clients invent are not kept
+            if category_id in self._by_id:  # unknown ids from clients would let the cache grow without limit
                 self._lineages[category_id] = known
         return known
 
-    def specs(self, category_ids: Sequence[str]) -> Mapping[str, AttributeSpec]:
-        """What these categories and their ancestors declare, by name.
+    def collect_specs(self, category_ids: Sequence[str]) -> Mapping[str, AttributeSpec]:
+        """Return the declarations of these categories and their ancestors, by the attribute's name.
 
-        Of two declarations of one name the earlier category's counts, and a descendant's before its ancestor's: give
-        templates before the kind (their defaults override its). A user's mixin never overrides the provider, or it
-        could make mutable what is not.
+        Of two declarations of one name, that of the earlier category counts, and that of a descendant before its
+        ancestor's. So pass templates before the kind, because their defaults override the kind's. A user mixin never
+        overrides the provider's declarations; it could make immutable attributes mutable.
         """
         key = tuple(category_ids)
         known = self._specs.get(key)
         if known is None:
             categories = [
-                self._by_id[ancestor] for name in key for ancestor in self.lineage(name) if ancestor in self._by_id
+                self._by_id[ancestor] for name in key for ancestor in self.list_lineage(name) if ancestor in self._by_id
             ]
             found: dict[str, AttributeSpec] = {}
             for category in sorted(categories, key=lambda c: isinstance(c, Mixin) and c.user):
                 for spec in category.attributes:
                     found.setdefault(spec.name, spec)
             known = MappingProxyType(found)
-            if len(self._specs) < _MOST_CACHED_SPECS and all(name in self._by_id for name in key):
+            if len(self._specs) < _MAX_CACHED_SPECS and all(name in self._by_id for name in key):
                 self._specs[key] = known
         return known
 
     def _ancestors_first(self, category_ids: Iterable[str]) -> list[Category]:
         ranked: dict[str, Category] = {}
         for category_id in category_ids:
-            for ancestor in reversed(self.lineage(category_id)):
+            for ancestor in reversed(self.list_lineage(category_id)):
                 if ancestor in self._by_id:
                     ranked.setdefault(ancestor, self._by_id[ancestor])
         return list(ranked.values())
 
 
-_MOST_CACHED_SPECS = 1000
+_MAX_CACHED_SPECS = 1000

@@ -1,4 +1,5 @@
-"""Which rendering a client wants, and which one it sent (RFC 9110, sections 8.3 and 12.5.1)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Negotiation of renderings by Accept and Content-Type (RFC 9110, sections 8.3 and 12.5.1)."""
 
 from __future__ import annotations
 
@@ -7,22 +8,22 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 
 
 class Rendering(enum.StrEnum):
-    """The renderings by media type, in the order in which equal wishes are met."""
+    """A rendering with its media type; of equally acceptable renderings, the first is chosen."""
 
     TEXT_PLAIN = "text/plain"
     JSON = "application/occi+json"
     TEXT_OCCI = "text/occi"
     URI_LIST = "text/uri-list"
 
-    __hash__ = str.__hash__  # that of enumerations is slow, and every request looks its rendering up
+    __hash__ = str.__hash__  # the hash of enumerations is slow, and every request looks up its rendering
 
 
 ACCEPTED = ", ".join(Rendering)
-"""The response header ``Accept``."""
+"""Value of the response header ``Accept``."""
 
 _NAMES = {
     "text/plain": Rendering.TEXT_PLAIN,
@@ -34,43 +35,43 @@ _NAMES = {
 }
 _CHARSETS = {"": "utf-8", "utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "utf-8", "iso-8859-1": "iso-8859-1"}
 _QUALITY = re.compile(r"0(?:\.[0-9]{0,3}+)?+|1(?:\.0{0,3}+)?+")
-_MOST_CACHED_CHARACTERS = 256
+_MAX_CACHED_CHARACTERS = 256
 
 
-def choose(accept: str | None, offered: Sequence[Rendering] = tuple(Rendering)) -> Rendering:
-    """The best of ``offered`` for an Accept header; none, an empty one or ``*/*`` is text/plain.
+def choose_rendering(accept: str | None, offered: Sequence[Rendering] = tuple(Rendering)) -> Rendering:
+    """Return the best of the ``offered`` renderings for an Accept header; the default is text/plain.
 
-    The most specific range gives a rendering its quality. Of equal qualities the one that was named more specifically
-    wins, then text/plain, then the first offered.
+    The most specific matching range gives a rendering its quality. Among equal qualities, the rendering with the more
+    specific range wins, then text/plain, then the first one offered.
 
     Raises:
-        OcciError: 406, nothing that is offered is accepted.
+        OcciError: 406, the header accepts none of the offered renderings.
     """
     text = accept or ""
     offers = tuple(offered)
-    return _cached_choice(text, offers) if len(text) <= _MOST_CACHED_CHARACTERS else _choice(text, offers)
+    return _cached_choice(text, offers) if len(text) <= _MAX_CACHED_CHARACTERS else _choice(text, offers)
 
 
-def content_type(header: str | None) -> Rendering:
-    """The rendering of a request's body by its Content-Type; none or an empty one is text/plain.
+def read_content_type(header: str | None) -> Rendering:
+    """Return the rendering of a request's body by its Content-Type; the default is text/plain.
 
     Raises:
-        OcciError: 400, another type or charset.
+        OcciError: 400, the type or charset is not supported.
     """
     for name, parameters in _media_types(header or ""):
         if name not in _NAMES:
-            raise OcciError(400, f"Content-Type: {shown(name)} is not supported; send one of {ACCEPTED}")
+            raise OcciError(400, f"Content-Type: {quote_input(name)} is not supported; send one of {ACCEPTED}")
         if parameters.get("charset", "") not in _CHARSETS:
-            charset = shown(parameters["charset"])
+            charset = quote_input(parameters["charset"])
             raise OcciError(400, f"Content-Type: the charset {charset} is not supported; send utf-8")
         return _NAMES[name]
     return Rendering.TEXT_PLAIN
 
 
-def charset(header: str | None) -> str:
-    """The charset of a body whose Content-Type :func:`content_type` accepts: ``utf-8`` or ``iso-8859-1``.
+def read_charset(header: str | None) -> str:
+    """Return the charset of a body whose Content-Type :func:`read_content_type` accepts: ``utf-8`` or ``iso-8859-1``.
 
-    The latter is what the HTTP client of Apache, which OCCI clients in Java use, says when nobody tells it otherwise.
+    The latter is the default of Apache's HTTP client, which OCCI clients in Java use.
     """
     for _, parameters in _media_types(header or ""):
         return _CHARSETS.get(parameters.get("charset", ""), "utf-8")
@@ -90,7 +91,9 @@ def _choice(accept: str, offered: tuple[Rendering, ...]) -> Rendering:
         if quality > 0 and (best is None or rank > best):
             best, chosen = rank, rendering
     if chosen is None:
-        raise OcciError(406, f"Accept: {shown(accept)} accepts none of what is offered here: {', '.join(offered)}")
+        raise OcciError(
+            406, f"Accept: {quote_input(accept)} accepts none of what is offered here: {', '.join(offered)}"
+        )
     return chosen
 
 
@@ -98,7 +101,7 @@ _cached_choice = functools.lru_cache(maxsize=256)(_choice)
 
 
 def _specificity(name: str, rendering: Rendering) -> int:
-    """3 the type itself, 2 ``text/*``, 1 ``*/*``, 0 another one."""
+    """Return how specific a range is for a rendering: 3 for its type, 2 for ``text/*``, 1 for ``*/*``, 0 for others."""
     if _NAMES.get(name) is rendering:
         return 3
     if name.endswith("/*") and rendering.startswith(name[:-1]):
@@ -107,12 +110,12 @@ def _specificity(name: str, rendering: Rendering) -> int:
 
 
 def _quality(text: str) -> float:
-    """What is no quality says nothing of it: the type was named."""
+    """Return a quality; 1 for a text that is none, because the client did name the type."""
     return float(text) if _QUALITY.fullmatch(text) else 1.0
 
 
 def _media_types(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Media types or ranges with their parameters, in lower case and without quotes."""
+    """Yield media types or ranges with their parameters, in lower case and without quotes."""
     for item in header.lower().split(","):
         name, *parameters = item.split(";")
         if not name.strip():

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of listings: ``?page=N&number=M``, counted from 1 (section 9)."""
 
 from __future__ import annotations
@@ -7,42 +8,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 
 T = TypeVar("T")
-MOST_NUMBER = 10_000
-DEFAULT_NUMBER = 100
+MAX_PAGE_SIZE = 10_000
+DEFAULT_PAGE_SIZE = 100
 
 _POSITIVE = re.compile(r"0*+[1-9][0-9]*+")
-_MOST_DIGITS = 15
-"""No collection has as many members; any longer number is past the end just so."""
+_MAX_DIGITS = 15
+"""Digits of the largest page number; no collection is so large, so longer numbers can be cut to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The ``page``-th page (from 1) of ``number`` members; ``number`` 0 is everything on one."""
+    """The page ``page`` (from 1) of a listing with ``number`` members on each; with ``number`` 0, one page has all."""
 
     page: int = 1
     number: int = 0
 
-    def of(self, members: Sequence[T]) -> Sequence[T]:
-        """The members on it: none past the end."""
+    def select(self, members: Sequence[T]) -> Sequence[T]:
+        """Return the members on the page; none for a page after the last."""
         if self.number == 0:
             return members
         return members[(self.page - 1) * self.number : self.page * self.number]
 
 
-def page(query: Mapping[str, str]) -> Page:
-    """The page that a query asks for; without ``page`` and ``number``, everything.
+def read_page(query: Mapping[str, str]) -> Page:
+    """Return the page that a query selects; without ``page`` and ``number``, one page with all members.
 
     Raises:
-        OcciError: 400, no positive integer; 413, ``number`` is above 10,000.
+        OcciError: 400, a value is no positive integer; 413, ``number`` is above 10,000.
     """
     if "page" not in query and "number" not in query:
         return Page()
-    number = _positive(query, "number", DEFAULT_NUMBER)
-    if number > MOST_NUMBER:
-        raise OcciError(413, f"?number={number} is above {MOST_NUMBER}, the most members of a page")
+    number = _positive(query, "number", DEFAULT_PAGE_SIZE)
+    if number > MAX_PAGE_SIZE:
+        raise OcciError(413, f"?number={number} is above {MAX_PAGE_SIZE}, the limit for a page; ask for more pages")
     return Page(_positive(query, "page", 1), number)
 
 
@@ -51,6 +52,6 @@ def _positive(query: Mapping[str, str], name: str, default: int) -> int:
     if text is None:
         return default
     if not _POSITIVE.fullmatch(text):
-        raise OcciError(400, f"?{name}={shown(text)} is no positive integer")
+        raise OcciError(400, f"?{name}={quote_input(text)} is no positive integer")
     digits = text.lstrip("0")
-    return int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
+    return int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS

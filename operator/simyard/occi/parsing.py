@@ -1,40 +1,41 @@
-"""What a client sent, in any rendering, as a :class:`Draft`. Linear in the length of the input, and bounded."""
+# SPDX-License-Identifier: Apache-2.0
+"""Parser of requests in any rendering. It takes time linear in the length of the input, which is bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from simyard.occi.errors import OcciError
-from simyard.occi.json_parsing import draft_of_json
+from simyard.occi.json_parsing import read_json
 from simyard.occi.model import Draft, Model
-from simyard.occi.negotiation import Rendering, charset
-from simyard.occi.text_parsing import body_fields, draft_of_fields, draft_of_uris, header_fields
+from simyard.occi.negotiation import Rendering, read_charset
+from simyard.occi.text_parsing import make_draft, read_body_fields, read_header_fields, read_uri_list
 
-MOST_HEADER_BYTES = 64 * 1024
-MOST_BODY_BYTES = 1024 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+MAX_BODY_BYTES = 1024 * 1024
 
 
 def parse(rendering: Rendering, headers: Sequence[tuple[str, str]], body: bytes, model: Model) -> Draft:
-    """The draft of a request.
+    """Return the draft of a request.
 
-    Of ``headers``, text/occi is read from Category, Link, X-OCCI-Attribute and X-OCCI-Location (or with ``_``); the
-    others only from a charset in Content-Type. The model says the types of values, and the class of a Category that
-    has none. Filters of a GET are ``parse(Rendering.TEXT_OCCI, headers, b"", model)``.
+    text/occi is read from the headers Category, Link, X-OCCI-Attribute and X-OCCI-Location (or with ``_``). The other
+    renderings use only the charset in Content-Type. The model gives the types of values, and the class of a Category
+    without one. ``parse(Rendering.TEXT_OCCI, headers, b"", model)`` reads the filters of a GET.
 
     Raises:
-        OcciError: 400 or 413, what cannot be read and where.
+        OcciError: 400 or 413, with the problem and its place.
     """
-    if len(body) > MOST_BODY_BYTES:
-        raise OcciError(413, f"the body has {len(body)} bytes; at most {MOST_BODY_BYTES} are accepted")
+    if len(body) > MAX_BODY_BYTES:
+        raise OcciError(413, f"the body has {len(body)} bytes; at most {MAX_BODY_BYTES} are accepted")
     match rendering:
         case Rendering.TEXT_OCCI:
-            return draft_of_fields(header_fields(_checked(headers)), model)
+            return make_draft(read_header_fields(_checked(headers)), model)
         case Rendering.JSON:
-            return draft_of_json(body, model)
+            return read_json(body, model)
         case Rendering.URI_LIST:
-            return draft_of_uris(_decoded(headers, body))
+            return read_uri_list(_decoded(headers, body))
         case Rendering.TEXT_PLAIN:
-            return draft_of_fields(body_fields(_decoded(headers, body)), model)
+            return make_draft(read_body_fields(_decoded(headers, body)), model)
 
 
 def _checked(headers: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
@@ -44,14 +45,14 @@ def _checked(headers: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
             size += len(name) + len(value.encode())
         except UnicodeEncodeError:
             raise OcciError(400, f"header {name}: is not UTF-8") from None
-    if size > MOST_HEADER_BYTES:
-        raise OcciError(413, f"the headers have {size} bytes; at most {MOST_HEADER_BYTES} are accepted")
+    if size > MAX_HEADER_BYTES:
+        raise OcciError(413, f"the headers have {size} bytes; at most {MAX_HEADER_BYTES} are accepted")
     return headers
 
 
 def _decoded(headers: Sequence[tuple[str, str]], body: bytes) -> str:
     declared = next((value for name, value in headers if name.lower().replace("_", "-") == "content-type"), None)
     try:
-        return body.decode(charset(declared))
+        return body.decode(read_charset(declared))
     except UnicodeDecodeError as error:
         raise OcciError(400, f"the body is not {error.encoding}: {error.reason} at byte {error.start}") from None

@@ -1,6 +1,7 @@
-"""Entities, collections, the model, locations and errors, in every rendering.
+# SPDX-License-Identifier: Apache-2.0
+"""Rendering of entities, collections, the model, locations and errors.
 
-What renders an entity takes the model, because the Category lines of an instance show locations (section 12.8).
+The renderings of an entity need the model, because the Category lines of an instance show locations (section 12.8).
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from dataclasses import dataclass
 
 from simyard.occi.errors import OcciError
 from simyard.occi.grammar import UNSAFE_IN_HEADERS
-from simyard.occi.json_rendering import entity_object, model_object
+from simyard.occi.json_rendering import make_entity_object, make_model_object
 from simyard.occi.model import Category, Entity, Model
 from simyard.occi.negotiation import Rendering
-from simyard.occi.text_rendering import LOCATION, Line, body_of, category_line, entity_lines, headers_of
-from simyard.occi.values import json_of
+from simyard.occi.text_rendering import LOCATION, Line, join_body, join_headers, render_category, render_entity_lines
+from simyard.occi.values import encode_json
 
 _CONTENT_TYPES = {
     Rendering.TEXT_PLAIN: "text/plain; charset=utf-8",
@@ -26,9 +27,9 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A response's body, its Content-Type, and headers beside it (only text/occi has some; they are ASCII).
+    """The body, the Content-Type and further headers of a response; only text/occi has such headers, in ASCII.
 
-    ``tag`` is its entity tag with the quotes, "" without one.
+    ``tag`` is the entity tag with the quotes; "" for none.
     """
 
     body: bytes
@@ -38,42 +39,42 @@ class Rendered:
 
 
 def render_entity(entity: Entity, rendering: Rendering, base: str, model: Model) -> Rendered:
-    """One entity. ``base`` (``https://host:port``) is for renderings that need absolute URIs; none does today.
+    """Render one entity. ``base`` (``https://host:port``) is for renderings with absolute URIs; none uses it today.
 
     Raises:
-        OcciError: 400 for text/uri-list.
+        OcciError: 400, the rendering is text/uri-list.
     """
     if rendering is Rendering.TEXT_OCCI:
-        return _in_headers(entity_lines(entity, model, UNSAFE_IN_HEADERS))
+        return _in_headers(render_entity_lines(entity, model, UNSAFE_IN_HEADERS))
     if rendering is Rendering.URI_LIST:
         raise OcciError(400, "text/uri-list has listings only; accept text/plain for an entity")
     return Rendered(render_entity_part(entity, rendering, model), _CONTENT_TYPES[rendering])
 
 
 def render_entity_part(entity: Entity, rendering: Rendering, model: Model) -> bytes:
-    """One entity for :func:`render_collection`, in text/plain or JSON.
+    """Render one entity for :func:`render_collection`, in text/plain or JSON.
 
-    It depends on nothing but the entity and the model, so that it can be cached.
+    The result depends only on the entity and the model, so that callers can cache it.
 
     Raises:
-        OcciError: 406 for the other renderings, which list locations only (:func:`render_locations`).
+        OcciError: 406, the rendering lists only locations (:func:`render_locations`).
     """
     if rendering is Rendering.TEXT_PLAIN:
-        return body_of(entity_lines(entity, model))
+        return join_body(render_entity_lines(entity, model))
     if rendering is Rendering.JSON:
-        return json_of(entity_object(entity))
+        return encode_json(make_entity_object(entity))
     raise _no_full_listing(rendering)
 
 
 def render_collection(
     resources: Iterable[bytes], links: Iterable[bytes], rendering: Rendering, *, of_links: bool = False
 ) -> Rendered:
-    """Entities in full: the parts of resources and those of links, in text/plain (an empty line between two) or JSON.
+    """Join rendered resources and links to a collection, in text/plain (with empty lines between them) or JSON.
 
-    In JSON an empty collection has the key ``resources``, or ``links`` where it is one ``of_links``.
+    In JSON an empty collection has the key ``resources``, or ``links`` for a collection ``of_links``.
 
     Raises:
-        OcciError: 406 for the other renderings.
+        OcciError: 406, the rendering lists only locations.
     """
     if rendering is Rendering.TEXT_PLAIN:
         return Rendered(b"\n".join((*resources, *links)), _CONTENT_TYPES[rendering])
@@ -87,29 +88,29 @@ def render_collection(
 
 
 def render_model(categories: Iterable[Category], rendering: Rendering, known: Model | None = None) -> Rendered:
-    """Categories in the order given, as ``/-/`` shows them (``model.ordered``, or a part of it).
+    """Render categories for ``/-/`` in the given order (``model.ordered``, or a part of it).
 
-    In text a ``rel`` to what is not in ``known`` is left out; by default that is the categories themselves, which is
-    right for a whole model: give the model with a part of it.
+    The text renderings omit a ``rel`` to a category that is not in ``known``. The default of ``known`` is a model of
+    the categories themselves; for a part of a model, pass the whole model.
 
     Raises:
-        OcciError: 400 for text/uri-list.
+        OcciError: 400, the rendering is text/uri-list.
     """
     shown = tuple(categories)
     if rendering is Rendering.JSON:
-        return Rendered(json_of(model_object(shown)), _CONTENT_TYPES[rendering])
+        return Rendered(encode_json(make_model_object(shown)), _CONTENT_TYPES[rendering])
     if rendering is Rendering.URI_LIST:
         raise OcciError(400, "text/uri-list has listings only; accept text/plain for categories")
     among = known or Model(shown)
     if rendering is Rendering.TEXT_OCCI:
-        return _in_headers(category_line(category, among, UNSAFE_IN_HEADERS) for category in shown)
-    return Rendered(body_of(category_line(category, among) for category in shown), _CONTENT_TYPES[rendering])
+        return _in_headers(render_category(category, among, UNSAFE_IN_HEADERS) for category in shown)
+    return Rendered(join_body(render_category(category, among) for category in shown), _CONTENT_TYPES[rendering])
 
 
 def render_locations(paths: Iterable[str], rendering: Rendering, base: str) -> Rendered:
-    """A listing of absolute URIs: X-OCCI-Location lines or one header, a uri-list, or a JSON array of strings.
+    """Render a listing of absolute URIs: ``base`` before each path.
 
-    ``base`` stands before each path.
+    The listing consists of X-OCCI-Location lines, one such header, a uri-list, or a JSON array of strings.
     """
     root = base.rstrip("/")
     match rendering:
@@ -121,20 +122,20 @@ def render_locations(paths: Iterable[str], rendering: Rendering, base: str) -> R
         case Rendering.TEXT_OCCI:
             return _in_headers((LOCATION, root + path) for path in paths)
         case Rendering.JSON:
-            return Rendered(json_of([root + path for path in paths]), _CONTENT_TYPES[rendering])
+            return Rendered(encode_json([root + path for path in paths]), _CONTENT_TYPES[rendering])
     return Rendered(body.encode(), _CONTENT_TYPES[rendering])
 
 
 def render_error(status: int, message: str, rendering: Rendering) -> Rendered:
-    """One line of text/plain, or an object with ``code`` and ``message`` where JSON was asked for."""
+    """Render an error: an object with ``code`` and ``message`` in JSON, and one line of text/plain otherwise."""
     line = OcciError(status, message).message
     if rendering is Rendering.JSON:
-        return Rendered(json_of({"code": status, "message": line}), _CONTENT_TYPES[rendering])
+        return Rendered(encode_json({"code": status, "message": line}), _CONTENT_TYPES[rendering])
     return Rendered(f"{line}\n".encode(), _CONTENT_TYPES[Rendering.TEXT_PLAIN])
 
 
 def _in_headers(lines: Iterable[Line]) -> Rendered:
-    return Rendered(b"OK", _CONTENT_TYPES[Rendering.TEXT_OCCI], headers_of(lines))
+    return Rendered(b"OK", _CONTENT_TYPES[Rendering.TEXT_OCCI], join_headers(lines))
 
 
 def _no_full_listing(rendering: Rendering) -> OcciError:

@@ -1,8 +1,9 @@
-"""The categories that the standard gives, and the older ones that clients still use.
+# SPDX-License-Identifier: Apache-2.0
+"""Categories of the standard, and older categories that clients still use.
 
 Core: GFD.183 and GFD.221. Infrastructure: the union of GFD.184 (1.1) and GFD.224 (1.2). Platform: GFD.227. The mixins
-of OpenStack came before those of 1.2; ``amqplink`` is Cloud4E's. Titles have no ``,`` ``;`` ``=``, since some clients
-split there (section 12.7); only the attributes of section 12.21 are required of a kind.
+of OpenStack are older than those of OCCI 1.2; ``amqplink`` is Cloud4E's. Titles contain no ``,`` ``;`` ``=``, because
+some clients split at these characters (section 12.7). Only the attributes of section 12.21 are required.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ RES_TPL = PLATFORM_SCHEME + "res_tpl"
 DATABASE = PLATFORM_SCHEME + "database"
 
 TEMPLATES = (OS_TPL, RESOURCE_TPL, APP_TPL, RES_TPL)
-"""Parents of templates: an entity has at most one child of each."""
+"""Parents of templates; an entity has at most one template of each."""
 
 _COUNT = "[1-9][0-9]{0,5}"
 _AMOUNT = r"[0-9]{1,12}(\.[0-9]{1,12})?"
@@ -319,4 +320,4 @@ STANDARD: tuple[Category, ...] = (
     *APPLICATION_ACTIONS,
     *COMPONENT_ACTIONS,
 )
-"""Core, infrastructure, platform, their mixins and actions, and ``amqplink``."""
+"""All categories: core, infrastructure, platform, their mixins and actions, and ``amqplink``."""

@@ -1,11 +1,12 @@
-"""text/plain, text/occi and text/uri-list into a :class:`Draft`."""
+# SPDX-License-Identifier: Apache-2.0
+"""Parser of text/plain, text/occi and text/uri-list."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from simyard.occi import grammar
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.grammar import Item, Lexeme
 from simyard.occi.model import (
     CORE_ATTRIBUTES,
@@ -21,9 +22,9 @@ from simyard.occi.model import (
     Value,
     ValueType,
 )
-from simyard.occi.values import coerce, number_of
+from simyard.occi.values import coerce, parse_number
 
-MOST_CATEGORIES = 1000
+MAX_CATEGORIES = 1000
 
 _FIELDS = {
     "category": "Category",
@@ -35,11 +36,11 @@ _CLASSES: Mapping[str, type[Category]] = {"kind": Kind, "mixin": Mixin, "action"
 _LINK_PARAMETERS = frozenset({"rel", "self", "category"})
 
 Field = tuple[str, str, str]
-"""The field's proper name, its value, and where it stands."""
+"""The canonical name of a field, its value, and its place for errors."""
 
 
-def body_fields(text: str) -> Iterable[Field]:
-    """The lines of a text/plain body.
+def read_body_fields(text: str) -> Iterable[Field]:
+    """Yield the fields in a text/plain body.
 
     Raises:
         OcciError: 400, a line is none of the four fields.
@@ -51,24 +52,24 @@ def body_fields(text: str) -> Iterable[Field]:
         field = _FIELDS.get(name.strip().lower().replace("_", "-"))
         if field is None or not colon:
             expected = ", ".join(_FIELDS.values())
-            raise OcciError(400, f"line {number}: {shown(name)} is none of the fields {expected}")
-        indent = " " * (len(line) - len(value))  # instead of the name, so that columns are those of the line
+            raise OcciError(400, f"line {number}: {quote_input(name)} is none of the fields {expected}")
+        indent = " " * (len(line) - len(value))  # it replaces the name, so that errors give the columns of the line
         yield field, indent + value.rstrip("\r"), f"line {number}, {field}"
 
 
-def header_fields(headers: Iterable[tuple[str, str]]) -> Iterable[Field]:
-    """The headers that belong to a text/occi rendering; ``X_OCCI_ATTRIBUTE`` is one of them too."""
+def read_header_fields(headers: Iterable[tuple[str, str]]) -> Iterable[Field]:
+    """Yield the fields of a text/occi rendering among the headers; ``X_OCCI_ATTRIBUTE`` counts as one too."""
     for name, value in headers:
         field = _FIELDS.get(name.lower().replace("_", "-"))
         if field is not None:
             yield field, value, f"header {field}"
 
 
-def draft_of_fields(fields: Iterable[Field], model: Model) -> Draft:
-    """The draft of a text rendering.
+def make_draft(fields: Iterable[Field], model: Model) -> Draft:
+    """Return the draft of a text rendering.
 
     Raises:
-        OcciError: 400 or 413, what cannot be read and where.
+        OcciError: 400 or 413, with the problem and its place.
     """
     definitions: list[Category] = []
     attributes: list[tuple[str, Lexeme, str]] = []
@@ -80,20 +81,20 @@ def draft_of_fields(fields: Iterable[Field], model: Model) -> Draft:
             raise OcciError(400, f"{where}, column {control.start() + 1}: has a control character")
         match field:
             case "Category":
-                for item in grammar.category_items(text, where):
-                    if len(definitions) == MOST_CATEGORIES:
-                        raise OcciError(413, f"{item.where}: more than {MOST_CATEGORIES} categories")
+                for item in grammar.read_category_items(text, where):
+                    if len(definitions) == MAX_CATEGORIES:
+                        raise OcciError(413, f"{item.where}: more than {MAX_CATEGORIES} categories")
                     definitions.append(_category(item, model))
             case "Link":
-                links.extend(grammar.link_items(text, where))
+                links.extend(grammar.read_link_items(text, where))
             case "X-OCCI-Attribute":
-                attributes.extend(grammar.attribute_items(text, where))
+                attributes.extend(grammar.read_attribute_items(text, where))
             case _:
-                locations.extend(grammar.locations(text, where))
-    kinds, mixins, actions = ids_of(definitions)
+                locations.extend(grammar.read_locations(text, where))
+    kinds, mixins, actions = group_ids(definitions)
     kind = kinds[0] if len(kinds) == 1 else ""
     action = actions[0] if len(actions) == 1 else ""
-    specs = model.specs((*mixins, *kinds, *actions)) if attributes else {}
+    specs = model.collect_specs((*mixins, *kinds, *actions)) if attributes else {}
     return Draft(
         kind=kind,
         mixins=mixins,
@@ -106,8 +107,8 @@ def draft_of_fields(fields: Iterable[Field], model: Model) -> Draft:
     )
 
 
-def draft_of_uris(text: str) -> Draft:
-    """The draft of a text/uri-list (RFC 2483): one URI on each line, ``#`` begins a comment.
+def read_uri_list(text: str) -> Draft:
+    """Return the draft of a text/uri-list (RFC 2483): one URI on each line; ``#`` starts a comment.
 
     Raises:
         OcciError: 400, a line is no URI.
@@ -115,13 +116,13 @@ def draft_of_uris(text: str) -> Draft:
     lines = ((number, line.strip()) for number, line in enumerate(text.split("\n"), start=1))
     return Draft(
         locations=tuple(
-            grammar.checked_uri(line, f"line {number}") for number, line in lines if line and not line.startswith("#")
+            grammar.check_uri(line, f"line {number}") for number, line in lines if line and not line.startswith("#")
         )
     )
 
 
-def ids_of(definitions: Iterable[Category]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The ids of kinds, of mixins and of actions, each once."""
+def group_ids(definitions: Iterable[Category]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the ids of the kinds, of the mixins and of the actions, without duplicates."""
     found: dict[type[Category], dict[str, None]] = {Kind: {}, Mixin: {}, Action: {}}
     for category in definitions:
         found[type(category)][category.id] = None
@@ -132,27 +133,27 @@ def _category(item: Item, model: Model) -> Category:
     parameters: dict[str, str] = {}
     for name, lexeme in item.parameters:
         if name in parameters:
-            raise item.refuse(f"{shown(name)} is given twice")
+            raise item.refuse(f"{quote_input(name)} is given twice")
         parameters[name] = lexeme.text
     scheme = parameters.get("scheme", "")
     if not scheme:
-        raise item.refuse(f'the category {shown(item.head)} has no scheme; write {item.head}; scheme="..."')
+        raise item.refuse(f'the category {quote_input(item.head)} has no scheme; write {item.head}; scheme="..."')
     if not grammar.TERM.fullmatch(item.head) or not grammar.URI.fullmatch(scheme):
         raise item.refuse(
-            f"{shown(scheme + item.head)} is no category: the scheme is a URI that ends in #, then a term"
+            f"{quote_input(scheme + item.head)} is no category: the scheme is a URI that ends in #, then a term"
         )
-    known = model.by_id(scheme + item.head)
+    known = model.find_category(scheme + item.head)
     class_name = parameters.get("class", "").lower()
     if class_name not in _CLASSES and (class_name or known is None):
-        problem = f"the class {shown(class_name)} is unknown" if class_name else "has no class, and is unknown"
-        raise item.refuse(f"{shown(scheme + item.head)}: {problem}; write class=kind, mixin or action")
+        problem = f"the class {quote_input(class_name)} is unknown" if class_name else "has no class, and is unknown"
+        raise item.refuse(f"{quote_input(scheme + item.head)}: {problem}; write class=kind, mixin or action")
     kind_of = _CLASSES[class_name] if class_name else type(known)
     if kind_of is Action:
         return Action(scheme, item.head, parameters.get("title", ""), _specs(parameters.get("attributes", ""), item))
     rel = _words(parameters.get("rel", ""), item)
     location = parameters.get("location", "")
     if location:
-        grammar.checked_uri(location, item.where)
+        grammar.check_uri(location, item.where)
     title, actions = parameters.get("title", ""), _words(parameters.get("actions", ""), item)
     attributes = _specs(parameters.get("attributes", ""), item)
     if kind_of is Kind:
@@ -161,7 +162,7 @@ def _category(item: Item, model: Model) -> Category:
 
 
 def _specs(text: str, item: Item) -> tuple[AttributeSpec, ...]:
-    """``a b{immutable} c{required} d{immutable required}``."""
+    """Return the declarations in a text such as ``a b{immutable} c{required} d{immutable required}``."""
     found: dict[str, AttributeSpec] = {}
     position, end = 0, len(text)
     while position < end:
@@ -172,7 +173,7 @@ def _specs(text: str, item: Item) -> tuple[AttributeSpec, ...]:
         words = names.split()
         for word in words:
             if not grammar.ATTRIBUTE_NAME.fullmatch(word):
-                raise item.refuse(f"{shown(word)} in attributes is no name")
+                raise item.refuse(f"{quote_input(word)} in attributes is no name")
             found[word] = AttributeSpec(word)
         if properties and words:
             flags = properties.split()
@@ -190,12 +191,12 @@ def _properties(text: str, start: int, item: Item) -> tuple[str, int]:
 def _words(text: str, item: Item) -> tuple[str, ...]:
     words = tuple(text.split())
     for word in words:
-        grammar.checked_uri(word, item.where)
+        grammar.check_uri(word, item.where)
     return words
 
 
 def _is_action(item: Item) -> bool:
-    """Whether this is how renderings show an action: a link to somebody else's action has a category."""
+    """Return whether a Link line shows an applicable action; a link entity whose target is an action has a category."""
     return "?action=" in item.head and not any(name == "category" for name, _ in item.parameters)
 
 
@@ -213,14 +214,14 @@ def _link(item: Item, model: Model) -> DraftLink:
         if name not in _LINK_PARAMETERS:
             attributes.append((name, lexeme, item.where))
         elif name in parameters:
-            raise item.refuse(f"{shown(name)} is given twice")
+            raise item.refuse(f"{quote_input(name)} is given twice")
         else:
             parameters[name] = _words(lexeme.text, item)
     category = parameters.get("category", ())
     mixins = tuple(dict.fromkeys(category[1:]))
-    found = _attributes(attributes, model.specs((*mixins, *category[:1])))
+    found = _attributes(attributes, model.collect_specs((*mixins, *category[:1])))
     return DraftLink(
-        target=grammar.checked_uri(item.head, item.where),
+        target=grammar.check_uri(item.head, item.where),
         target_kind=parameters.get("rel", ()),
         path=" ".join(parameters.get("self", ())),
         kind=category[0] if category else "",
@@ -233,7 +234,7 @@ def _attributes(items: Iterable[tuple[str, Lexeme, str]], specs: Mapping[str, At
     found: dict[str, Value] = {}
     for name, lexeme, where in items:
         if not grammar.ATTRIBUTE_NAME.fullmatch(name):
-            raise OcciError(400, f"{where}: {shown(name)} is no name of an attribute")
+            raise OcciError(400, f"{where}: {quote_input(name)} is no name of an attribute")
         value = _value(lexeme, specs.get(name), name)
         if found.setdefault(name, value) != value:
             raise OcciError(400, f"{where}: the attribute {name} is given twice")
@@ -246,5 +247,5 @@ def _value(lexeme: Lexeme, spec: AttributeSpec | None, name: str) -> Value:
         return lexeme.text if wanted is None else coerce(lexeme.text, wanted)
     if lexeme.text in ("true", "false"):
         return lexeme.text == "true"
-    number = number_of(lexeme.text)
+    number = parse_number(lexeme.text)
     return lexeme.text if number is None else number

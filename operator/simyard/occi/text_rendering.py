@@ -1,11 +1,12 @@
-"""The text grammar, written: categories, entities and locations (GFD.185 section 3.2; sections 4 and 12)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Rendering of categories, entities and locations as text (GFD.185 section 3.2; sections 4 and 12 of the contract)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from simyard.occi.grammar import UNSAFE, quoted
+from simyard.occi.grammar import UNSAFE, quote
 from simyard.occi.model import (
     ID,
     RESOURCE,
@@ -26,29 +27,32 @@ from simyard.occi.model import (
     Resource,
     Value,
 )
-from simyard.occi.values import text_of
+from simyard.occi.values import format_value
 
 Line = tuple[str, str]
-"""A field's name and its value."""
+"""The name of a field and its value."""
 
 CATEGORY, LINK, ATTRIBUTE, LOCATION = "Category", "Link", "X-OCCI-Attribute", "X-OCCI-Location"
 
 
-def body_of(lines: Iterable[Line]) -> bytes:
-    """text/plain: one line each."""
+def join_body(lines: Iterable[Line]) -> bytes:
+    """Return a text/plain body with one line for each field."""
     return "".join([f"{name}: {value}\n" for name, value in lines]).encode("utf-8", "replace")
 
 
-def headers_of(lines: Iterable[Line]) -> tuple[tuple[str, str], ...]:
-    """text/occi: one header per name, values joined by ``, ``."""
+def join_headers(lines: Iterable[Line]) -> tuple[tuple[str, str], ...]:
+    """Return headers for text/occi: one header for each name, with values joined by ``, ``."""
     found: dict[str, list[str]] = {}
     for name, value in lines:
         found.setdefault(name, []).append(value)
     return tuple((name, ", ".join(values)) for name, values in found.items())
 
 
-def category_line(category: Category, known: Model | None, unsafe: re.Pattern[str] = UNSAFE) -> Line:
-    """A category in full, as ``/-/`` shows it, without a ``rel`` that ``known`` has not: clients choke on it."""
+def render_category(category: Category, known: Model | None, unsafe: re.Pattern[str] = UNSAFE) -> Line:
+    """Return a category with all details, as in ``/-/``.
+
+    A ``rel`` to a category that is not in ``known`` is omitted, because clients fail on it.
+    """
     match category:
         case Kind():
             text = _reference(category.scheme, category.term, "kind")
@@ -60,8 +64,8 @@ def category_line(category: Category, known: Model | None, unsafe: re.Pattern[st
             text = _reference(category.scheme, category.term, "action")
             rel, location, actions = "", "", ()
     if category.title:
-        text += f"; title={quoted(category.title, unsafe)}"
-    if rel and (known is None or known.by_id(rel) is not None):
+        text += f"; title={quote(category.title, unsafe)}"
+    if rel and (known is None or known.find_category(rel) is not None):
         text += f'; rel="{rel}"'
     if location:
         text += f'; location="{location}"'
@@ -72,35 +76,35 @@ def category_line(category: Category, known: Model | None, unsafe: re.Pattern[st
     return CATEGORY, text
 
 
-def entity_lines(entity: Entity, model: Model, unsafe: re.Pattern[str] = UNSAFE) -> list[Line]:
-    """Return an entity: its categories with their locations, the actions that apply now, links, then attributes.
+def render_entity_lines(entity: Entity, model: Model, unsafe: re.Pattern[str] = UNSAFE) -> list[Line]:
+    """Return the lines of an entity: categories with locations, applicable actions, links, then attributes.
 
-    GFD.229 (5.4) has this order; of the links it has those to actions first.
+    GFD.229 (5.4) defines this order, with the links to actions before other links.
     """
     lines = [(CATEGORY, _instance(entity.kind, "kind", model))]
     lines.extend((CATEGORY, _instance(mixin, "mixin", model)) for mixin in entity.mixins)
     lines.extend((LINK, f'<{entity.path}?action={name.rpartition("#")[2]}>; rel="{name}"') for name in entity.actions)
     if isinstance(entity, Resource):
         lines.extend((LINK, _link(link, unsafe)) for link in entity.links)
-    lines.append((ATTRIBUTE, f"{ID}={quoted(entity.id, unsafe)}"))
+    lines.append((ATTRIBUTE, f"{ID}={quote(entity.id, unsafe)}"))
     if entity.title:
-        lines.append((ATTRIBUTE, f"{TITLE}={quoted(entity.title, unsafe)}"))
+        lines.append((ATTRIBUTE, f"{TITLE}={quote(entity.title, unsafe)}"))
     if isinstance(entity, Resource):
         if entity.summary:
-            lines.append((ATTRIBUTE, f"{SUMMARY}={quoted(entity.summary, unsafe)}"))
+            lines.append((ATTRIBUTE, f"{SUMMARY}={quote(entity.summary, unsafe)}"))
     else:
-        lines.extend((ATTRIBUTE, f"{name}={quoted(value, unsafe)}") for name, value in _ends(entity))
-    lines.extend((ATTRIBUTE, f"{name}={value_text(value, unsafe)}") for name, value in entity.attributes.items())
+        lines.extend((ATTRIBUTE, f"{name}={quote(value, unsafe)}") for name, value in _ends(entity))
+    lines.extend((ATTRIBUTE, f"{name}={render_value(value, unsafe)}") for name, value in entity.attributes.items())
     return lines
 
 
-def value_text(value: Value, unsafe: re.Pattern[str] = UNSAFE) -> str:
-    """The value of an attribute: numbers and truth values as they are, all else in quotes."""
+def render_value(value: Value, unsafe: re.Pattern[str] = UNSAFE) -> str:
+    """Return the text of a value: numbers and booleans without quotes, all other values with quotes."""
     if isinstance(value, str):
-        return quoted(value, unsafe)
-    text = text_of(value)
+        return quote(value, unsafe)
+    text = format_value(value)
     if isinstance(value, (list, dict)) or text in ("inf", "-inf", "nan"):
-        return quoted(text, unsafe)
+        return quote(text, unsafe)
     return text
 
 
@@ -109,7 +113,7 @@ def _reference(scheme: str, term: str, class_name: str) -> str:
 
 
 def _instance(category_id: str, class_name: str, model: Model) -> str:
-    category = model.by_id(category_id)
+    category = model.find_category(category_id)
     if category is None or isinstance(category, Action):
         scheme, _, term = category_id.rpartition("#")
         return _reference(f"{scheme}#", term, class_name)
@@ -127,14 +131,14 @@ def _ends(link: Link) -> Iterator[tuple[str, str]]:
 
 
 def _link(link: Link, unsafe: re.Pattern[str]) -> str:
-    """Return the value of a Link line, with the ends of the link as attributes too, where several clients read them."""
+    """Return the value of a Link line, with the link's ends also as attributes, because several clients read those."""
     rel = " ".join(link.target_kind) or RESOURCE
     category = " ".join((link.kind, *link.mixins))
-    parts = [f'<{link.target}>; rel="{rel}"; self="{link.path}"; category="{category}"; {ID}={quoted(link.id, unsafe)}']
+    parts = [f'<{link.target}>; rel="{rel}"; self="{link.path}"; category="{category}"; {ID}={quote(link.id, unsafe)}']
     if link.title:
-        parts.append(f"{TITLE}={quoted(link.title, unsafe)}")
-    parts.extend(f"{name}={quoted(end, unsafe)}" for name, end in ((SOURCE, link.source), (TARGET, link.target)))
-    parts.extend(f"{name}={value_text(value, unsafe)}" for name, value in link.attributes.items())
+        parts.append(f"{TITLE}={quote(link.title, unsafe)}")
+    parts.extend(f"{name}={quote(end, unsafe)}" for name, end in ((SOURCE, link.source), (TARGET, link.target)))
+    parts.extend(f"{name}={render_value(value, unsafe)}" for name, value in link.attributes.items())
     return "; ".join(parts)
 
 

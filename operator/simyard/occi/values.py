@@ -1,4 +1,5 @@
-"""Values of attributes: numbers in text, conversion to the declared type, and the check against a declaration."""
+# SPDX-License-Identifier: Apache-2.0
+"""Values of attributes: parsing of numbers, conversion to the declared type, and checks against a declaration."""
 
 from __future__ import annotations
 
@@ -12,33 +13,33 @@ from typing import Any
 import orjson
 import re2
 
-from simyard.occi.errors import OcciError, shown
+from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import AttributeSpec, Value, ValueType
 
-MOST_DEPTH = 32
-"""Nesting of arrays and objects in a value."""
-MOST_PATTERN_CHARACTERS = 1000
+MAX_DEPTH = 32
+"""Limit for the nesting of arrays and objects in a value."""
+MAX_PATTERN_CHARACTERS = 1000
 
-_LEAST_INTEGER, _MOST_INTEGER = -(2**63), 2**63 - 1
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 _NUMBER = re.compile(r"-?+(?:0|[1-9][0-9]{0,400}+)(\.[0-9]{1,400}+)?+([eE][+-]?+[0-9]{1,3}+)?+")
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
-def number_of(text: str) -> int | float | None:
-    """The number of JSON that a text is: None if it is none, or one beyond 64 bits."""
+def parse_number(text: str) -> int | float | None:
+    """Return the JSON number in a text; None if the text is no number, or does not fit 64 bits."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
     if found[1] is None and found[2] is None:
         integer = int(text)
-        return integer if _LEAST_INTEGER <= integer <= _MOST_INTEGER else None
+        return integer if _MIN_INTEGER <= integer <= _MAX_INTEGER else None
     number = float(text)
     return number if math.isfinite(number) else None
 
 
-def text_of(value: Value | None) -> str:
-    """A value as text: a string as it is, a number without exponent, arrays and objects as JSON."""
+def format_value(value: Value | None) -> str:
+    """Return a value as text: a string unchanged, a number without exponent, arrays and objects as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -51,17 +52,17 @@ def text_of(value: Value | None) -> str:
             return text
         plain = f"{Decimal(text):f}"
         return plain if "." in plain else f"{plain}.0"
-    return json_of(value).decode()
+    return encode_json(value).decode()
 
 
-def plain(value: Value) -> Value:
-    """A number without a fraction as the integer that it is: to clients, 2.0 and 2 are one number."""
-    is_integer = isinstance(value, float) and value.is_integer() and _LEAST_INTEGER <= value <= _MOST_INTEGER
+def drop_zero_fraction(value: Value) -> Value:
+    """Return a float without a fraction as an integer, because 2.0 and 2 are the same number for clients."""
+    is_integer = isinstance(value, float) and value.is_integer() and _MIN_INTEGER <= value <= _MAX_INTEGER
     return int(value) if isinstance(value, float) and is_integer else value
 
 
-def json_of(value: object) -> bytes:
-    """JSON in UTF-8. What orjson refuses (integers beyond 64 bits) is only slower."""
+def encode_json(value: object) -> bytes:
+    """Return a value as JSON in UTF-8; the slower standard library encodes integers that exceed 64 bits."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -69,15 +70,15 @@ def json_of(value: object) -> bytes:
 
 
 def coerce(value: Value, wanted: ValueType) -> Value:
-    """The value in the declared type where that loses nothing: clients quote numbers, and text has no arrays.
+    """Return a value in the declared type if the conversion is exact; otherwise the value itself.
 
-    What does not fit is given back as it is, for :func:`check`.
+    Clients put numbers into quotes, and the text renderings have no arrays. :func:`check_value` refuses other types.
     """
     match wanted:
         case ValueType.STRING if isinstance(value, (bool, int, float)):
-            return text_of(value)
+            return format_value(value)
         case ValueType.NUMBER if isinstance(value, str):
-            number = number_of(value)
+            number = parse_number(value)
             return value if number is None else number
         case ValueType.BOOLEAN if value in ("true", "false"):
             return value == "true"
@@ -86,58 +87,59 @@ def coerce(value: Value, wanted: ValueType) -> Value:
     return value
 
 
-def check(value: Value, spec: AttributeSpec) -> Value:
-    """The value in the declared type.
+def check_value(value: Value, spec: AttributeSpec) -> Value:
+    """Return a value in the declared type.
 
     Raises:
-        OcciError: 400, it has another type or does not match the pattern.
+        OcciError: 400, the value has another type or does not match the pattern.
     """
     found = coerce(value, spec.type)
     if not _fits(found, spec.type):
-        text = shown(text_of(value))
+        text = quote_input(format_value(value))
         raise OcciError(400, f"attribute {spec.name}: {text} is not of the type {spec.type.value}")
     check_bounds(found, f"attribute {spec.name}")
     if spec.pattern and isinstance(found, (str, int, float)) and not isinstance(found, bool):
-        text = text_of(found)
+        text = format_value(found)
         try:
-            pattern = compiled(spec.pattern)
-            if pattern.fullmatch(text_of(plain(found))):
-                return plain(found)
+            pattern = compile_pattern(spec.pattern)
+            if pattern.fullmatch(format_value(drop_zero_fraction(found))):
+                return drop_zero_fraction(found)
             matched = pattern.fullmatch(text)
         except re2.error:
             raise OcciError(
-                400, f"attribute {spec.name}: its declared pattern {shown(spec.pattern)} is no regular expression"
+                400, f"attribute {spec.name}: its declared pattern {quote_input(spec.pattern)} is no regular expression"
             ) from None
         if not matched:
             raise OcciError(
-                400, f"attribute {spec.name}: {shown(text)} does not match the pattern {shown(spec.pattern)}"
+                400,
+                f"attribute {spec.name}: {quote_input(text)} does not match the pattern {quote_input(spec.pattern)}",
             )
     return found
 
 
 def check_bounds(value: Value | None, where: str, depth: int = 0) -> None:
-    """Refuse what not every rendering and every store can hold: integers beyond 64 bits, deep nesting.
+    """Refuse values that some rendering or store cannot hold: integers beyond 64 bits, and deep nesting.
 
     Raises:
-        OcciError: 400.
+        OcciError: 400, the value has such an integer or nesting.
     """
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return
-    if isinstance(value, int) and not _LEAST_INTEGER <= value <= _MOST_INTEGER:
-        raise OcciError(400, f"{where}: the integer {shown(str(value))} does not fit 64 bits")
+    if isinstance(value, int) and not _MIN_INTEGER <= value <= _MAX_INTEGER:
+        raise OcciError(400, f"{where}: the integer {quote_input(str(value))} does not fit 64 bits")
     if isinstance(value, (list, dict)):
-        if depth >= MOST_DEPTH:
-            raise OcciError(400, f"{where}: is nested deeper than {MOST_DEPTH} levels")
+        if depth >= MAX_DEPTH:
+            raise OcciError(400, f"{where}: is nested deeper than {MAX_DEPTH} levels")
         for item in value.values() if isinstance(value, dict) else value:
             check_bounds(item, where, depth + 1)
 
 
 @functools.lru_cache(maxsize=1024)
-def compiled(pattern: str) -> Any:
-    """A regular expression of RE2, which takes linear time whatever a client or vendor wrote.
+def compile_pattern(pattern: str) -> Any:
+    """Return a compiled regular expression of RE2, which takes linear time for every pattern.
 
     Raises:
-        re2.error: it is none.
+        re2.error: the text is no regular expression.
     """
     return re2.compile(pattern, _OPTIONS)
 

@@ -1,1 +1,2 @@
-"""Pure decisions: desired state + observed state + now -> what to do and what the status is. No I/O, no clock."""
+# SPDX-License-Identifier: Apache-2.0
+"""Pure decisions: functions from desired state, observed state and time to changes and a status. No I/O, no clock."""

@@ -1,4 +1,5 @@
-"""Which waiting ServiceAction goes to which worker."""
+# SPDX-License-Identifier: Apache-2.0
+"""Assignment of waiting ServiceActions to workers."""
 
 from __future__ import annotations
 
@@ -8,38 +9,38 @@ from datetime import UTC, datetime
 from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
 
-MOST_CONCURRENT = 16
-"""Concurrent actions on one worker at the same time: half of what an adapter takes before it says that it is busy."""
+MAX_CONCURRENT = 16
+"""Maximum number of concurrent actions on one worker: half the number at which an adapter answers that it is busy."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def match(
+def assign_actions(
     actions: Sequence[ServiceAction],
     workers: Sequence[Worker],
     busy: Container[str],
     concurrent: Container[str],
     load: Mapping[str, int],
 ) -> dict[str, Worker]:
-    """The worker of each action that gets one, by the action's uid; the oldest action first.
+    """Return the worker of each action that gets one, by the action's uid; older actions come first.
 
-    An exclusive action needs a worker that is not busy, and no two of them get the same; one that is declared
-    concurrent runs beside others, on the worker that has the fewest of them, up to ``MOST_CONCURRENT``.
+    Each exclusive action needs a worker of its own that is not busy. A concurrent action runs beside others, on the
+    worker with the fewest concurrent actions, up to ``MAX_CONCURRENT``.
 
     Args:
-        actions: those that wait.
-        workers: those that are ready.
-        busy: uids of workers that run an exclusive action.
-        concurrent: uids of the actions that are declared concurrent.
-        load: how many concurrent actions run, by the worker's uid.
+        actions: Waiting actions.
+        workers: Ready workers.
+        busy: Uids of workers that run an exclusive action.
+        concurrent: Uids of the actions that are declared concurrent.
+        load: Number of running concurrent actions, by the worker's uid.
     """
     free = [worker for worker in reversed(workers) if worker.metadata.uid not in busy]
     matched: dict[str, Worker] = {}
     running = {worker.metadata.uid: load.get(worker.metadata.uid, 0) for worker in workers}
-    for action in sorted(actions, key=_age):
+    for action in sorted(actions, key=_get_age_key):
         if action.metadata.uid in concurrent:
             least = min(workers, key=lambda worker: running[worker.metadata.uid], default=None)
-            if least is not None and running[least.metadata.uid] < MOST_CONCURRENT:
+            if least is not None and running[least.metadata.uid] < MAX_CONCURRENT:
                 matched[action.metadata.uid] = least
                 running[least.metadata.uid] += 1
         elif free:
@@ -47,16 +48,16 @@ def match(
     return matched
 
 
-def kept_free(ready: Sequence[Worker], busy: Container[str], reserved: str | int | None) -> frozenset[str]:
-    """Return the uids of the workers of a pool that ServiceActions leave free for Sync calls.
+def reserve_for_sync(ready: Sequence[Worker], busy: Container[str], reserved: str | int | None) -> frozenset[str]:
+    """Return the uids of a pool's workers that ServiceActions leave free for Sync calls.
+
+    The free workers with the first names are reserved, so that repeated passes reserve the same workers. If fewer
+    workers are free than reserved, all of them are reserved.
 
     Args:
-        ready: the ready workers of one pool.
-        busy: uids of workers that run an exclusive action.
+        ready: Ready workers of one pool.
+        busy: Uids of workers that run an exclusive action.
         reserved: ``spec.reservedForSync`` of the pool: a number, or a percentage of the ready workers, rounded down.
-
-    The free workers with the first names are kept, so that repeated passes keep the same workers. With fewer free
-    workers than are reserved, all of them are kept.
     """
     if reserved is None:
         return frozenset()
@@ -65,5 +66,5 @@ def kept_free(ready: Sequence[Worker], busy: Container[str], reserved: str | int
     return frozenset(worker.metadata.uid for worker in free[:count])
 
 
-def _age(action: ServiceAction) -> tuple[datetime, str]:
+def _get_age_key(action: ServiceAction) -> tuple[datetime, str]:
     return action.metadata.creation_timestamp or _EPOCH, action.metadata.uid

@@ -1,40 +1,50 @@
-"""How long a pool waits before it replaces workers that keep failing."""
+# SPDX-License-Identifier: Apache-2.0
+"""Backoff of a pool whose workers keep failing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from simyard.plan.times import after
+from simyard.plan.times import add_seconds
+from simyard_adapter.backoff import compute_delay
 
-FIRST_SECONDS = 1.0
-MOST_SECONDS = 300.0
+FIRST_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Rounds of failures in a row, and until when no worker is made. Workers that fail together are one round.
+    """Backoff of one pool after failures.
 
-    ``failures`` counts the workers that failed in these rounds.
+    Attributes:
+        rounds: Consecutive rounds of failures; workers that fail together are one round.
+        until: Time before which no worker is created.
+        failures: Number of workers that failed in these rounds.
     """
 
     rounds: int = 0
     until: datetime | None = None
     failures: int = 0
 
-    def waits(self, now: datetime) -> bool:
-        """Whether no worker may be made now. A time that is too far away was written before the clock was set back."""
-        return self.until is not None and timedelta() < self.until - now <= timedelta(seconds=MOST_SECONDS)
+    def is_waiting(self, now: datetime) -> bool:
+        """Return whether no worker may be created now.
 
-    def failed(self, now: datetime) -> Backoff:
-        """After workers failed: the first round is replaced at once, each further one after twice as long."""
-        if self.waits(now):
+        A time that is too far in the future is ignored: it was written before the clock was set back.
+        """
+        return self.until is not None and timedelta() < self.until - now <= timedelta(seconds=MAX_BACKOFF_SECONDS)
+
+    def record_failure(self, now: datetime) -> Backoff:
+        """Return the backoff after a failure: no delay after the first round, twice the delay after each other one."""
+        if self.is_waiting(now):
             return self
-        seconds = 0.0 if self.rounds == 0 else min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.rounds - 1, 16))
-        return Backoff(self.rounds + 1, after(now, seconds), self.failures)
+        seconds = (
+            0.0 if self.rounds == 0 else compute_delay(self.rounds - 1, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        )
+        return Backoff(self.rounds + 1, add_seconds(now, seconds), self.failures)
 
-    def recovered(self, newest_ready: datetime | None) -> Backoff:
-        """Start over once a worker has become ready after the newest failure was waited out."""
+    def record_ready(self, newest_ready: datetime | None) -> Backoff:
+        """Return the backoff after a worker became ready: it is reset if that was after the end of the delay."""
         if self.until is not None and newest_ready is not None and newest_ready > self.until:
             return Backoff()
         return self

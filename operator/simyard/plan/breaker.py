@@ -1,4 +1,5 @@
-"""The circuit breaker of a site: when it is left alone, and when it is tried again."""
+# SPDX-License-Identifier: Apache-2.0
+"""Circuit breaker of a site: it stops the requests to a site that fails, and resumes them after a probe."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from simyard.plan.pace import retry_after
+from simyard.plan.pace import get_retry_after
+from simyard_adapter.backoff import compute_delay
 from simyard_sites.base import (
     ErrorScope,
     InternalError,
@@ -19,39 +21,42 @@ from simyard_sites.base import (
 )
 
 OPENING_FAILURES = 5
-"""So many failed calls among the last :data:`REMEMBERED_CALLS` open it: in a row, or half of them."""
+"""Number of failed calls among the last :data:`REMEMBERED_CALLS` that opens the breaker."""
 REMEMBERED_CALLS = 10
-LONGEST_PAUSE_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 60.0
 JITTER = 0.2
-"""A pause varies by up to this share, so that operators of many clusters do not come back together."""
+"""Maximum random variation of a pause, so that operators of many clusters do not retry at the same time."""
 _BROKEN = (UnavailableError, UnauthenticatedError, PermissionDeniedError, UnknownOutcomeError, InternalError)
 
 
 class DefectError(InternalError):
-    """A provider raised what no provider may raise: somebody must mend it. Every machine of the site may meet it."""
+    """Error that no provider may raise: a defect of the provider, which may affect every machine of the site."""
 
     scope = ErrorScope.SITE
 
     @property
     def reason(self) -> str:
-        """The reason of the error that it is for users."""
+        """Reason that users see."""
         return "Internal"
 
 
 class BreakerState(enum.StrEnum):
-    """Closed: requests go through. Open: none does. HalfOpen: one at a time, to see whether the site works again."""
+    """State of a breaker: Closed permits all requests, Open none, HalfOpen one at a time to test the site."""
 
     CLOSED = "Closed"
     OPEN = "Open"
     HALF_OPEN = "HalfOpen"
 
 
-def verdict(errors: Iterable[SiteError | None], *, whole: bool) -> SiteError | Literal[True] | None:
-    """What the outcomes of a call's items say about the site: the error that shows that it is broken, True when it
-    works, None when they say neither.
+def judge_call(errors: Iterable[SiteError | None], *, whole: bool) -> SiteError | Literal[True] | None:
+    """Return the error that shows that the site is broken, True if the site works, or None if neither is shown.
 
-    ``whole``: the call itself failed. A throttled site, a full one and one that refuses a bad request work. One item
-    that fails alone may be the item's fault; several that all fail are the site's.
+    A site works if it throttles, is full, or refuses a bad request. A single failed item may be the item's fault; if
+    several items all fail, the site is at fault.
+
+    Args:
+        errors: Error of each item of the call, None for an item that succeeded.
+        whole: True if the call as a whole failed.
     """
     failed: SiteError | None = None
     count = 0
@@ -66,13 +71,13 @@ def verdict(errors: Iterable[SiteError | None], *, whole: bool) -> SiteError | L
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Of one site. Times are seconds of a monotonic clock.
+    """Circuit breaker of one site. Times are seconds of a monotonic clock.
 
     Attributes:
-        first_pause_seconds: how long it stays open at first; each further time twice as long, until ten calls in a row
-            succeeded.
-        until: while it is open: when the site is probed next.
-        cause: why it is not closed, or the newest failure.
+        first_pause_seconds: Duration of the first pause; it doubles with each opening until
+            :data:`REMEMBERED_CALLS` calls in a row succeeded.
+        until: Time of the next probe, while the breaker is open.
+        cause: Error that opened the breaker, or the newest failure.
     """
 
     first_pause_seconds: float = 1.0
@@ -84,11 +89,11 @@ class Breaker:
 
     @property
     def permitted(self) -> int | None:
-        """How many items may be under way at once; None: as many as the site's limits say."""
+        """Number of items that may be under way at the same time; None: only the site's limits apply."""
         return {BreakerState.CLOSED: None, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 0}[self.state]
 
-    def served(self) -> Breaker:
-        """A call showed that the site works. Answers to what was sent before it opened do not close it."""
+    def record_success(self) -> Breaker:
+        """Return the breaker after a call that succeeded; answers to requests from before the opening are ignored."""
         if self.state is BreakerState.OPEN:
             return self
         if self.state is BreakerState.HALF_OPEN:
@@ -98,32 +103,34 @@ class Breaker:
             return Breaker(self.first_pause_seconds, _calls=calls)
         return replace(self, _calls=calls)
 
-    def failed(self, error: SiteError, now: float, chance: float) -> Breaker:
-        """A call failed. Wrong credentials open at once: repeating them may lock the account.
+    def record_failure(self, error: SiteError, now: float, chance: float) -> Breaker:
+        """Return the breaker after a call that failed.
 
-        ``chance`` is a random number from 0 to 1.
+        Wrong credentials open it at once, because repeated attempts may lock the account. ``chance`` is a random number
+        from 0 to 1.
         """
         if self.state is BreakerState.OPEN:
             return self
         calls = (*self._calls, True)[-REMEMBERED_CALLS:]
         at_once = self.state is BreakerState.HALF_OPEN or isinstance(error, UnauthenticatedError)
         if at_once or sum(calls) >= OPENING_FAILURES:
-            return self._opened(error, now, chance)
+            return self._open(error, now, chance)
         return replace(self, _calls=calls, cause=error)
 
-    def probed(self, error: SiteError | None, now: float, chance: float, *, waiting: bool) -> Breaker:
-        """The site was probed. When it works one request may try; when none waits (``waiting``) it closes.
+    def record_probe(self, error: SiteError | None, now: float, chance: float, *, waiting: bool) -> Breaker:
+        """Return the breaker after a probe of the site.
 
-        A failed probe opens at once; it is what a probe is for.
+        After a good probe the breaker is half open if requests are ``waiting``, else closed. A failed probe opens it at
+        once.
         """
         if error is not None:
-            return self if self.state is BreakerState.OPEN and now < self.until else self._opened(error, now, chance)
+            return self if self.state is BreakerState.OPEN and now < self.until else self._open(error, now, chance)
         if self.state is BreakerState.CLOSED or (self.state is BreakerState.OPEN and now < self.until):
             return self
         state = BreakerState.HALF_OPEN if waiting else BreakerState.CLOSED
         return replace(self, state=state, until=0.0, _calls=())
 
-    def _opened(self, error: SiteError, now: float, chance: float) -> Breaker:
-        pause = min(LONGEST_PAUSE_SECONDS, self.first_pause_seconds * 2.0 ** min(self._openings, 16))
-        pause = max(pause * (1 + JITTER * (2 * chance - 1)), retry_after(error) or 0.0)
+    def _open(self, error: SiteError, now: float, chance: float) -> Breaker:
+        pause = compute_delay(self._openings, self.first_pause_seconds, MAX_PAUSE_SECONDS)
+        pause = max(pause * (1 + JITTER * (2 * chance - 1)), get_retry_after(error) or 0.0)
         return Breaker(self.first_pause_seconds, BreakerState.OPEN, now + pause, error, self._openings + 1)

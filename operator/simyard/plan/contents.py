@@ -1,4 +1,5 @@
-"""Whether an object of the API server is as a manifest says."""
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of a live object with a manifest."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from typing import Any
 
 
 def contains(live: Any, wanted: Any) -> bool:
-    """Whether everything in ``wanted`` stands in ``live``, which may hold more: defaults, and what others have added.
+    """Return whether ``live`` contains everything in ``wanted``.
 
-    Lists of objects are compared without their order, as server-side apply merges them. Values must be written as the
-    API server writes them (``500m``, not ``0.5``).
+    ``live`` may hold more, such as defaults and fields of other writers. Lists of objects are compared without their
+    order, because server-side apply merges them. Values must have the form of the API server (``500m``, not ``0.5``).
     """
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(name in live and contains(live[name], wanted[name]) for name in wanted)

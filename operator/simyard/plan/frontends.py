@@ -1,10 +1,11 @@
-"""How many OCCI frontends a service has, and what its status says of them.
+# SPDX-License-Identifier: Apache-2.0
+"""Number of OCCI frontends of a service, and its conditions about them.
 
-Scaling is for load that lasts: it looks every some seconds, and a frontend takes some more to start. It goes out at
-once, at most to twice as many; it goes in one by one, after the load would have fitted into one frontend less for
-:data:`STABILISATION_SECONDS`. Whoever has to take a step in back waits twice as long before the next one, so that a
-load that only just does not fit is not tried again and again. What is unknown never takes a frontend away; one that has
-told its figures before and is too busy now to tell them counts as above its target.
+Scaling reacts to lasting load: the operator measures the load every few seconds, and a frontend takes some more seconds
+to start. Scale-out is immediate, to at most twice as many. Scale-in removes one frontend at a time, after the load
+would have fitted into one frontend less for :data:`STABILISATION_SECONDS`. If a scale-in has to be undone, the next one
+waits twice as long, so that a load just above the limit does not cause endless changes. Unknown load never removes a
+frontend. A frontend that reported figures before and is now too busy to report counts as above its target.
 """
 
 from __future__ import annotations
@@ -18,29 +19,30 @@ from simyard.api.base import Condition
 from simyard.api.frontend import Autoscaling, FrontendsStatus
 from simyard.api.names import ConditionType, Reason
 from simyard.api.simulation_service import SimulationService
+from simyard_adapter.backoff import compute_delay
 
 TOLERANCE = 0.1
-"""A target counts as exceeded by more than this share, and as kept by so much less (as Kubernetes' HPA does it)."""
+"""Share by which the load must be above a target for scale-out, or below it for scale-in (as in Kubernetes' HPA)."""
 STABILISATION_SECONDS = 300.0
-LONGEST_STABILISATION_SECONDS = 4 * 3600.0
-"""Also: a step in that has lasted so long was right."""
+MAX_STABILISATION_SECONDS = 4 * 3600.0
+"""Maximum time before a scale-in. A scale-in that has lasted for this time counts as right."""
 STEP_SECONDS = 60.0
-"""Between steps in, while the load still fits."""
+"""Time between two steps of a scale-in while the load still fits."""
 BLIND_SECONDS = 60.0
-"""For so long the load is unknown before the status says so: a frontend that has just started has no figures yet."""
-FEW_READS = 10
-"""Their mean says nothing."""
+"""Time of unknown load before the status reports it; a frontend that has just started has no figures yet."""
+MIN_READS = 10
+"""Minimum number of reads for a meaningful mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one frontend has counted since its process began.
+    """Counters of one frontend since its process started.
 
     Attributes:
-        reads: requests that only read, which wait for nobody but the frontend (an action's time is the worker's).
-        read_seconds: the time they took, in sum, without that in which they waited for adapters.
-        ticks: how often the event loop's lateness was measured.
-        late_seconds: the sum of that lateness: how long requests wait before they are begun.
+        reads: Number of read requests; they wait only for the frontend, while actions wait for workers.
+        read_seconds: Sum of their durations, without waits for adapters.
+        ticks: Number of measurements of the event loop's lateness.
+        late_seconds: Sum of this lateness, which is the wait of requests before they begin.
     """
 
     reads: int
@@ -51,7 +53,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLoad:
-    """The reads of one frontend between two looks, and the mean time in which it begins and answers one."""
+    """Reads of one frontend between two measurements, and their mean latency with the wait before they begin."""
 
     reads: int
     latency_seconds: float
@@ -59,12 +61,12 @@ class ReplicaLoad:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the frontends of a service have to do; None is unknown, not 0.
+    """Load of the frontends of a service; None means unknown, not 0.
 
     Attributes:
-        queue_depth: requests in their AMQP queue that no frontend has taken.
-        replicas: one entry for each ready frontend.
-        silent: so many of these have told their figures before, and are too busy to tell them now.
+        queue_depth: Number of requests in the AMQP queue that no frontend has received.
+        replicas: Load of each ready frontend.
+        silent: Number of ready frontends that reported figures before and are too busy to report now.
     """
 
     queue_depth: int | None
@@ -72,13 +74,13 @@ class Load:
     silent: int = 0
 
     @property
-    def known(self) -> bool:
-        """Whether nothing is missing."""
+    def is_complete(self) -> bool:
+        """True if the load of the queue and of every frontend is known."""
         return self.queue_depth is not None and bool(self.replicas) and None not in self.replicas
 
     @property
     def latency_seconds(self) -> float | None:
-        """The mean over all reads of the frontends that are known; None when none is."""
+        """Mean latency over all known reads; None if no load is known."""
         found = [item for item in self.replicas if item is not None]
         weight = sum(item.reads + 1 for item in found)
         return sum((item.reads + 1) * item.latency_seconds for item in found) / weight if found else None
@@ -86,16 +88,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How many frontends there should be, and what is remembered for the next look. Times are of a monotonic clock.
+    """State of the scaling of one service. Times are those of a monotonic clock.
 
     Attributes:
-        replicas: how many.
-        quiet_since: since when the load would have fitted into one less, without a gap.
-        shrunk_at: when the last step in was.
-        patience: how often in succession a step in had to be taken back.
-        blind_since: since when the load is not known as a whole.
-        limited: the load asks for more than ``maxReplicas``.
-        blind: the load is unknown for longer than :data:`BLIND_SECONDS`.
+        replicas: Desired number of frontends.
+        quiet_since: Time since which the load would have fitted into one frontend less, without a gap.
+        shrunk_at: Time of the last step of a scale-in.
+        patience: Number of successive scale-ins that had to be undone.
+        blind_since: Time since which a part of the load is unknown.
+        limited: True if the load asks for more than ``maxReplicas``.
+        blind: True if the load has been unknown for longer than :data:`BLIND_SECONDS`.
     """
 
     replicas: int
@@ -108,47 +110,48 @@ class Scaling:
 
     @property
     def stabilisation_seconds(self) -> float:
-        """How long the load must fit into one less before a step in."""
-        return float(min(LONGEST_STABILISATION_SECONDS, STABILISATION_SECONDS * 2 ** min(self.patience, 16)))
+        """Time for which the load must fit into one frontend less before a scale-in."""
+        return compute_delay(self.patience, STABILISATION_SECONDS, MAX_STABILISATION_SECONDS)
 
 
-def replica_load(before: Figures | None, after: Figures | None) -> ReplicaLoad | None:
-    """The load between two looks; None when one is missing, or the counters began anew.
+def measure_replica_load(before: Figures | None, after: Figures | None) -> ReplicaLoad | None:
+    """Return the load between two measurements; None if one is missing, or the counters were reset.
 
-    A few reads may be slow for reasons of their own: then only the lateness counts.
+    With fewer than :data:`MIN_READS` reads only the lateness counts, because single reads may be slow for other
+    reasons.
     """
     if before is None or after is None or after.reads < before.reads or after.ticks <= before.ticks:
         return None
     late = max(0.0, after.late_seconds - before.late_seconds) / (after.ticks - before.ticks)
     reads = after.reads - before.reads
-    took = max(0.0, after.read_seconds - before.read_seconds) / reads if reads >= FEW_READS else 0.0
+    took = max(0.0, after.read_seconds - before.read_seconds) / reads if reads >= MIN_READS else 0.0
     return ReplicaLoad(reads, late + took)
 
 
-def first_scaling(service: SimulationService) -> Scaling | None:
-    """Where scaling goes on after a restart: at what the status says; None when the service does not scale by load."""
+def resume_scaling(service: SimulationService) -> Scaling | None:
+    """Return the scaling state after a restart, from the service's status; None without scaling by load."""
     frontend, status = service.spec.frontend, service.status.frontends
     if frontend is None or frontend.autoscaling is None:
         return None
     start = status.desired if status is not None else frontend.autoscaling.min_replicas
-    return Scaling(_within(start, frontend.autoscaling))
+    return Scaling(_limit_replicas(start, frontend.autoscaling))
 
 
-def desired_frontends(service: SimulationService, scaling: Scaling | None) -> int | None:
-    """How many frontends the service should have; None: no Deployment at all."""
+def count_desired_frontends(service: SimulationService, scaling: Scaling | None) -> int | None:
+    """Return the desired number of frontends; None if the service has no Deployment."""
     frontend = service.spec.frontend
     if frontend is None:
         return None
     if frontend.autoscaling is None:
         return frontend.replicas or 0
-    return _within(scaling.replicas if scaling is not None else 0, frontend.autoscaling)
+    return _limit_replicas(scaling.replicas if scaling is not None else 0, frontend.autoscaling)
 
 
-def scale(spec: Autoscaling, before: Scaling, load: Load, now: float) -> Scaling:
-    """How many frontends there should be after a look at the load."""
-    current = _within(before.replicas, spec)
-    wanted = max(current, _by_queue(spec, load, current), _by_latency(spec, load))
-    blind_since = None if load.known else before.blind_since if before.blind_since is not None else now
+def plan_scaling(spec: Autoscaling, before: Scaling, load: Load, now: float) -> Scaling:
+    """Return the scaling state after a measurement of the load."""
+    current = _limit_replicas(before.replicas, spec)
+    wanted = max(current, _count_for_queue(spec, load, current), _count_for_latency(spec, load))
+    blind_since = None if load.is_complete else before.blind_since if before.blind_since is not None else now
     state = replace(
         before,
         replicas=current,
@@ -157,10 +160,10 @@ def scale(spec: Autoscaling, before: Scaling, load: Load, now: float) -> Scaling
         limited=wanted > spec.max_replicas,
         blind=blind_since is not None and now - blind_since >= BLIND_SECONDS,
     )
-    more = _within(min(wanted, 2 * current), spec)
+    more = _limit_replicas(min(wanted, 2 * current), spec)
     if more > current:
-        return replace(state, replicas=more, shrunk_at=None, patience=_patience(before, now))
-    if current == spec.min_replicas or not load.known or not _fits(spec, load, current - 1):
+        return replace(state, replicas=more, shrunk_at=None, patience=_get_patience(before, now))
+    if current == spec.min_replicas or not load.is_complete or not _would_fit(spec, load, current - 1):
         return state
     since = before.quiet_since if before.quiet_since is not None else now
     if now - since < before.stabilisation_seconds:
@@ -169,8 +172,8 @@ def scale(spec: Autoscaling, before: Scaling, load: Load, now: float) -> Scaling
     return replace(state, replicas=current - 1, quiet_since=next_step, shrunk_at=now)
 
 
-def explain(spec: Autoscaling, load: Load) -> str:
-    """The load in words, for an Event."""
+def describe_load(spec: Autoscaling, load: Load) -> str:
+    """Return the load in words, for an Event."""
     depth = "an unknown number of" if load.queue_depth is None else str(load.queue_depth)
     latency = load.latency_seconds
     took = "unknown" if latency is None else f"{1000 * latency:.0f} ms"
@@ -183,7 +186,7 @@ def explain(spec: Autoscaling, load: Load) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why frontends could not be made as they should be."""
+    """Reason why the frontends could not be reconciled."""
 
     reason: Reason
     message: str
@@ -191,14 +194,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FrontendsView:
-    """What is seen of a service's frontends.
+    """Observed state of a service's frontends.
 
     Attributes:
-        desired: how many there should be; None: none are asked for.
-        ready: how many answer.
-        endpoint: their URL; empty: this operator offers no frontends.
-        problem: why they could not be made as they should be, or not be removed; None: they were.
-        scaling: the state of scaling by load.
+        desired: Desired number of frontends; None if the service asks for none.
+        ready: Number of frontends that answer.
+        endpoint: URL of the frontends; empty if this operator offers no frontends.
+        problem: Reason why they could not be created, changed or deleted; None if they could.
+        scaling: State of the scaling by load.
     """
 
     desired: int | None = None
@@ -209,22 +212,22 @@ class FrontendsView:
 
     @property
     def status(self) -> FrontendsStatus | None:
-        """For ``status.frontends``: nothing where none are asked for, or none are offered."""
+        """Value of ``status.frontends``; None if no frontends are asked for or offered."""
         if self.desired is None or not self.endpoint:
             return None
         return FrontendsStatus(desired=self.desired, ready=self.ready)
 
     @property
     def endpoints(self) -> list[str]:
-        """For ``status.endpoints``."""
+        """Value of ``status.endpoints``."""
         return [self.endpoint] if self.desired and self.endpoint else []
 
 
 FRONTEND_CONDITIONS = (ConditionType.FRONTENDS_AVAILABLE, ConditionType.SCALING_ACTIVE)
 
 
-def frontend_conditions(service: SimulationService, view: FrontendsView, now: datetime) -> Sequence[Condition]:
-    """The conditions about frontends; none when none are asked for."""
+def plan_frontend_conditions(service: SimulationService, view: FrontendsView, now: datetime) -> Sequence[Condition]:
+    """Return the conditions about frontends; none if the service asks for no frontends."""
     frontend = service.spec.frontend
     if frontend is None or view.desired is None:
         return ()
@@ -239,16 +242,18 @@ def frontend_conditions(service: SimulationService, view: FrontendsView, now: da
             observed_generation=service.metadata.generation,
         )
 
-    found = [condition(ConditionType.FRONTENDS_AVAILABLE, *_available(view, view.desired))]
+    found = [condition(ConditionType.FRONTENDS_AVAILABLE, *_get_availability(view, view.desired))]
     if frontend.autoscaling is not None and view.endpoint:
-        found.append(condition(ConditionType.SCALING_ACTIVE, *_active(frontend.autoscaling, view.scaling)))
+        found.append(
+            condition(ConditionType.SCALING_ACTIVE, *_get_scaling_activity(frontend.autoscaling, view.scaling))
+        )
     return found
 
 
-def _available(view: FrontendsView, desired: int) -> tuple[bool, Reason, str]:
+def _get_availability(view: FrontendsView, desired: int) -> tuple[bool, Reason, str]:
     if not view.endpoint:
-        left = f", but those that are there cannot be removed: {view.problem.message}" if view.problem else ""
-        message = f"the operator was started without --frontend-image: it runs none{left}"
+        left = f", but the existing ones cannot be deleted: {view.problem.message}" if view.problem else ""
+        message = f"the operator runs no frontends, because it was started without --frontend-image{left}"
         return False, Reason.FRONTENDS_NOT_OFFERED, message
     if view.problem is not None:
         return view.ready > 0, view.problem.reason, view.problem.message
@@ -259,36 +264,43 @@ def _available(view: FrontendsView, desired: int) -> tuple[bool, Reason, str]:
     return True, Reason.FRONTENDS_READY, ""
 
 
-def _active(spec: Autoscaling, scaling: Scaling | None) -> tuple[bool, Reason, str]:
+def _get_scaling_activity(spec: Autoscaling, scaling: Scaling | None) -> tuple[bool, Reason, str]:
     if scaling is not None and scaling.blind:
-        return False, Reason.LOAD_UNKNOWN, "the queue's depth or a frontend's figures are unknown: none is taken away"
+        return (
+            False,
+            Reason.LOAD_UNKNOWN,
+            "the depth of the queue or the figures of a frontend are unknown: no frontend is removed",
+        )
     if scaling is not None and scaling.limited:
         message = f"the load asks for more than spec.frontend.autoscaling.maxReplicas, {spec.max_replicas}"
         return False, Reason.SCALING_LIMITED, message
     return True, Reason.LOAD_FOLLOWED, ""
 
 
-def _patience(before: Scaling, now: float) -> int:
-    """How often a step in had to be taken back, after more were needed; one that lasted begins the count anew."""
+def _get_patience(before: Scaling, now: float) -> int:
+    """Return the number of undone scale-ins after a scale-out; a scale-in that lasted resets the number."""
     if before.shrunk_at is None:
         return before.patience
-    return before.patience + 1 if now - before.shrunk_at < LONGEST_STABILISATION_SECONDS else 0
+    return before.patience + 1 if now - before.shrunk_at < MAX_STABILISATION_SECONDS else 0
 
 
-def _within(replicas: int, spec: Autoscaling) -> int:
+def _limit_replicas(replicas: int, spec: Autoscaling) -> int:
     return min(max(replicas, spec.min_replicas), spec.max_replicas)
 
 
-def _by_queue(spec: Autoscaling, load: Load, current: int) -> int:
-    """How many the queue asks for; 0 when it asks for no change."""
+def _count_for_queue(spec: Autoscaling, load: Load, current: int) -> int:
+    """Return the number of frontends for the queue's depth; 0 if it asks for no change."""
     depth, target = load.queue_depth, spec.target_queue_depth
     if depth is None or depth <= target * current * (1 + TOLERANCE):
         return 0
     return math.ceil(depth / target)
 
 
-def _by_latency(spec: Autoscaling, load: Load) -> int:
-    """How many the latency asks for: of those that are ready, so that those that start are not asked for again."""
+def _count_for_latency(spec: Autoscaling, load: Load) -> int:
+    """Return the number of frontends for the latency.
+
+    It is computed from the ready ones, so that frontends that are starting are not asked for again.
+    """
     latency, target = load.latency_seconds, spec.target_latency_milliseconds / 1000
     busy = len(load.replicas) + load.silent if load.silent else 0
     if latency is None or latency <= target * (1 + TOLERANCE):
@@ -296,8 +308,8 @@ def _by_latency(spec: Autoscaling, load: Load) -> int:
     return max(busy, math.ceil(len(load.replicas) * latency / target))
 
 
-def _fits(spec: Autoscaling, load: Load, replicas: int) -> bool:
-    """Whether so many would keep both targets, with something to spare."""
+def _would_fit(spec: Autoscaling, load: Load, replicas: int) -> bool:
+    """Return whether ``replicas`` frontends would keep both targets, with a margin."""
     latency = load.latency_seconds
     if load.queue_depth is None or latency is None:
         return False

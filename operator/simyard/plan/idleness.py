@@ -1,4 +1,5 @@
-"""When a pool that nobody uses ends its workers, and when it makes them again."""
+# SPDX-License-Identifier: Apache-2.0
+"""Decision whether an unused pool sleeps: it deletes its workers, and creates them again when it is used."""
 
 from __future__ import annotations
 
@@ -7,19 +8,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from simyard.api.base import find_condition
+from simyard.api.names import ConditionType, Reason
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
-from simyard.plan.times import after
+from simyard.plan.times import add_seconds
 
-COARSEST_SECONDS = 300
-"""The time of the last use is kept to a tenth of the time-out, and to so much at most."""
+MAX_ROUNDING_SECONDS = 300
+"""Maximum unit to which the time of the last use is rounded; the unit is a tenth of the timeout if that is less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What is known of a pool's use: whether an action runs or waits for it now, and when one last ended.
+    """Use of a pool by actions.
 
-    ``quiet_seconds``: how long ago, on a clock that nobody sets, this process saw the pool's last activity, or saw the
-    pool first.
+    Attributes:
+        now: True if an action runs, or waits for the pool.
+        last: Time at which the last action ended.
+        quiet_seconds: Time since this process saw the last activity of the pool, or first saw the pool, on a steady
+            clock.
     """
 
     now: bool = False
@@ -29,9 +35,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """Whether the pool sleeps, from when its time-out counts, and in how many seconds it may fall asleep by itself.
+    """Idleness of a pool; the defaults are those of a pool without an idle timeout.
 
-    All None and False of a pool without a time-out.
+    Attributes:
+        asleep: True if the pool sleeps.
+        last_active: Time from which the idle timeout counts.
+        look_again: Seconds until the pool may fall asleep.
     """
 
     asleep: bool = False
@@ -39,9 +48,15 @@ class Idleness:
     look_again: float | None = None
 
 
-def coarseness(timeout_seconds: int) -> int:
-    """To how many seconds the time of the last use is rounded."""
-    return max(1, min(COARSEST_SECONDS, timeout_seconds // 10))
+def was_asleep(status: WorkerPoolStatus) -> bool:
+    """Return whether the pool slept for lack of use, as its status says."""
+    condition = find_condition(status.conditions, ConditionType.AVAILABLE)
+    return condition is not None and condition.reason == Reason.IDLE
+
+
+def get_rounding_seconds(timeout_seconds: int) -> int:
+    """Return the unit, in seconds, to which the time of the last use is rounded."""
+    return max(1, min(MAX_ROUNDING_SECONDS, timeout_seconds // 10))
 
 
 def plan_idleness(
@@ -55,23 +70,24 @@ def plan_idleness(
     spec_changed: bool,
     now: datetime,
 ) -> Idleness:
-    """Whether a pool sleeps.
+    """Return whether a pool sleeps, and when it may fall asleep.
 
-    It does not fall asleep while an action runs or waits, or while workers are ``starting``; it counts from the latest
-    of the last use, the newest of the times ``registered``, and the last change of the spec. That time is rounded up,
-    so that it is written seldom and a restart never makes the pool fall asleep too early. Unless it is
-    ``asleep`` already, the time-out must have passed on the process's own clock too: a wall clock may jump.
+    A pool does not fall asleep while an action runs or waits, or while workers are ``starting``. The timeout counts
+    from the latest of the last use, the newest of the times ``registered``, and the last change of the spec. This time
+    is rounded up, so that it is written seldom and a restart of the operator never makes a pool fall asleep too early.
+    A pool that is awake falls asleep only when the timeout has also passed on the process's steady clock, because a
+    wall clock may jump.
     """
     timeout = pool.spec.idle_timeout_seconds
     if timeout is None:
         return Idleness()
     known = [previous.last_active_time, use.last, pool.metadata.creation_timestamp, now if spec_changed else None]
     active = max([*registered, *(time for time in known if time is not None)], default=now)
-    step = coarseness(timeout)
+    step = get_rounding_seconds(timeout)
     last_active = datetime.fromtimestamp(math.ceil(active.timestamp() / step) * step, UTC)
     if use.now or starting:
         return Idleness(False, last_active, timeout)
-    waits = (after(last_active, timeout) - now).total_seconds()
+    waits = (add_seconds(last_active, timeout) - now).total_seconds()
     if not asleep:
         waits = max(waits, timeout - use.quiet_seconds)
     return Idleness(waits <= 0, last_active, waits if waits > 0 else None)

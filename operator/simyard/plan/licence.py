@@ -1,13 +1,17 @@
-"""Seats of licences: how many workers a pool may have when its service's licence limits them.
+# SPDX-License-Identifier: Apache-2.0
+"""Distribution of the seats of a licence to pools.
 
-First come, first served. The oldest claim gets every seat that becomes free until it has all it asked for; a smaller
-one behind it does not overtake it. What it gets it uses at once, so a large pool starts in part. A pool that could not
-use a seat (no site, no broker, its workers keep failing) is passed over, and keeps its place. Nobody's worker is ended
-for the sake of a seat, not even when there are fewer seats than before.
+The rule is first come, first served. The oldest claim gets every free seat until it has all the seats it wants; a
+smaller claim does not overtake it. A pool uses its seats at once, so a large pool starts in part. A pool that cannot
+use a seat (no site, no broker, workers that keep failing) is passed over and keeps its place in the queue. No worker is
+deleted to free a seat, not even if the licence has fewer seats than before.
 
-All of it is derived from objects: a Worker holds a seat as long as it exists; ``status.licensedReplicas`` of a pool are
-the seats that it was granted (a replaced worker's seat stays with its pool); the transition time of the condition
-``LicenceAvailable`` says since when it waits.
+All of this is derived from objects, so a restarted operator continues without other state:
+
+- A Worker occupies a seat as long as it exists.
+- The number of seats that a pool was granted is its ``status.licensedReplicas``. So the seat of a replaced worker stays
+  with its pool.
+- The begin of a pool's wait is the transition time of its condition ``LicenceAvailable``.
 """
 
 from __future__ import annotations
@@ -19,29 +23,29 @@ from datetime import datetime
 from types import MappingProxyType
 
 from simyard.api.base import Condition, find_condition, set_condition
-from simyard.api.licence import Licence
+from simyard.api.licence import MAX_NAMESPACES, Licence, SeatsOfNamespace
 from simyard.api.licence import LicenceStatus as SharedStatus
 from simyard.api.names import ConditionType, Reason
 from simyard.api.simulation_service import LicenceStatus, SimulationService
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
-from simyard.plan.times import after
+from simyard.plan.times import add_seconds
 
-NOBODY: Mapping[str, int] = MappingProxyType({})
-MOST_NAMES = 5
-"""So many pools are named in a message; the others are summed up."""
+NO_SEATS: Mapping[str, int] = MappingProxyType({})
+MAX_NAMED_POOLS = 5
+"""Maximum number of pools that a message names; the others are summed up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a pool has and wants of a licence.
+    """Claim of a pool to seats of a licence.
 
     Attributes:
-        pool: its uid.
-        held: its Workers that exist.
-        granted: the seats that it was granted before.
-        desired: the workers that it should have.
-        since: since when it waits for seats, None when it does not (or could not use them).
-        namespace: the namespace of the pool.
+        pool: Uid of the pool.
+        held: Number of its Workers that exist.
+        granted: Number of seats that it was granted before.
+        desired: Desired number of workers.
+        since: Time since which it waits for seats; None if it does not wait, or cannot use seats.
+        namespace: Namespace of the pool.
     """
 
     pool: str
@@ -53,18 +57,18 @@ class Claim:
 
     @property
     def kept(self) -> int:
-        """Return the seats that nobody takes from the pool."""
+        """Number of seats that the pool keeps in any case."""
         return max(self.held, self.granted)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a licence offers to the services of one namespace.
+    """Terms of a licence for the services of one namespace.
 
     Attributes:
-        seats: all seats of the licence.
-        limit: the most seats of one namespace; None when there is no such limit.
-        refusal: reason and message when the services may not use it; then no pool of theirs gets another seat.
+        seats: Number of seats of the licence.
+        limit: Maximum number of seats of one namespace; None without a limit.
+        refusal: Reason and message if the services may not use the licence; their pools then get no further seats.
     """
 
     seats: int
@@ -74,18 +78,18 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What one pool gets of a licence, and what its users may know about the others.
+    """Seats of one pool, and the facts about other pools that its users may know.
 
     Attributes:
-        licence: how the licence is called there.
-        total: seats there are.
-        taken: seats that are taken by Workers, or granted and about to be.
-        seats: the workers that this pool may have at the same time, with those that it has.
-        place: its place in the queue if it wants more, counted from 1.
-        since: since when it waits if it wants more.
-        here: Workers of the same namespace, by pool; the empty name stands for those without a pool.
-        limit: the most seats of this namespace; None when there is no such limit.
-        refusal: reason and message when the service may not use the licence.
+        licence: Name of the licence in messages.
+        total: Number of seats of the licence.
+        taken: Number of seats that Workers occupy or that are granted to pools.
+        seats: Maximum number of workers of this pool, including the existing ones.
+        place: Place in the queue, counted from 1, if the pool wants more seats.
+        since: Time since which it waits, if it wants more seats.
+        here: Numbers of Workers of the same namespace, by pool; the empty name stands for Workers without a pool.
+        limit: Maximum number of seats of this namespace; None without a limit.
+        refusal: Reason and message if the service may not use the licence.
     """
 
     licence: str
@@ -99,44 +103,44 @@ class Allotment:
     refusal: tuple[str, str] | None = None
 
 
-def licence_key(service: SimulationService) -> str:
-    """Services with the same key share their seats; empty when the service has no licence."""
+def get_licence_key(service: SimulationService) -> str:
+    """Return the key of a service's licence, or an empty text; services with the same key share their seats."""
     licence, metadata = service.spec.licence, service.metadata
     if licence is None:
         return ""
     return licence.licence_ref.name if licence.licence_ref is not None else f"{metadata.namespace}/{metadata.name}"
 
 
-def terms_of(service: SimulationService, licence: Licence | None) -> Terms:
-    """Return what the licence of a service offers; ``licence`` is the Licence that it names, if there is one."""
+def get_terms(service: SimulationService, licence: Licence | None) -> Terms:
+    """Return the terms of a service's licence; ``licence`` is the Licence to which it refers, if there is one."""
     own, namespace = service.spec.licence, service.metadata.namespace
     if own is None or own.licence_ref is None:
         return Terms(own.seats or 0 if own is not None else 0)
     name = own.licence_ref.name
     if licence is None:
-        message = f"Licence {name} does not exist: have the platform team create it, or name another one in"
+        message = f"Licence {name} does not exist: ask the platform team to create it, or change"
         return Terms(0, refusal=(Reason.LICENCE_NOT_FOUND, f"{message} spec.licence.licenceRef of the service"))
     spec = licence.spec
     if spec.allowed_namespaces.from_ == "Selected" and namespace not in spec.allowed_namespaces.names:
-        message = f"Licence {name} is not open to namespace {namespace}: have the platform team add it to"
+        message = f"Licence {name} is not open to namespace {namespace}: ask the platform team to add the namespace to"
         refusal = (Reason.LICENCE_FORBIDDEN, f"{message} spec.allowedNamespaces of the Licence")
         return Terms(spec.seats, spec.max_seats_per_namespace, refusal)
     return Terms(spec.seats, spec.max_seats_per_namespace)
 
 
-def allot(
-    seats: int, others: int, claims: Iterable[Claim], *, limit: int | None = None, outside: Mapping[str, int] = NOBODY
+def allot_seats(
+    seats: int, others: int, claims: Iterable[Claim], *, limit: int | None = None, outside: Mapping[str, int] = NO_SEATS
 ) -> dict[str, int]:
-    """Return how many workers each pool may have.
+    """Return the number of workers that each pool may have, by uid of the pool.
+
+    The sum, with ``others``, is at most ``seats``; if more Workers exist already, no pool gets a further seat.
 
     Args:
-        seats: the seats of the licence.
-        others: seats that are taken by Workers without a pool.
-        claims: of all pools that share the licence.
-        limit: the most seats of one namespace.
-        outside: the seats that Workers without a pool take in each namespace.
-
-    The sum with ``others`` is at most ``seats``, or else nobody gets more than the Workers that exist already.
+        seats: Number of seats of the licence.
+        others: Number of seats that Workers without a pool occupy.
+        claims: Claims of all pools that share the licence.
+        limit: Maximum number of seats of one namespace.
+        outside: Number of seats that Workers without a pool occupy, by namespace.
     """
     known = list(claims)
     result = {claim.pool: claim.held for claim in known}
@@ -154,23 +158,29 @@ def allot(
         room[claim.namespace] -= given
         return given
 
-    for claim in sorted(known, key=lambda claim: claim.pool):  # seats that were granted and have no Worker yet
+    for claim in sorted(known, key=lambda claim: claim.pool):  # granted seats without a Worker yet
         free -= give(claim, claim.kept - claim.held)
-    for claim in in_queue(known):
+    for claim in sort_queue(known):
         free -= give(claim, claim.desired - result[claim.pool])
     return result
 
 
-def in_queue(claims: Iterable[Claim]) -> list[Claim]:
-    """Those that wait for more than they have, the oldest first."""
+def sort_queue(claims: Iterable[Claim]) -> list[Claim]:
+    """Return the claims of the pools that wait for more seats, the oldest first."""
     found = [(claim.since, claim.pool, claim) for claim in claims if claim.since and claim.desired > claim.kept]
     return [claim for _, _, claim in sorted(found, key=lambda item: item[:2])]
 
 
-def claim_of(pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: datetime | None = None) -> Claim:
-    """The claim of a pool, whose newest status is given; ``asks``: it is the pool that is being planned, and when.
+def make_claim(pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: datetime | None = None) -> Claim:
+    """Return the claim of a pool.
 
-    A pool that no plan has seen yet waits since its creation (rounded up, as that has whole seconds only).
+    A pool that was never planned waits since its creation, rounded up, because that time has whole seconds only.
+
+    Args:
+        pool: Pool that claims seats.
+        status: Newest status of the pool.
+        held: Number of its Workers that exist.
+        asks: Present time, if the pool is being planned.
     """
     condition = find_condition(status.conditions, ConditionType.LICENCE_AVAILABLE)
     created = pool.metadata.creation_timestamp
@@ -178,13 +188,13 @@ def claim_of(pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: dat
     if condition is not None and condition.status == "False":
         since = condition.last_transition_time if asks or condition.reason == Reason.WAITING_FOR_SEATS else None
     elif condition is None and status.observed_generation == 0 and created is not None:
-        since = after(created, 1.0)
+        since = add_seconds(created, 1.0)
     desired = 0 if pool.spec.suspend or pool.metadata.deletion_timestamp is not None else pool.spec.replicas
     granted = status.licensed_replicas or 0
     return Claim(pool.metadata.uid, held, granted, desired, since, pool.metadata.namespace)
 
 
-def allotment_of(
+def make_allotment(
     claim: Claim,
     claims: Sequence[Claim],
     *,
@@ -192,11 +202,24 @@ def allotment_of(
     terms: Terms,
     others: int,
     here: Mapping[str, int],
-    outside: Mapping[str, int] = NOBODY,
+    outside: Mapping[str, int] = NO_SEATS,
 ) -> Allotment:
-    """Return what the pool of one claim gets, among all ``claims`` (its own is one of them, and has ``since``)."""
-    result = allot(terms.seats, others, claims, limit=terms.limit, outside=outside)
-    waiting = [item.pool for item in in_queue(claims) if item.pool == claim.pool or result[item.pool] < item.desired]
+    """Return the seats of the pool of one claim.
+
+    Args:
+        claim: Claim of the pool, with ``since``.
+        claims: Claims of all pools that share the licence, including ``claim``.
+        licence: Name of the licence in messages.
+        terms: Terms of the licence for the pool's namespace.
+        others: Number of seats that Workers without a pool occupy.
+        here: Numbers of Workers of the same namespace, by pool.
+        outside: Number of seats that Workers without a pool occupy, by namespace.
+
+    Raises:
+        ValueError: The claim has no ``since``.
+    """
+    result = allot_seats(terms.seats, others, claims, limit=terms.limit, outside=outside)
+    waiting = [item.pool for item in sort_queue(claims) if item.pool == claim.pool or result[item.pool] < item.desired]
     if claim.since is None:
         raise ValueError("the claim of a pool that is planned has a time")
     return Allotment(
@@ -212,14 +235,20 @@ def allotment_of(
     )
 
 
-def licensed_replicas(given: Allotment | None, *, desired: int, held: int, created: int, able: bool) -> int | None:
-    """The seats that a pool keeps: what it should have if it can use them, or else what it has and makes now."""
+def count_licensed_replicas(
+    given: Allotment | None, *, desired: int, held: int, created: int, able: bool
+) -> int | None:
+    """Return the number of seats that a pool keeps.
+
+    A pool that can use seats (``able``) keeps those for its desired workers, another pool only those of existing and
+    ``created`` workers. The result is None without a licence.
+    """
     if given is None:
         return None
     return max(held + created, min(given.seats, desired)) if able else held + created
 
 
-def with_licence(
+def add_licence_condition(
     conditions: list[Condition],
     given: Allotment | None,
     *,
@@ -229,7 +258,7 @@ def with_licence(
     able: bool,
     now: datetime,
 ) -> list[Condition]:
-    """The conditions with ``LicenceAvailable`` as it is now; without it when the service has no licence."""
+    """Return the conditions with the present ``LicenceAvailable``, or without it if the service has no licence."""
     if given is None:
         return [item for item in conditions if item.type != ConditionType.LICENCE_AVAILABLE]
     waits = desired > given.seats
@@ -239,9 +268,9 @@ def with_licence(
         message = (
             f"waits for {missing} more seats, as number {given.place} in the queue"
             if able
-            else (f"needs {missing} more seats and could not use them now: others go first, and its place is kept")
+            else f"needs {missing} more seats and cannot use them now: other pools come first, and it keeps its place"
         )
-        message += f"; {_seats(given, pool.metadata.name, held)}"
+        message += f"; {_describe_seats(given, pool.metadata.name, held)}"
         if given.limit is not None:
             message += f"; a namespace has at most {given.limit}"
     if given.refusal is not None:
@@ -258,13 +287,13 @@ def with_licence(
     return set_condition(conditions, condition)
 
 
-def _seats(given: Allotment, pool: str, held: int) -> str:
-    """Who has the seats. Of other namespaces nothing but a number is told."""
+def _describe_seats(given: Allotment, pool: str, held: int) -> str:
+    """Return a text about the occupied seats; other namespaces appear only as a number."""
     parts = [f"{held} by this pool"]
     others = [(name, count) for name, count in given.here.items() if name and name != pool and count]
     here = sorted(others, key=lambda item: (-item[1], item[0]))
-    parts += [f"{count} by pool {name}" for name, count in here[:MOST_NAMES]]
-    if rest := sum(count for _, count in here[MOST_NAMES:]):
+    parts += [f"{count} by pool {name}" for name, count in here[:MAX_NAMED_POOLS]]
+    if rest := sum(count for _, count in here[MAX_NAMED_POOLS:]):
         parts.append(f"{rest} by other pools of this namespace")
     if alone := given.here.get("", 0):
         parts.append(f"{alone} by workers without a pool")
@@ -274,8 +303,8 @@ def _seats(given: Allotment, pool: str, held: int) -> str:
     return f"licence {given.licence} has {given.total} seats, {given.taken} taken: {', '.join(parts)}"
 
 
-def licence_condition(service: SimulationService, terms: Terms | None, now: datetime) -> Condition | None:
-    """Return, of a service that names a Licence, the condition that says whether it may use it."""
+def plan_licence_condition(service: SimulationService, terms: Terms | None, now: datetime) -> Condition | None:
+    """Return the condition that says whether a service may use its Licence; None if it refers to none."""
     licence = service.spec.licence
     if licence is None or licence.licence_ref is None or terms is None:
         return None
@@ -290,15 +319,29 @@ def licence_condition(service: SimulationService, terms: Terms | None, now: date
     )
 
 
-def shared_status(licence: Licence, services: int, others: int, claims: Sequence[Claim], now: datetime) -> SharedStatus:
-    """Return the status of a Licence that so many services name."""
-    seen = licence_status(licence.spec.seats, others, claims)
+def plan_shared_status(
+    licence: Licence, services: int, outside: Mapping[str, int], claims: Sequence[Claim], now: datetime
+) -> SharedStatus:
+    """Return the status of a Licence.
+
+    Args:
+        licence: the Licence.
+        services: the number of services that name it.
+        outside: the seats that Workers without a pool take in each namespace.
+        claims: of all pools that share the licence.
+        now: the time.
+    """
+    seen = sum_seats(licence.spec.seats, sum(outside.values()), claims)
+    used = Counter(outside)
+    for claim in claims:
+        used[claim.namespace] += claim.held
+    holders = sorted((-count, namespace) for namespace, count in used.items() if count)[:MAX_NAMESPACES]
     left = seen.taken < seen.seats
     condition = Condition(
         type=ConditionType.AVAILABLE,
         status="True" if left else "False",
         reason=Reason.SEATS_LEFT if left else Reason.SEATS_TAKEN,
-        message="" if left else "every seat is taken: pools wait for workers to end, or for more spec.seats",
+        message="" if left else "every seat is taken: pools wait until workers end or spec.seats is increased",
         last_transition_time=now,
         observed_generation=licence.metadata.generation,
     )
@@ -307,11 +350,12 @@ def shared_status(licence: Licence, services: int, others: int, claims: Sequence
         services=services,
         used=seen.taken,
         waiting=seen.waiting,
+        namespaces=[SeatsOfNamespace(name=namespace, used=-count) for count, namespace in holders],
         conditions=set_condition(licence.status.conditions, condition),
     )
 
 
-def licence_status(seats: int, others: int, claims: Sequence[Claim]) -> LicenceStatus:
-    """The seats of a licence, for the status of its services."""
-    waiting = sum(claim.desired - claim.kept for claim in in_queue(claims))
+def sum_seats(seats: int, others: int, claims: Sequence[Claim]) -> LicenceStatus:
+    """Return the numbers of a licence's seats, for the status of its services."""
+    waiting = sum(claim.desired - claim.kept for claim in sort_queue(claims))
     return LicenceStatus(seats=seats, taken=others + sum(claim.held for claim in claims), waiting=waiting)

@@ -1,4 +1,5 @@
-"""What one machine needs: from its Worker and from what its site says."""
+# SPDX-License-Identifier: Apache-2.0
+"""Next step of one machine, from its Worker and its state at the site."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ _UID_DIGITS = 8
 
 
 class Step(enum.Enum):
-    """What to do about a machine. LOOK asks its site whether it is there; :func:`plan_machine` does not.
+    """Step for a machine.
 
-    REST: the worker is stopped, and has no machine meanwhile.
+    LOOK asks the site whether the machine exists; :func:`plan_machine` never returns it. REST means that the worker is
+    stopped and has no machine meanwhile.
     """
 
     NOTHING = enum.auto()
@@ -28,7 +30,7 @@ class Step(enum.Enum):
     LOOK = enum.auto()
 
 
-POWER = {
+POWER_ACTIONS = {
     Step.START: PowerAction.START,
     Step.STOP: PowerAction.STOP,
     Step.SUSPEND: PowerAction.SUSPEND,
@@ -36,21 +38,25 @@ POWER = {
 }
 
 
-def machine_name(worker: str, uid: str) -> str:
-    """The name of a worker's machine: unique for all time, and a host name (63 characters at most)."""
+def make_machine_name(worker: str, uid: str) -> str:
+    """Return the name of a worker's machine: unique for all time, and a host name of at most 63 characters."""
     return f"{worker}-{uid[:_UID_DIGITS]}"
 
 
 def plan_machine(
     worker: Worker | None, machine: Machine | None, restarts: int = 0, *, stop_ends: bool = False, ended: bool = False
 ) -> Step:
-    """What to do, when the site's table is known to be complete.
+    """Return the next step of a machine; the list of the site's machines must be complete.
 
-    ``worker`` is None when the Worker of the machine is known to be gone. A machine that its site does not have any
-    more is never made anew under the same Worker: the Worker is replaced, so that each uid means one machine. But where
-    stopping a machine ends it (``stop_ends``), it is made anew after a stop or restart.
-    ``restarts``: how many its site has accepted, where the Worker's status does not say so yet.
-    ``ended``: it was stopped or restarted, where the Worker's status does not say so yet.
+    A machine that the site does not have any more is not created again for the same Worker: the Worker is replaced, so
+    that each uid means one machine. The exception are sites at which a stop deletes the machine.
+
+    Args:
+        worker: Worker of the machine; None if it is known to be deleted.
+        machine: Machine at the site; None if there is none.
+        restarts: Number of restarts that the site has accepted, if the Worker's status does not contain them yet.
+        stop_ends: True if a stop deletes the machine at this site; it is then created again after a stop or restart.
+        ended: True if the machine was stopped or restarted, if the Worker's status does not contain it yet.
     """
     if worker is None or worker.metadata.deletion_timestamp is not None:
         return Step.DELETE if machine is not None else Step.NOTHING
@@ -60,14 +66,14 @@ def plan_machine(
         ended = stop_ends and (ended or worker.status.machine_state == MachineState.STOPPED)
         had_one = bool(worker.status.machine_id) or worker.status.stages.registered is not None
         return Step.LOST if had_one and not ended else Step.CREATE
-    step = _power(worker.spec.power_state, machine.state)
+    step = _plan_power(worker.spec.power_state, machine.state)
     done = max(restarts, worker.status.restarts or 0)
     if step is Step.NOTHING and machine.state is MachineState.RUNNING and (worker.spec.restarts or 0) > done:
         return Step.RESTART
     return step
 
 
-def _power(wanted: str, state: MachineState) -> Step:
+def _plan_power(wanted: str, state: MachineState) -> Step:
     if wanted == "Running" and state in (MachineState.STOPPED, MachineState.SUSPENDED):
         return Step.START
     if wanted == "Stopped" and state is MachineState.SUSPENDED:

@@ -1,8 +1,9 @@
-"""What machines have used and cost: counted from when each runs until it is gone.
+# SPDX-License-Identifier: Apache-2.0
+"""Account of the use and cost of machines, each counted from its start until it is gone.
 
-The account of a namespace holds, for each row, sums that are true up to a time, and how many workers, cores and licence
-seats run since. So a machine that starts or ends costs one step, however many others there are, and so does a row when
-it is brought up to the present.
+Each row of a namespace's account holds sums up to a time, and the numbers of workers, cores and licence seats that run
+since. So the start or end of a machine is one step, however many others run, and so is the update of a row to the
+present.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from typing import NamedTuple
 
 from simyard.api.base import from_seconds
 from simyard.api.cloud_site import Cost
-from simyard.api.usage import HOUR_MILLISECONDS, MOST_ROWS, UsageRow, UsageStatus
+from simyard.api.usage import HOUR_MILLISECONDS, MAX_ROWS, UsageRow, UsageStatus
 
-MOST_CATCH_UP_MILLISECONDS = 7 * 24 * HOUR_MILLISECONDS
-"""Most that is counted at once for a time in which nobody counted: a clock that is far off must not cost a fortune."""
+MAX_CATCH_UP_MILLISECONDS = 7 * 24 * HOUR_MILLISECONDS
+"""Maximum time that is counted at once for a period without an operator: a wrong clock must not cost a fortune."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Now, in milliseconds, by the clock on the wall (since the epoch; it may jump) and by a steady one."""
+    """Present time in milliseconds, by the wall clock (since the epoch; it may jump) and by a steady clock."""
 
     wall: int
     steady: int
 
 
 class RowKey(NamedTuple):
-    """What a row is of."""
+    """Key of a row."""
 
     pool: str
     service: str
@@ -37,7 +38,7 @@ class RowKey(NamedTuple):
 
 
 class MachineKey(NamedTuple):
-    """A machine: ids are a site's own."""
+    """Key of a machine; ids are unique only within a site."""
 
     site: str
     id: str
@@ -45,7 +46,7 @@ class MachineKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """A machine that runs: its row, its size, and since when it runs (milliseconds since the epoch)."""
+    """Running machine: its row, its size, and the time of its start (``running``, milliseconds since the epoch)."""
 
     row: RowKey
     cores: int
@@ -58,7 +59,10 @@ Closed = tuple[Metered, Moment]
 
 @dataclass(slots=True)
 class _Row:
-    """Sums up to ``until``, and what runs since. ``cost`` is exact: in 3,600,000ths of a thousandth of the currency."""
+    """Sums up to ``until``, and the size of the machines that run since.
+
+    ``cost`` is exact, in 3,600,000ths of a thousandth of the currency.
+    """
 
     until: Moment
     price: Cost
@@ -72,47 +76,47 @@ class _Row:
 
     @property
     def hour_cost_millis(self) -> int:
-        return _hour_cost(self.price, self.workers, self.cores)
+        return _compute_hour_cost(self.price, self.workers, self.cores)
 
     def add(self, milliseconds: int, workers: int, cores: int, licences: int) -> None:
         self.worker_milliseconds += milliseconds * workers
         self.core_milliseconds += milliseconds * cores
         self.licence_milliseconds += milliseconds * licences
-        self.cost += milliseconds * _hour_cost(self.price, workers, cores)
+        self.cost += milliseconds * _compute_hour_cost(self.price, workers, cores)
 
     def advance(self, now: Moment) -> None:
-        """Count what runs up to now. The steady clock says how long that was."""
+        """Count the running machines up to now; the steady clock gives the elapsed time."""
         self.add(max(0, now.steady - self.until.steady), self.workers, self.cores, self.licences)
         self.until = now
 
     def take_over(self, other: _Row) -> None:
-        """Take over the sums of another row, and what runs there; both are true up to the same time."""
+        """Move the sums and the running machines of another row here; both must be counted up to the same time."""
         self.worker_milliseconds += other.worker_milliseconds
         self.core_milliseconds += other.core_milliseconds
         self.licence_milliseconds += other.licence_milliseconds
         self.cost += other.cost
-        self.run_as_well(other)
+        self.take_over_running(other)
 
-    def run_as_well(self, other: _Row) -> None:
-        """Take over what runs in another row."""
+    def take_over_running(self, other: _Row) -> None:
+        """Move the running machines of another row here."""
         self.workers += other.workers
         self.cores += other.cores
         self.licences += other.licences
         other.workers = other.cores = other.licences = 0
 
 
-def _hour_cost(price: Cost, workers: int, cores: int) -> int:
+def _compute_hour_cost(price: Cost, workers: int, cores: int) -> int:
     return price.worker_hour_millis * workers + price.core_hour_millis * cores
 
 
 class Account:
-    """The usage of one namespace, from what its ledger said when it was read.
+    """Account of one namespace, which begins with the stored rows of its Usage object.
 
-    What the ledger says up to its ``accountedUntil`` was counted by whoever wrote it: a machine that runs longer than
-    that is counted from there. Machines are opened, closed and counted only while all machines of their site are known.
+    The stored rows are complete up to their ``accountedUntil``: a machine that started earlier is counted from there.
+    Machines are opened, closed and counted only while all machines of their site are known.
 
     Attributes:
-        closed: the machines that ended, and when; whoever stores the rows may forget them.
+        closed: Machines that ended, with the time; the owner clears the list when the rows are stored.
     """
 
     def __init__(self, rows: Sequence[UsageRow], now: Moment) -> None:
@@ -135,25 +139,25 @@ class Account:
             self._counted[place] = max(until, self._counted.get(place, 0))
 
     def __len__(self) -> int:
-        """How many machines are counted."""
+        """Return the number of counted machines."""
         return len(self._machines)
 
     def __contains__(self, key: MachineKey) -> bool:
-        """Whether a machine is counted."""
+        """Return whether a machine is counted."""
         return key in self._machines
 
-    def machines(self, site: str) -> dict[str, Metered]:
-        """The machines that are counted at a site, by id."""
+    def list_machines(self, site: str) -> dict[str, Metered]:
+        """Return the counted machines of a site, by id."""
         return {key.id: machine for key, machine in self._machines.items() if key.site == site}
 
     def differs(self, rows: Sequence[UsageRow], site: str) -> bool:
-        """Whether rows say otherwise than the account how many machines run at a site, row by row."""
+        """Return whether rows and account differ in a number of machines that run at a site."""
         stored = {RowKey(row.pool, row.service, row.site, row.currency): row.workers for row in rows if row.workers}
         counted = {key: row.workers for key, row in self._rows.items() if row.workers}
         return any(stored.get(key) != counted.get(key) for key in stored.keys() | counted.keys() if key.site == site)
 
-    def service_of(self, pool: str, site: str) -> str:
-        """The service whose workers the pool last had at a site, as far as the rows say; else empty."""
+    def find_service(self, pool: str, site: str) -> str:
+        """Return the service that a pool last ran at a site, according to the rows; else an empty text."""
         known = [
             (row.until.wall, key.service) for key, row in self._rows.items() if (key.pool, key.site) == (pool, site)
         ]
@@ -165,39 +169,40 @@ class Account:
         machine: Metered,
         price: Cost,
         now: Moment,
-        most_milliseconds: int = MOST_CATCH_UP_MILLISECONDS,
+        most_milliseconds: int = MAX_CATCH_UP_MILLISECONDS,
     ) -> None:
         """Count a machine that is not counted yet.
 
-        It is counted from when it ran, or from where the ledger ends, but for no longer than ``most`` before now.
+        It is counted from its start, or from the end of the stored rows, but for at most ``most_milliseconds`` before
+        now.
         """
-        row = self._row(machine.row, price, now)
+        row = self._get_row(machine.row, price, now)
         row.advance(now)
         row.price = price
-        row.add(min(self._missed(machine, now), most_milliseconds), 1, machine.cores, machine.licences)
+        row.add(min(self._get_missed_milliseconds(machine, now), most_milliseconds), 1, machine.cores, machine.licences)
         row.workers += 1
         row.cores += machine.cores
         row.licences += machine.licences
         self._machines[key] = machine
 
-    def rebased(
+    def rebase(
         self, rows: Sequence[UsageRow], price: Callable[[str], Cost], known: Callable[[str], bool], now: Moment
     ) -> Account:
-        """The account that goes on from rows that somebody else wrote meanwhile.
+        """Return an account that continues from rows which another process has written meanwhile.
 
-        Of each machine that was seen here, it counts what those rows do not have yet.
+        It counts the time of each machine of this account that those rows do not contain yet.
 
         Args:
-            rows: what the ledger says now.
-            price: the price of a site.
-            known: whether all machines of a site are known; those of others are counted when they are.
-            now: the time.
+            rows: Rows that are stored now.
+            price: Function that returns the price of a site.
+            known: Function that returns whether all machines of a site are known; only such sites are counted.
+            now: Present time.
         """
         result = Account(rows, now)
         for machine, until in self.closed:
-            if not (missed := result._missed(machine, until)):
+            if not (missed := result._get_missed_milliseconds(machine, until)):
                 continue
-            row = result._row(machine.row, price(machine.row.site), now)
+            row = result._get_row(machine.row, price(machine.row.site), now)
             row.price = price(machine.row.site)
             row.add(missed, 1, machine.cores, machine.licences)
             result.closed.append((machine, until))
@@ -207,16 +212,16 @@ class Account:
                 result.open(key, machine, price(key.site), now)
         return result
 
-    def _missed(self, machine: Metered, until: Moment) -> int:
-        """For how long a machine ran that the ledger does not have."""
+    def _get_missed_milliseconds(self, machine: Metered, until: Moment) -> int:
+        """Return the time for which a machine ran that the stored rows do not contain."""
         pool, site = machine.row.pool, machine.row.site
         counted = self._counted.get((pool, site), self._counted.get(("", site), 0))
-        return min(max(0, until.wall - max(machine.running, counted)), MOST_CATCH_UP_MILLISECONDS)
+        return min(max(0, until.wall - max(machine.running, counted)), MAX_CATCH_UP_MILLISECONDS)
 
     def close(self, key: MachineKey, now: Moment | None) -> bool:
-        """Count a machine no longer; whether it was counted.
+        """Stop to count a machine, and return whether it was counted.
 
-        Without ``now``, its site was not known to be complete lately: it is counted as far as the row is.
+        Without ``now`` it is counted up to the time of its row, because the site's list of machines was not complete.
         """
         machine = self._machines.pop(key, None)
         if machine is None:
@@ -231,13 +236,13 @@ class Account:
         return True
 
     def advance(self, site: str, now: Moment) -> None:
-        """Count what runs at a site up to now."""
+        """Count the running machines of a site up to now."""
         for key, row in self._rows.items():
             if key.site == site and row.workers:
                 row.advance(now)
 
     def reprice(self, site: str, price: Cost) -> None:
-        """From where its rows end, a site has another price; another currency makes other rows."""
+        """Apply another price of a site from the end of its rows on; another currency makes other rows."""
         for key, row in list(self._rows.items()):
             if key.site != site or not row.workers:
                 continue
@@ -245,17 +250,17 @@ class Account:
                 row.price = price
             else:
                 other = key._replace(currency=price.currency)
-                self._row(other, price, row.until).run_as_well(row)
+                self._get_row(other, price, row.until).take_over_running(row)
                 self._rows[other].price = price
                 self._rows[other].until = row.until
-                self._move(key, other)
+                self._move_machines(key, other)
 
-    def fold(self, exists: Callable[[str], bool], most: int = MOST_ROWS) -> None:
-        """Where there are too many rows, add up those of old pools: first of those that do not exist any more.
+    def fold(self, exists: Callable[[str], bool], most: int = MAX_ROWS) -> None:
+        """Merge rows of old pools if there are too many rows, first those of pools that do not exist any more.
 
         Args:
-            exists: whether there is a pool of that name.
-            most: how many rows there may be.
+            exists: Function that returns whether there is a pool of a name.
+            most: Maximum number of rows.
         """
         if len(self._rows) <= most:
             return
@@ -269,7 +274,7 @@ class Account:
                 return
             row = self._rows.pop(key)
             folded = key._replace(pool="")
-            into = self._row(folded, row.price, row.until)
+            into = self._get_row(folded, row.price, row.until)
             latest = max(row.until, into.until, key=lambda moment: moment.steady)
             for one in (row, into):
                 one.advance(latest)
@@ -277,10 +282,10 @@ class Account:
             moved = row.workers > 0
             into.take_over(row)
             if moved:
-                self._move(key, folded)
+                self._move_machines(key, folded)
 
-    def rows(self) -> list[UsageRow]:
-        """The rows as a ledger has them, in order."""
+    def list_rows(self) -> list[UsageRow]:
+        """Return the rows in the form of a Usage object, in order."""
         return [
             UsageRow(
                 **key._asdict(),
@@ -298,19 +303,19 @@ class Account:
             for key, row in sorted(self._rows.items())
         ]
 
-    def status(self) -> UsageStatus:
-        """The rows, and what they say together."""
-        rows = self.rows()
+    def build_status(self) -> UsageStatus:
+        """Return the status of a Usage object: the rows and their totals."""
+        rows = self.list_rows()
         return UsageStatus(
             workers=sum(row.workers for row in rows),
             accounted_until=max((row.accounted_until for row in rows), default=None),
             rows=rows,
         )
 
-    def _row(self, key: RowKey, price: Cost, now: Moment) -> _Row:
+    def _get_row(self, key: RowKey, price: Cost, now: Moment) -> _Row:
         return self._rows.setdefault(key, _Row(now, price))
 
-    def _move(self, old: RowKey, new: RowKey) -> None:
+    def _move_machines(self, old: RowKey, new: RowKey) -> None:
         for key, machine in self._machines.items():
             if machine.row == old:
                 self._machines[key] = Metered(new, machine.cores, machine.licences, machine.running)

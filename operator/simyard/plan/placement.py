@@ -1,4 +1,5 @@
-"""Which site each new worker of a pool goes to."""
+# SPDX-License-Identifier: Apache-2.0
+"""Placement: the sites that a pool may use, and the site of each new worker."""
 
 from __future__ import annotations
 
@@ -9,30 +10,30 @@ from datetime import datetime
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ConditionType, Reason
-from simyard.api.quantities import cores_of
+from simyard.api.quantities import parse_cores
 from simyard.api.simulation_service import Resources
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.plan.replacement import RECONNECT_SECONDS, is_starting
-from simyard.plan.texts import count_of
+from simyard.plan.texts import format_count
 from simyard.plan.workforce import Clock, Removal
 
-MOVE_SECONDS = 10.0
-"""So long a worker waits for a machine before it goes to another site."""
-ROOM_SECONDS = 5.0
-"""So often it is looked again whether there is room, where nothing tells."""
+MOVE_DELAY_SECONDS = 10.0
+"""Time that a worker waits for a machine before it moves to another site."""
+ROOM_CHECK_SECONDS = 5.0
+"""Interval between checks for room at sites that do not report free places."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """A site and what is known of it beside its object.
+    """State of a site, beside its object.
 
     Attributes:
-        workers: how many Workers of all pools are there.
-        exhausted: it is full, or a quota is used up.
-        boot_seconds: the median T_boot seen there, None when unknown.
-        capacity: how many machines fit there in all, as the site says; None when it does not.
-        full_at: with how many machines it was full, if nothing has shown since that more fit.
+        workers: Number of Workers of all pools at the site.
+        exhausted: True if the site is full, or a quota is used up.
+        boot_seconds: Median T_boot measured at the site; None if unknown.
+        capacity: Number of machines that the site has room for, as it reports; None if it does not report.
+        full_at: Number of machines with which the site was full, if no larger number was seen since; else None.
     """
 
     site: CloudSite
@@ -44,33 +45,38 @@ class SiteState:
 
     @property
     def name(self) -> str:
-        """The CloudSite's name."""
+        """Name of the CloudSite."""
         return self.site.metadata.name
 
     @property
     def room(self) -> int:
-        """How many more workers the limits permit there, and the site has places for as far as it says."""
-        return 0 if self.exhausted else max(0, self.most - self.workers)
+        """Number of additional workers that the limits and the reported capacity permit."""
+        return 0 if self.exhausted else max(0, self.max_workers - self.workers)
 
     @property
-    def most(self) -> int:
-        """How many workers there may be."""
+    def max_workers(self) -> int:
+        """Maximum number of workers at the site."""
         most = self.site.spec.limits.max_workers
         return most if self.capacity is None else min(most, self.capacity)
 
     @property
-    def shown_room(self) -> int:
-        """How many more workers it has places for, where it was full once: those that others have left."""
+    def proven_room(self) -> int:
+        """Number of free places; at a site that was full, only the places that workers have left since."""
         return self.room if self.full_at is None else max(0, min(self.room, self.full_at - self.workers))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The sites that the pool may use now, in order of preference, and why others are out.
+    """Sites that a pool may use now, and the reasons against the others.
 
-    ``crowded`` are those among the others that would be permitted if fewer workers were there: each that leaves makes
-    room for one. ``full`` are those that would be permitted if they were not exhausted, ``away`` if they were Ready.
-    ``order`` are those that the pool would use if they had room, in order of preference.
+    Attributes:
+        permitted: Sites with room, in order of preference.
+        refused: Reason against each other site, by name.
+        missing: Names in the pool's spec without a CloudSite.
+        crowded: Refused sites that have their maximum of workers; each worker that leaves makes room for another.
+        full: Refused sites that are exhausted.
+        away: Refused sites that are not Ready.
+        order: Sites that the pool would use if they had room, in order of preference.
     """
 
     permitted: tuple[SiteState, ...]
@@ -83,27 +89,28 @@ class Choice:
 
     @property
     def may_change(self) -> bool:
-        """Whether there may be (more) room without any object that says so."""
+        """True if room may become free without a change of an object."""
         return bool(self.permitted or self.crowded or self.full)
 
     @property
     def reason(self) -> Reason:
-        """Why there is none."""
+        """Reason if no site is permitted."""
         return Reason.SITE_NOT_FOUND if self.missing else Reason.NO_SITE_AVAILABLE
 
     @property
     def message(self) -> str:
-        """Every site that is out, with its reason."""
+        """Text with all refused and missing sites and their reasons."""
         parts = [f"CloudSite {name} does not exist" for name in self.missing]
         parts += [f"{name}: {why}" for name, why in self.refused.items()]
         return "; ".join(parts) or "there is no CloudSite"
 
 
-def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources: Resources) -> Choice:
-    """Sites that exist, are Ready, not cordoned, open to the namespace, and consented to where they are External.
+def choose_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources: Resources) -> Choice:
+    """Return the sites that a pool may use.
 
-    Fastest goes by the medians that this process has seen; a site of which none is known comes after those of which
-    one is, in the order of sites: it is tried when the others are full, and nobody waits for an experiment.
+    A permitted site exists, is Ready, is not cordoned, is open to the namespace and, if it is External, has the pool's
+    consent. The strategy Fastest compares the median boot times that this process has measured. A site without a
+    measurement comes after the measured ones, so that no worker waits for an experiment.
     """
     placement = pool.spec.placement
     names = placement.sites or sorted(sites)
@@ -117,9 +124,9 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
         state = sites.get(name)
         if state is None:
             missing.append(name)
-        elif why := refusal(state.site, pool.metadata.namespace, placement.consent):
+        elif why := find_refusal(state.site, pool.metadata.namespace, placement.consent):
             refused[name] = why
-        elif why := _absence(state):
+        elif why := _explain_absence(state):
             refused[name] = why
             away.append(name)
         elif state.exhausted:
@@ -128,12 +135,12 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
         else:
             usable.append(state)
             if state.room == 0:
-                refused[name] = f"has its maximum of {count_of(state.most, 'worker')}"
+                refused[name] = f"has its maximum of {format_count(state.max_workers, 'worker')}"
                 crowded.append(name)
     if placement.strategy == "Cheapest":
-        usable = _cheapest_first(usable, resources)
+        usable = _sort_by_price(usable, resources)
     elif placement.strategy == "Fastest":
-        usable.sort(key=_boot_seconds)
+        usable.sort(key=_get_boot_seconds)
     return Choice(
         permitted=tuple(state for state in usable if state.name not in crowded),
         refused=refused,
@@ -145,9 +152,10 @@ def permitted_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources:
     )
 
 
-def waited_for(choice: Choice, sites: Mapping[str, SiteState], now: datetime) -> dict[str, float | None]:
-    """Sites whose lost workers may come back by themselves: those that are away (None), and those that are back for
-    less than ``RECONNECT_SECONDS``, each with the seconds that are left.
+def find_awaited_sites(choice: Choice, sites: Mapping[str, SiteState], now: datetime) -> dict[str, float | None]:
+    """Return the sites whose lost workers may come back, with the seconds that are left for it.
+
+    These are the sites that are not Ready (None), and the sites that are Ready for less than ``RECONNECT_SECONDS``.
     """
     waits: dict[str, float | None] = dict.fromkeys(choice.away)
     for name in choice.order:
@@ -158,11 +166,14 @@ def waited_for(choice: Choice, sites: Mapping[str, SiteState], now: datetime) ->
     return waits
 
 
-def place(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> list[str]:
-    """The site of each new worker, as many as there is room for.
+def place_workers(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> list[str]:
+    """Return the site of each new worker, at most ``count``, and at most as many as there is room for.
 
-    With ``own``, the numbers of the pool's workers by site, they are spread: these numbers are kept even, and of equal
-    sites the one with the fewest workers of all pools is taken. Every other strategy fills one after the other.
+    Args:
+        count: Number of new workers.
+        choice: Permitted sites.
+        own: Numbers of the pool's workers by site, for the strategy Spread. It keeps these numbers even, and among
+            equal sites it uses the one with the fewest workers of all pools. None: sites are filled one by one.
     """
     if own is None:
         placed: list[str] = []
@@ -185,13 +196,13 @@ def place(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> l
     return placed
 
 
-def refusal(site: CloudSite, namespace: str, consent: Collection[str] | None) -> str:
-    """Return why no worker may start at the site, or an empty text.
+def find_refusal(site: CloudSite, namespace: str, consent: Collection[str] | None) -> str:
+    """Return the reason why no worker may start at the site, or an empty text.
 
     Args:
-        site: the CloudSite.
-        namespace: the namespace of the worker.
-        consent: the External sites that the worker's pool consents to; None for a worker without a pool.
+        site: CloudSite to check.
+        namespace: Namespace of the worker.
+        consent: External sites that have the consent of the worker's pool; None for a worker without a pool.
     """
     spec, name = site.spec, site.metadata.name
     if site.metadata.deletion_timestamp is not None:
@@ -207,21 +218,28 @@ def refusal(site: CloudSite, namespace: str, consent: Collection[str] | None) ->
     return "" if name in consent else "is External, and spec.placement.consent does not name it"
 
 
-def _absence(state: SiteState) -> str:
+def _explain_absence(state: SiteState) -> str:
     ready = find_condition(state.site.status.conditions, ConditionType.READY)
     if ready is None or ready.status != "True":
         return f"is not Ready ({ready.reason}: {ready.message})" if ready is not None else "is not Ready yet"
     return ""
 
 
-def stranded(
+def find_stranded(
     workers: Sequence[Worker], choice: Choice, clock: Clock, *, most: int, missing: int, stay: Container[str] = ()
 ) -> tuple[list[Removal], float | None]:
-    """Workers that wait for a machine at a site that gives none now, where another site has room: they go there.
+    """Return the workers that move because they wait in vain for a machine, and the seconds until the next check.
 
-    At most ``most`` at once, and so many that room is left for the ``missing`` ones. Those at the sites ``stay`` wait.
-    One that was made a short time ago waits first; the second value is after how many seconds the next one has waited
-    enough, or to look for room.
+    A worker moves if its site creates no machine now, another site has room, and the worker has waited for
+    ``MOVE_DELAY_SECONDS``.
+
+    Args:
+        workers: Workers to choose from.
+        choice: Sites that the pool may use.
+        clock: Clock that tells how long each worker has waited.
+        most: Maximum number of workers that move.
+        missing: Number of places to leave free for other new workers.
+        stay: Sites whose workers stay.
     """
     count = min(most, sum(state.room for state in choice.permitted) - missing)
     found: list[Removal] = []
@@ -231,13 +249,13 @@ def stranded(
     usable = set(choice.order)
     for worker in workers:
         site = worker.spec.site
-        if site in usable or site in stay or not _waits(worker):
+        if site in usable or site in stay or not _is_waiting(worker):
             continue
         if count <= 0:
             if (usable | choice.full) - {site}:
-                return found, ROOM_SECONDS
+                return found, ROOM_CHECK_SECONDS
             continue
-        waits = MOVE_SECONDS - clock.seconds(worker)
+        waits = MOVE_DELAY_SECONDS - clock.get_seconds(worker)
         if waits > 0:
             look_again = waits if look_again is None else min(look_again, waits)
         elif len(found) < count:
@@ -246,27 +264,27 @@ def stranded(
     return found, look_again
 
 
-def _waits(worker: Worker) -> bool:
-    """Whether its site has not accepted the request for its machine."""
+def _is_waiting(worker: Worker) -> bool:
+    """Return whether the site has not accepted the request for the worker's machine yet."""
     return is_starting(worker) and not worker.status.machine_id and worker.status.stages.pending is None
 
 
-def _cheapest_first(sites: Sequence[SiteState], resources: Resources) -> list[SiteState]:
-    """Sites by price in the currency of the first one that has a price; those in other currencies after them, in order.
+def _sort_by_price(sites: Sequence[SiteState], resources: Resources) -> list[SiteState]:
+    """Return the sites by price in the currency of the first site with a price.
 
-    What costs nothing costs nothing in any currency.
+    Sites with prices in other currencies follow in their order. A price of zero is comparable in every currency.
     """
-    priced = next((state.site.spec.cost.currency for state in sites if _price(state, resources)), "")
-    foreign = [state for state in sites if _price(state, resources) and state.site.spec.cost.currency != priced]
+    priced = next((state.site.spec.cost.currency for state in sites if _compute_price(state, resources)), "")
+    foreign = [state for state in sites if _compute_price(state, resources) and state.site.spec.cost.currency != priced]
     others = {state.name for state in foreign}
     known = [state for state in sites if state.name not in others]
-    return [*sorted(known, key=lambda state: _price(state, resources)), *foreign]
+    return [*sorted(known, key=lambda state: _compute_price(state, resources)), *foreign]
 
 
-def _price(state: SiteState, resources: Resources) -> float:
+def _compute_price(state: SiteState, resources: Resources) -> float:
     cost = state.site.spec.cost
-    return cost.worker_hour_millis + cost.core_hour_millis * cores_of(resources.cpu)
+    return cost.worker_hour_millis + cost.core_hour_millis * parse_cores(resources.cpu)
 
 
-def _boot_seconds(state: SiteState) -> float:
+def _get_boot_seconds(state: SiteState) -> float:
     return state.boot_seconds if state.boot_seconds is not None else float("inf")

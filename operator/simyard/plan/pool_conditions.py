@@ -1,4 +1,5 @@
-"""The conditions of a pool."""
+# SPDX-License-Identifier: Apache-2.0
+"""Conditions of a pool."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from simyard.api.base import Condition, find_condition, set_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.plan.backoff import Backoff
-from simyard.plan.rollout import most_unavailable
+from simyard.plan.rollout import parse_max_unavailable
 
-MOST_MESSAGE = 32_768
+MAX_MESSAGE_CHARACTERS = 32_768
 LASTING = frozenset({Reason.SERVICE_NOT_FOUND, Reason.INTERFACE_INVALID, Reason.ATTRIBUTES_INVALID})
-"""What keeps a pool from making workers until somebody changes an object."""
+"""Reasons that block the creation of workers until a user changes an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Why no worker can be made."""
+    """Reason why no worker can be created."""
 
     reason: str
     message: str
@@ -27,10 +28,14 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The pool's workers, those that drain or go aside.
+    """Numbers of a pool's workers, without those that drain or leave.
 
-    ``outdated`` ones are among the ready and starting ones; ``renewed`` ones go now because they are outdated.
-    ``failed`` ones have no ready successor yet; ``last_failure`` says why the newest of them failed.
+    Attributes:
+        failed: Failed workers without a ready replacement.
+        outdated: Outdated workers among the ready and starting ones.
+        renewed: Outdated workers that leave in this pass.
+        last_failure: Cause of the newest failure.
+        asleep: True if the pool sleeps for lack of use.
     """
 
     desired: int
@@ -43,12 +48,12 @@ class Counts:
     asleep: bool = False
 
 
-def quorum(desired: int, percent: int) -> int:
-    """How many ready workers make a pool Available."""
+def get_quorum(desired: int, percent: int) -> int:
+    """Return the number of ready workers from which on a pool is Available."""
     return math.ceil(desired * percent / 100)
 
 
-def pool_conditions(
+def plan_pool_conditions(
     pool: WorkerPool,
     previous: WorkerPoolStatus,
     counts: Counts,
@@ -56,16 +61,16 @@ def pool_conditions(
     backoff: Backoff,
     now: datetime,
 ) -> list[Condition]:
-    """The pool's conditions.
+    """Return the pool's conditions.
 
-    Available: the quorum of its workers is ready, whatever else is wrong, and the service exists; a rollout may take
-    ``maxUnavailable`` of the quorum.
-    Progressing: its workers are as the service and the pool say, or on their way there.
+    Available is True if the quorum of workers is ready and the service exists, whatever else is wrong; a rollout may
+    take ``maxUnavailable`` workers from the quorum. Progressing is True if all workers have the present revision, or
+    get it.
     """
     conditions = previous.conditions
-    progressing = _progressing(previous, counts, blocked, backoff)
+    progressing = _get_progressing(previous, counts, blocked, backoff)
     rolling = progressing is not None and progressing[1] != Reason.WORKERS_UPDATED
-    rows = {ConditionType.AVAILABLE: _available(pool, previous, counts, blocked, backoff, now, rolling=rolling)}
+    rows = {ConditionType.AVAILABLE: _get_available(pool, previous, counts, blocked, backoff, now, rolling=rolling)}
     if progressing is not None:
         rows[ConditionType.PROGRESSING] = progressing
     for kind, (status, reason, message) in rows.items():
@@ -73,7 +78,7 @@ def pool_conditions(
             type=kind,
             status="True" if status else "False",
             reason=reason,
-            message=message[:MOST_MESSAGE],
+            message=message[:MAX_MESSAGE_CHARACTERS],
             last_transition_time=now,
             observed_generation=pool.metadata.generation,
         )
@@ -81,12 +86,13 @@ def pool_conditions(
     return conditions
 
 
-def _progressing(
+def _get_progressing(
     previous: WorkerPoolStatus, counts: Counts, blocked: Blocked | None, backoff: Backoff
 ) -> tuple[bool, str, str] | None:
-    """None of a pool that is being deleted. A rollout ends when every worker is up to date and ready.
+    """Return status, reason and message of Progressing; None for a pool that is being deleted.
 
-    Workers that wait for seats of a licence do not hold it up.
+    A rollout ends when every worker is up to date and ready. Workers that wait for seats of a licence do not delay its
+    end.
     """
     if blocked is not None and blocked.reason == Reason.TERMINATING:
         return None
@@ -106,7 +112,7 @@ def _progressing(
     return True, Reason.ROLLING_OUT, of
 
 
-def _available(
+def _get_available(
     pool: WorkerPool,
     previous: WorkerPoolStatus,
     counts: Counts,
@@ -118,31 +124,31 @@ def _available(
 ) -> tuple[bool, str, str]:
     if blocked is not None and blocked.reason == Reason.TERMINATING:
         return False, blocked.reason, blocked.message
-    kept = f"it keeps {pool.spec.replicas} replicas in mind"
+    kept = f"spec.replicas stays {pool.spec.replicas}"
     if pool.spec.suspend:
         return False, Reason.SUSPENDED, f"spec.suspend is true; {kept}"
     if counts.asleep:
         why = f"no action for {pool.spec.idle_timeout_seconds} s; {kept}"
-        return False, Reason.IDLE, f"{why}, and makes them when an action waits for it or its spec changes"
+        return False, Reason.IDLE, f"{why}, and the pool starts when an action waits for it or its spec changes"
     if counts.desired == 0:
         return False, Reason.SCALED_TO_ZERO, "spec.replicas is 0"
     of = f"{counts.ready} of {counts.desired} workers are ready"
-    needed = quorum(counts.desired, pool.spec.start.quorum_percent)
+    needed = get_quorum(counts.desired, pool.spec.start.quorum_percent)
     before = find_condition(previous.conditions, ConditionType.AVAILABLE)
     if rolling and before is not None and before.status == "True":
-        needed = max(1, needed - most_unavailable(pool.spec.rollout.max_unavailable, counts.desired))
+        needed = max(1, needed - parse_max_unavailable(pool.spec.rollout.max_unavailable, counts.desired))
     missing = counts.ready + counts.starting < counts.desired
-    # What passes by itself is of no interest as long as nobody is missing, and each telling is a write.
+    # A temporary obstacle is not reported while no worker is missing: each report is a write to the API server.
     why = f"; {blocked.message}" if blocked is not None and (missing or blocked.reason in LASTING) else ""
     if blocked is not None and blocked.reason == Reason.SERVICE_NOT_FOUND:
-        return False, blocked.reason, f"{of}; {blocked.message}: nobody can call its actions"
+        return False, blocked.reason, f"{of}; {blocked.message}: its actions cannot be called"
     if counts.ready >= needed:
         return True, Reason.WORKERS_READY, of + why
     if blocked is not None:
         return False, blocked.reason, f"{of}; {blocked.message}"
-    if backoff.rounds > 0 and (counts.failed or (missing and backoff.waits(now))):
-        last = f", the last one: {counts.last_failure}" if counts.last_failure else ""
+    if backoff.rounds > 0 and (counts.failed or (missing and backoff.is_waiting(now))):
+        last = f"; the last failure was: {counts.last_failure}" if counts.last_failure else ""
         of = f"{of}; workers keep failing{last}"
-        if missing and backoff.waits(now) and backoff.until is not None:
-            of = f"{of}; the next try is at {backoff.until:%H:%M:%S} UTC"
+        if missing and backoff.is_waiting(now) and backoff.until is not None:
+            of = f"{of}; the next attempt is at {backoff.until:%H:%M:%S} UTC"
     return False, Reason.WORKERS_STARTING, of

@@ -1,4 +1,5 @@
-"""All that a pool's plan depends on."""
+# SPDX-License-Identifier: Apache-2.0
+"""Input of a pool's plan."""
 
 from __future__ import annotations
 
@@ -18,23 +19,23 @@ from simyard.plan.workforce import Clock
 
 @dataclass(frozen=True, slots=True)
 class PoolInput:
-    """All that the plan of a pool depends on.
+    """Complete input of the plan of a pool.
 
     Attributes:
-        previous: the newest status that was planned (it may not be written yet).
-        workers: the pool's Workers.
-        taken: names of Workers of the namespace that belong to somebody else, where they are in the way.
-        busy: uids of workers that run a ServiceAction.
-        drained: uids of workers that said that they are drained.
-        active: when workers, by uid, last said that they run Sync requests, by the clock.
-        heard_seconds: for how long everything that workers say has been heard, without a gap.
-        use: what is known of actions on the pool (only of one that has an idle time-out).
-        clock: how long each worker has been seen as it is.
-        broker_problem: why the broker cannot serve workers; empty when it can.
-        refused: what the API server said when it refused to store a Worker; empty when it is to be tried (again).
-        licence: the seats that it gets of its service's licence; None when there is no licence.
-        worker_left: a worker has left the pool that knew its password at the broker.
-        rotate_after_seconds: its password at the broker changes so long after a worker left; 0: never.
+        previous: Newest planned status, which may not be written yet.
+        workers: The pool's Workers.
+        taken: Names that the pool's Workers cannot have, because other Workers of the namespace have them.
+        busy: Uids of workers that run a ServiceAction.
+        drained: Uids of workers that reported that they are drained.
+        active: Time of the last report of running Sync requests, by uid of the worker and by ``clock``.
+        heard_seconds: Time for which all reports of workers have been received, without a gap.
+        use: Use of the pool by actions (only filled for a pool with an idle timeout).
+        clock: Time for which each worker has been in its present state.
+        broker_problem: Reason why the broker cannot serve workers; empty if it can.
+        refused: Answer of the API server when it refused to store a Worker; empty if the creation may be tried.
+        licence: Seats of the service's licence for this pool; None without a licence.
+        worker_left: True if a worker that knew the pool's broker password has left the pool.
+        rotate_after_seconds: Delay between such an exit and the change of the password; 0: no change.
     """
 
     pool: WorkerPool

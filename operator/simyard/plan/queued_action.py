@@ -1,46 +1,62 @@
-"""What the operator keeps of a ServiceAction, and which ones it does not take.
+# SPDX-License-Identifier: Apache-2.0
+"""Reduced form of a ServiceAction that the operator keeps in memory.
 
-Parameters and results may be large, and finished actions stay for a day. So the operator's memory holds neither results
-nor large parameters: these are read again when they are checked and when they are sent. Of the metadata it holds what
-it reads (:mod:`simyard.api.kept_metadata`).
+Parameters and results may be large, and finished actions stay for a day. The operator therefore keeps neither results
+nor large parameters: it reads them again when it checks and sends an action. Its metadata is reduced as well
+(:mod:`simyard.api.kept_metadata`).
 """
 
 from __future__ import annotations
 
+import orjson
+
 from simyard.api.base import Json
-from simyard.api.kept_metadata import without_surplus
+from simyard.api.kept_metadata import strip_metadata
 from simyard.api.service_action import ServiceAction
-from simyard.api.weights import excess, weigh_value
+from simyard.api.weights import find_excess, weigh_value
 
 MAX_KEPT_WEIGHT = 1024
-"""Larger parameters are not kept in memory."""
+"""Maximum weight of parameters that are kept in memory."""
+MAX_STORED_BYTES = 1_572_864
+"""Maximum size of a request to etcd by default: 1.5 MiB."""
 
 
 class QueuedAction(ServiceAction):
-    """A ServiceAction as the operator keeps it, without its result.
+    """ServiceAction as the operator keeps it, without its result.
 
     Attributes:
-        left_out: whether ``spec.parameters`` is empty because they were left out.
-        excess: why the parameters are too large to be sent; empty when they are not.
+        left_out: True if ``spec.parameters`` is empty because the parameters were left out.
+        excess: Error text if the parameters are too large to be sent, else empty.
+        stored_bytes: Size of the whole object as JSON, as etcd stores it.
     """
 
     left_out: bool = False
     excess: str = ""
+    stored_bytes: int = 0
 
 
 def read_action(raw: Json, *, whole: bool = False) -> QueuedAction:
-    """Return what is kept of a ServiceAction; with ``whole``, with large parameters (but none above the limit)."""
+    """Return the reduced form of a ServiceAction; ``whole`` keeps large parameters that are within the limit."""
     spec, status = raw["spec"], raw.get("status") or {}
     parameters = spec.get("parameters") or {}
     finished = any(item.get("status") == "True" for item in status.get("conditions") or ())
-    too_large = "" if finished else excess(parameters)
+    too_large = "" if finished else find_excess(parameters)
     keeps = not finished and not too_large and (whole or weigh_value(parameters) <= MAX_KEPT_WEIGHT)
     return QueuedAction.model_validate(
         {
-            **without_surplus(raw),
+            **strip_metadata(raw),
             "spec": {**spec, "parameters": parameters if keeps else {}},
             "status": {name: value for name, value in status.items() if name != "result"},
             "leftOut": bool(parameters) and not keeps,
             "excess": too_large,
+            "storedBytes": measure_bytes(raw),
         }
     )
+
+
+def measure_bytes(raw: Json) -> int:
+    """Return the size of an object as JSON; the largest possible one of an object that is too deep to be written."""
+    try:
+        return len(orjson.dumps(raw))
+    except TypeError:
+        return MAX_STORED_BYTES

@@ -1,4 +1,5 @@
-"""Which workers go back to a site that the pool prefers, once it takes workers again."""
+# SPDX-License-Identifier: Apache-2.0
+"""Choice of the workers that move to a site which the pool prefers, once this site accepts workers again."""
 
 from __future__ import annotations
 
@@ -9,20 +10,25 @@ from simyard.api.worker import Worker
 from simyard.plan.placement import Choice
 
 
-def misplaced(workers: Sequence[Worker], choice: Choice, *, spread: bool) -> list[Worker]:
-    """The workers that would be placed elsewhere today, no more than there is room for.
+def find_misplaced(workers: Sequence[Worker], choice: Choice, *, spread: bool) -> list[Worker]:
+    """Return the workers that would be placed at another site today, at most as many as these sites have room for.
 
-    ``workers`` are all that serve. Spread moves from the site with most to that with fewest as long as that makes them
-    more even; every other strategy from the least preferred site to the more preferred ones. Nobody leaves a machine
-    for a place that is not shown to exist. A site that takes nobody keeps those that it has: it may be cordoned for a
-    reason that does not touch them.
+    Spread moves workers from the site with most to the site with fewest workers as long as the numbers become more
+    even. Every other strategy moves them from the least preferred site to more preferred ones. A worker keeps its
+    machine unless a free place elsewhere is proven. A site that accepts no workers keeps its own, because the reason
+    (such as a cordon) may not concern them.
+
+    Args:
+        workers: All workers of the pool that are ready or starting.
+        choice: Sites that the pool may use.
+        spread: True for the strategy Spread.
     """
-    return _uneven(workers, choice) if spread else _behind(workers, choice)
+    return _find_uneven(workers, choice) if spread else _find_behind(workers, choice)
 
 
-def _behind(workers: Sequence[Worker], choice: Choice) -> list[Worker]:
+def _find_behind(workers: Sequence[Worker], choice: Choice) -> list[Worker]:
     rank = {name: index for index, name in enumerate(choice.order)}
-    room = {state.name: state.shown_room for state in choice.permitted}
+    room = {state.name: state.proven_room for state in choice.permitted}
     found: list[Worker] = []
     known = [worker for worker in workers if worker.spec.site in rank]
     for worker in sorted(known, key=lambda worker: -rank[worker.spec.site]):
@@ -33,10 +39,10 @@ def _behind(workers: Sequence[Worker], choice: Choice) -> list[Worker]:
     return found
 
 
-def _uneven(workers: Sequence[Worker], choice: Choice) -> list[Worker]:
+def _find_uneven(workers: Sequence[Worker], choice: Choice) -> list[Worker]:
     own = Counter(worker.spec.site for worker in workers)
     load = {name: own[name] for name in choice.order}
-    room = {state.name: state.shown_room for state in choice.permitted}
+    room = {state.name: state.proven_room for state in choice.permitted}
     leaves: Counter[str] = Counter()
     while free := [name for name in load if room.get(name, 0) > 0]:
         fullest, emptiest = max(load, key=load.__getitem__), min(free, key=load.__getitem__)

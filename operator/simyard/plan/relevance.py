@@ -1,4 +1,5 @@
-"""What of Workers, sites and statuses a pool's plan depends on: the rest may change without another pass."""
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of Workers, sites and statuses on which a pool's plan depends; other changes need no pass."""
 
 from __future__ import annotations
 
@@ -10,24 +11,24 @@ from simyard.api.worker_pool import WorkerPoolStatus
 
 
 def is_available(status: WorkerPoolStatus) -> bool:
-    """Whether the pool is Available, as its status says."""
+    """Return whether the pool is Available, as its status says."""
     condition = find_condition(status.conditions, ConditionType.AVAILABLE)
     return condition is not None and condition.status == "True"
 
 
-def usable(site: CloudSite) -> list[str | None]:
-    """What of a site's status decides whether new workers may go there."""
+def get_usability(site: CloudSite) -> list[str | None]:
+    """Return the statuses of the site's conditions that decide whether new workers may be placed there."""
     conditions = site.status.conditions
     found = [find_condition(conditions, kind) for kind in (ConditionType.READY, ConditionType.CAPACITY_AVAILABLE)]
     return [condition.status if condition is not None else None for condition in found]
 
 
-def same_for_pool(old: Worker, new: Worker) -> bool:
-    """Whether nothing changed that a pool's plan depends on."""
-    return _relevant(old) == _relevant(new)
+def is_same_for_pool(old: Worker, new: Worker) -> bool:
+    """Return whether two versions of a Worker are the same for a pool's plan."""
+    return _select_relevant(old) == _select_relevant(new)
 
 
-def _relevant(worker: Worker) -> tuple[object, ...]:
+def _select_relevant(worker: Worker) -> tuple[object, ...]:
     metadata, ready = worker.metadata, find_condition(worker.status.conditions, ConditionType.READY)
     return (
         metadata.uid,
@@ -39,7 +40,7 @@ def _relevant(worker: Worker) -> tuple[object, ...]:
     )
 
 
-def phase(worker: Worker) -> str:
-    """What a worker's time limits depend on: they begin anew when it changes."""
+def get_phase(worker: Worker) -> str:
+    """Return the phase of a worker; its time limits begin anew when the phase changes."""
     ready = find_condition(worker.status.conditions, ConditionType.READY)
     return Reason.DRAINING if worker.spec.drain else ready.reason if ready is not None else Reason.STARTING

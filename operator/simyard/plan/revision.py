@@ -1,8 +1,10 @@
-"""What a worker's machine was made from, as a short hash: workers with another one are outdated.
+# SPDX-License-Identifier: Apache-2.0
+"""Revision of a worker: a short hash of everything that its machine is made from.
 
-In it are the service's interface, connector, resources and image, and the pool's attributes. Not in it is what needs no
-new machine: descriptions, who may call what, and time limits (a worker keeps those that it was started with). Fields
-that stand at their default are left out, so that a new version of the platform with more fields replaces nobody.
+Workers with another revision than the present one are outdated. The hash covers the service's interface, connector,
+resources and image, and the pool's attributes. It leaves out changes that need no new machine: descriptions, rights and
+timeouts (a worker keeps the timeouts with which it was started). Fields with their default value are left out too, so
+that a new version of the platform with more fields replaces no worker.
 """
 
 from __future__ import annotations
@@ -18,33 +20,33 @@ _DIGITS = 10
 _NOT_IN_A_MACHINE = frozenset({"description", "timeoutSeconds"})
 
 
-def service_digest(service: SimulationService) -> str:
-    """Changes with all of a service that a machine is made from, but for the image, which depends on the site."""
+def compute_service_digest(service: SimulationService) -> str:
+    """Return a hash of all parts of a service that a machine is made from, without the image, which varies by site."""
     spec = service.spec
-    interface = _given(spec.interface)
-    parts = {kind: [_stripped(item) for item in interface.get(kind, ())] for kind in ("attributes", "actions")}
-    return _digest([parts, _given(spec.connector), _given(spec.resources)])
+    interface = _dump_given(spec.interface)
+    parts = {kind: [_strip(item) for item in interface.get(kind, ())] for kind in ("attributes", "actions")}
+    return _hash([parts, _dump_given(spec.connector), _dump_given(spec.resources)])
 
 
-def revision(digest: str, image: str, attributes: Json) -> str:
-    """The revision of a worker: from the digest of its service, its image, and the initial values of attributes."""
-    return _digest([digest, image, attributes])
+def compute_revision(digest: str, image: str, attributes: Json) -> str:
+    """Return the revision for the digest of a service, an image, and the initial values of attributes."""
+    return _hash([digest, image, attributes])
 
 
-def _given(model: ApiModel) -> Json:
+def _dump_given(model: ApiModel) -> Json:
     data: Json = model.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     return data
 
 
-def _stripped(declared: Json) -> Json:
-    """A declared attribute, action, parameter or field of a result, without what is for people."""
+def _strip(declared: Json) -> Json:
+    """Return a declared attribute, action, parameter or result field without texts and timeouts."""
     kept = {name: value for name, value in declared.items() if name not in _NOT_IN_A_MACHINE}
     for name in ("parameters", "result"):
         if name in kept:
-            kept[name] = [_stripped(item) for item in kept[name]]
+            kept[name] = [_strip(item) for item in kept[name]]
     return kept
 
 
-def _digest(value: Any) -> str:
+def _hash(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

@@ -1,4 +1,5 @@
-"""Which workers are outdated, and which of them are replaced now."""
+# SPDX-License-Identifier: Apache-2.0
+"""Rollout: the outdated workers, and those among them that can be replaced now."""
 
 from __future__ import annotations
 
@@ -10,17 +11,20 @@ from simyard.api.names import LABEL_REVISION
 from simyard.api.worker import Worker
 from simyard.plan.placement import Choice, SiteState
 from simyard.plan.replacement import is_disconnected
-from simyard.plan.revision import revision
+from simyard.plan.revision import compute_revision
 from simyard.plan.service import PublishedService
 from simyard.plan.worker import is_ready
 
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """Workers that are not as the service and the pool say now.
+    """Workers without the present revision.
 
-    ``unknown`` are those that do not say what they were made from (an earlier version made them, or somebody removed
-    the label), each with the revision that it is from now on taken for: they are not replaced on a guess.
+    Attributes:
+        workers: Workers with an old revision.
+        unknown: Workers without a revision label, each with the revision that it gets. An earlier version created them,
+            or a user removed the label; they are not replaced on a guess.
+        uids: Uids of ``workers``.
     """
 
     workers: Sequence[Worker] = ()
@@ -28,16 +32,16 @@ class Outdated:
     uids: frozenset[str] = field(default_factory=frozenset)
 
 
-def revisions(service: PublishedService, attributes: Json, sites: Mapping[str, SiteState]) -> dict[str, str]:
-    """The revision that a worker of a pool should have, by the name of its site."""
+def compute_revisions(service: PublishedService, attributes: Json, sites: Mapping[str, SiteState]) -> dict[str, str]:
+    """Return the present revision of a pool's workers, by name of the site."""
     images = service.service.spec.images.to_json()
-    kinds = {name: state.site.spec.provider.member()[0] for name, state in sites.items()}
-    by_kind = {kind: revision(service.digest, images.get(kind, ""), attributes) for kind in set(kinds.values())}
+    kinds = {name: state.site.spec.provider.get_member()[0] for name, state in sites.items()}
+    by_kind = {kind: compute_revision(service.digest, images.get(kind, ""), attributes) for kind in set(kinds.values())}
     return {name: by_kind[kind] for name, kind in kinds.items()}
 
 
-def compare(workers: Sequence[Worker], wanted: Mapping[str, str]) -> Outdated:
-    """Compare workers with what they should be; those at a site that nobody knows stay as they are."""
+def find_outdated(workers: Sequence[Worker], wanted: Mapping[str, str]) -> Outdated:
+    """Return the workers whose revision is not the one ``wanted`` at their site; workers at unknown sites are kept."""
     outdated: list[Worker] = []
     unknown: list[tuple[Worker, str]] = []
     for worker in workers:
@@ -52,18 +56,18 @@ def compare(workers: Sequence[Worker], wanted: Mapping[str, str]) -> Outdated:
     return Outdated(outdated, unknown, frozenset(worker.metadata.uid for worker in outdated))
 
 
-def most_unavailable(value: str | int, desired: int) -> int:
-    """``maxUnavailable`` as a number: a percentage is rounded down, and one is always permitted."""
+def parse_max_unavailable(value: str | int, desired: int) -> int:
+    """Return ``maxUnavailable`` as a number: a percentage of ``desired`` is rounded down, but is at least 1."""
     if isinstance(value, int):
         return value
     return max(1, desired * int(value.removesuffix("%")) // 100)
 
 
-def replaceable(outdated: Outdated, choice: Choice, going: Container[str]) -> tuple[list[Worker], list[Worker]]:
-    """Outdated workers whose successors would find a place: those that serve, and those that do not.
+def find_replaceable(outdated: Outdated, choice: Choice, going: Container[str]) -> tuple[list[Worker], list[Worker]]:
+    """Return the outdated workers whose replacements would find a place: the ready ones, and the others.
 
-    Where there is no room elsewhere, the place that a worker leaves at its own site is one, unless the site takes
-    nobody. A worker that is disconnected for the moment belongs to neither: it comes back, or is replaced as failed.
+    If no site has room, the place that a worker frees at its own site counts, unless the site accepts no workers.
+    Disconnected workers are in neither list: they reconnect, or are replaced as failed.
     """
     found = [
         worker

@@ -1,12 +1,14 @@
-"""When a pool's password at the broker changes, and when the former one may go.
+# SPDX-License-Identifier: Apache-2.0
+"""Rotation of the broker passwords of pools: the time of a change, and the time to delete the former login.
 
-A worker that leaves its pool knows the password of the pool's user. So the password changes some time after a worker
-left: the delay gathers what leaves together, and bounds for how long the password of a machine that is gone is of use.
+A worker that leaves its pool knows the password of the pool's broker user. So the password changes some time after a
+worker left. The delay covers several workers with one change, and limits the time for which the password of a deleted
+machine is usable.
 
-The former login stays while a worker of the pool uses it. Each worker is told the newest one over its queue, connects
-with it and answers under it what it began under the former one; then the former login is deleted, which ends whatever
-is still connected with it. Everything here is decided from what the API server and the broker say, so a new operator
-goes on where the last one stopped.
+The former login is kept while a worker of the pool uses it. The operator sends the newest login to each worker over its
+queue. The worker connects with it, and sends under it the answers to requests that it began under the former one. Then
+the operator deletes the former login, which closes all connections that still use it. All decisions are derived from
+the state of the API server and the broker, so a new operator continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -16,42 +18,45 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from simyard.api.worker_pool import BrokerCredentials, WorkerPoolStatus
-from simyard.plan.times import after, seconds_until
+from simyard.plan.times import add_seconds, get_seconds_until
 
 DEADLINE_SECONDS = 1800.0
-"""A worker that does not consume under the newest login by then is cut off, and replaced when it does not come back."""
+"""Deadline for a worker to use the newest login; then it is cut off, and replaced if it does not come back."""
 LINGER_SECONDS = 60.0
-"""A worker that has connected anew may finish so long what it was asked under the former login: Sync takes 30 s."""
+"""Time in which a worker may finish requests of the former login after it has connected with the newest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the workers of one broker user are.
+    """Progress of the rotation of one broker user.
 
     Attributes:
-        outdated: uids of workers that consume under a former login alone: they are to be told the newest one.
-        finished: every worker consumes under the newest login.
+        outdated: Uids of workers that consume only under a former login; they must get the newest one.
+        finished: True if every worker consumes under the newest login.
     """
 
     outdated: tuple[str, ...]
     finished: bool
 
-    def may_delete(self, *, finished_seconds: float, rotating_seconds: float) -> bool:
-        """Whether the former logins may go.
+    def may_delete(
+        self, *, finished_seconds: float, rotating_seconds: float, linger_seconds: float = LINGER_SECONDS
+    ) -> bool:
+        """Return whether the former logins may be deleted.
 
         Args:
-            finished_seconds: for how long it has been finished.
-            rotating_seconds: for how long workers have been told the newest login.
+            finished_seconds: Time since the rotation is finished.
+            rotating_seconds: Time since the newest login was first sent to the workers.
+            linger_seconds: Time for which the former logins stay valid.
         """
-        return (self.finished and finished_seconds >= LINGER_SECONDS) or rotating_seconds >= DEADLINE_SECONDS
+        return (self.finished and finished_seconds >= linger_seconds) or rotating_seconds >= DEADLINE_SECONDS
 
 
-def progress(newest: str, logins: Mapping[str, Collection[str]]) -> Progress:
-    """Return how far the workers are.
+def measure_progress(newest: str, logins: Mapping[str, Collection[str]]) -> Progress:
+    """Return the progress of a rotation.
 
     Args:
-        newest: the newest login.
-        logins: under which each worker's queue is consumed, by the worker's uid; of every worker that exists.
+        newest: Newest login.
+        logins: Logins under which each existing worker's queue is consumed, by the worker's uid.
     """
     outdated = tuple(uid for uid, found in logins.items() if found and newest not in found)
     return Progress(outdated, all(newest in found for found in logins.values()))
@@ -60,13 +65,13 @@ def progress(newest: str, logins: Mapping[str, Collection[str]]) -> Progress:
 def plan_credentials(
     previous: BrokerCredentials | None, *, worker_left: bool, now: datetime, rotate_after_seconds: float
 ) -> tuple[BrokerCredentials | None, float | None]:
-    """Return a pool's credentials, and after how many seconds to look again.
+    """Return a pool's credentials, and the seconds until they may change; None if no change is due.
 
     Args:
-        previous: the credentials of its status.
-        worker_left: a worker has left that knew the password.
-        now: the time.
-        rotate_after_seconds: the password changes so long after a worker left; 0: never.
+        previous: Credentials in the pool's status.
+        worker_left: True if a worker that knew the password has left.
+        now: Present time.
+        rotate_after_seconds: Delay between the exit of a worker and the change of the password; 0: no change.
     """
     if not rotate_after_seconds:
         return previous, None
@@ -74,18 +79,18 @@ def plan_credentials(
     left = credentials.worker_left_time or (now if worker_left else None)
     if left is None:
         return previous, None
-    if waits := seconds_until(now, [after(left, rotate_after_seconds)]):
+    if waits := get_seconds_until(now, [add_seconds(left, rotate_after_seconds)]):
         return credentials.model_copy(update={"worker_left_time": left}), waits
     generation = credentials.generation + 1
     return BrokerCredentials(generation=generation, rotated_time=now), None
 
 
-def generation_of(status: WorkerPoolStatus) -> int:
-    """Return how often the password of the pool was changed for it alone."""
+def get_generation(status: WorkerPoolStatus) -> int:
+    """Return the number of password changes for this pool alone."""
     return status.broker_credentials.generation if status.broker_credentials is not None else 0
 
 
-def changed_lately(credentials: BrokerCredentials | None, now: datetime) -> bool:
-    """Whether workers may still use the password before the newest of the pool."""
+def was_changed_lately(credentials: BrokerCredentials | None, now: datetime) -> bool:
+    """Return whether workers may still use the former password of the pool."""
     time = credentials.rotated_time if credentials is not None else None
-    return time is not None and now < after(time, DEADLINE_SECONDS)
+    return time is not None and now < add_seconds(time, DEADLINE_SECONDS)

@@ -1,4 +1,5 @@
-"""Which workers go first when a pool has too many, and how they go."""
+# SPDX-License-Identifier: Apache-2.0
+"""Order in which a pool's workers are removed, and the time that a draining worker gets."""
 
 from __future__ import annotations
 
@@ -9,34 +10,40 @@ from simyard.api.base import find_condition
 from simyard.api.names import ANNOTATION_LEAVES, ConditionType, Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import ScaleInPolicy
-from simyard.plan.worker import FATAL, is_ready, requested_time
+from simyard.plan.worker import FATAL, get_requested_time, is_ready
 
 DEFAULT_DRAIN_SECONDS = 30.0
-"""Time that a worker without a ServiceAction gets to finish its Sync requests: each of those ends within it."""
+"""Time that a worker without a ServiceAction gets to finish its Sync requests; every Sync request ends within it."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _BACKWARDS = {ord(letter): chr(0x7F - ord(letter)) for letter in "-.0123456789abcdefghijklmnopqrstuvwxyz"}
-"""The letters of names, so that a name that sorts last comes first."""
+"""Translation of names that reverses their order: a name that sorts last comes first."""
 
 
-def victims(
+def choose_victims(
     workers: Sequence[Worker],
     count: int,
     policy: ScaleInPolicy,
     busy: Container[str],
     outdated: Container[str] = (),
 ) -> list[Worker]:
-    """The workers to end: those that somebody has asked to go, those that are not ready, then outdated ones, then as
-    the policy says, and highest slots first among equals.
+    """Return the ``count`` workers to remove first.
 
-    ``busy`` has the uids of workers that are at work as far as we know, ``outdated`` of those that a rollout is to
-    replace.
+    The order is: workers that a user asked to remove, workers that are not ready, outdated workers, then the order of
+    the policy; among equals the highest slots come first.
+
+    Args:
+        workers: Workers to choose from.
+        count: Number of workers to choose.
+        policy: Policy of the pool.
+        busy: Uids of workers that run something, as far as reported.
+        outdated: Uids of workers with an old revision.
     """
     if count <= 0:
         return []
 
     def rank(worker: Worker) -> tuple[bool, bool, bool, bool, float, int, str]:
-        age = (requested_time(worker) or _EPOCH).timestamp() if policy.policy != "IdleFirst" else 0.0
+        age = (get_requested_time(worker) or _EPOCH).timestamp() if policy.policy != "IdleFirst" else 0.0
         name, uid = worker.metadata.name, worker.metadata.uid
         return (
             ANNOTATION_LEAVES not in worker.metadata.annotations,
@@ -51,14 +58,14 @@ def victims(
     return sorted(workers, key=rank)[:count]
 
 
-def drain_ends(
+def get_drain_seconds_left(
     worker: Worker, policy: ScaleInPolicy, drained: Container[str], busy: Container[str], seconds: float
 ) -> float:
-    """Return after how many seconds to end a worker that has been draining for ``seconds``; at once if not positive.
+    """Return the seconds that a worker may still drain, after ``seconds`` of draining; 0 or less: delete it now.
 
-    ``drained`` has the uids of workers that said that they are, ``busy`` of those that run a ServiceAction. Without a
-    limit of the pool's own, a ServiceAction ends by its own timeout, and a Sync request within the default. A worker
-    whose machine has failed or is lost never says that it is drained: it is ended at once.
+    ``drained`` holds the uids of workers that reported that they are drained, and ``busy`` of those that run a
+    ServiceAction. If the pool sets no limit, a ServiceAction ends by its own timeout, and a Sync request within the
+    default. A worker whose machine failed or is lost never reports that it is drained, so it is deleted at once.
     """
     ready = find_condition(worker.status.conditions, ConditionType.READY)
     ended = ready is not None and ready.reason in (*FATAL, Reason.DRAINED)

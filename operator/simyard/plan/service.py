@@ -1,4 +1,5 @@
-"""Whether a service's manifest makes sense beyond its schema, and the service's status."""
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a service's manifest beyond its schema, and the service's status."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from datetime import datetime
 from simyard.api.base import Condition, Json, Metadata, set_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.simulation_service import LicenceStatus, SimulationService, SimulationServiceStatus
-from simyard.plan.frontends import FRONTEND_CONDITIONS, FrontendsView, frontend_conditions
-from simyard.plan.licence import Terms, licence_condition
-from simyard.plan.revision import service_digest
+from simyard.plan.frontends import FRONTEND_CONDITIONS, FrontendsView, plan_frontend_conditions
+from simyard.plan.licence import Terms, plan_licence_condition
+from simyard.plan.revision import compute_service_digest
 from simyard_adapter.commands import CommandSet
 from simyard_adapter.declarations import Interface, InvalidValueError, InvalidValuesError, Value, check_values
 
@@ -20,9 +21,13 @@ NO_FRONTENDS = FrontendsView()
 
 @dataclass(frozen=True, slots=True)
 class PublishedService:
-    """A service with its interface in the form that checks values, and what is wrong with it (empty: nothing).
+    """SimulationService in the form that the platform uses.
 
-    ``digest`` changes with all that a machine is made from, but for the image.
+    Attributes:
+        service: The object.
+        interface: The interface in a form that checks values.
+        problem: Error text if the manifest is not usable, else empty.
+        digest: Hash of everything that a machine is made from, without the image.
     """
 
     service: SimulationService
@@ -32,13 +37,13 @@ class PublishedService:
 
     @property
     def metadata(self) -> Metadata:
-        """The object's metadata."""
+        """Metadata of the object."""
         return self.service.metadata
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceCounts:
-    """Pools and workers of a service."""
+    """Numbers of a service's pools and workers."""
 
     pools: int
     workers: int
@@ -46,21 +51,23 @@ class ServiceCounts:
 
 
 def read_service(raw: Json) -> PublishedService:
-    """A service from its object.
+    """Return the service that an object describes.
 
     Raises:
-        ValueError: it does not fit the schema (``pydantic.ValidationError`` is one).
+        ValueError: The object does not match the schema (``pydantic.ValidationError``).
     """
     service = SimulationService.model_validate(raw)
     try:
         interface = Interface.from_json(service.spec.interface.to_json())
     except ValueError as error:
         return PublishedService(service, Interface(), f"spec.interface: {error}")
-    return PublishedService(service, interface, "; ".join(_problems(service, interface)), service_digest(service))
+    return PublishedService(
+        service, interface, "; ".join(_find_problems(service, interface)), compute_service_digest(service)
+    )
 
 
-def values_problem(service: PublishedService, values: Json) -> str:
-    """What is wrong with initial values of attributes; empty when nothing is."""
+def find_values_problem(service: PublishedService, values: Json) -> str:
+    """Return an error text if initial values of attributes are invalid, else an empty text."""
     try:
         check_values(values, service.interface.attributes, "spec.attributes", partial=True)
     except InvalidValuesError as error:
@@ -76,10 +83,15 @@ def plan_service(
     terms: Terms | None = None,
     frontends: FrontendsView = NO_FRONTENDS,
 ) -> SimulationServiceStatus:
-    """The service's status: Available when its manifest makes sense.
+    """Return the status of a service; it is Available if its manifest is valid.
 
-    ``licence``: the seats of its licence, if it has one; ``terms``: what that licence offers to it; ``frontends``: what
-    is seen of its frontends.
+    Args:
+        published: The service.
+        counts: Numbers of its pools and workers.
+        now: Present time.
+        licence: Seats of its licence, if it has one.
+        terms: Terms of this licence for the service.
+        frontends: Observed state of its frontends.
     """
     service, problem = published.service, published.problem
     condition = Condition(
@@ -90,7 +102,7 @@ def plan_service(
         last_transition_time=now,
         observed_generation=service.metadata.generation,
     )
-    some = [licence_condition(service, terms, now), *frontend_conditions(service, frontends, now)]
+    some = [plan_licence_condition(service, terms, now), *plan_frontend_conditions(service, frontends, now)]
     present = [item for item in some if item is not None]
     left = {ConditionType.LICENCE_PERMITTED, *FRONTEND_CONDITIONS} - {item.type for item in present}
     conditions = [item for item in service.status.conditions if item.type not in left]
@@ -98,7 +110,7 @@ def plan_service(
         conditions = set_condition(conditions, item)
     return SimulationServiceStatus(
         observed_generation=service.metadata.generation,
-        interface_digest="" if problem else published.interface.digest(),
+        interface_digest="" if problem else published.interface.compute_digest(),
         pools=counts.pools,
         workers=counts.workers,
         ready_workers=counts.ready,
@@ -109,12 +121,12 @@ def plan_service(
     )
 
 
-def _problems(service: SimulationService, interface: Interface) -> Iterator[str]:
-    yield from _value_problems(interface.attributes, "spec.interface.attributes")
+def _find_problems(service: SimulationService, interface: Interface) -> Iterator[str]:
+    yield from _find_value_problems(interface.attributes, "spec.interface.attributes")
     for action in interface.actions:
         path = f"spec.interface.actions[{action.name}]"
-        yield from _value_problems(action.parameters, f"{path}.parameters")
-        yield from _value_problems(action.result, f"{path}.result")
+        yield from _find_value_problems(action.parameters, f"{path}.parameters")
+        yield from _find_value_problems(action.result, f"{path}.result")
     if service.spec.connector.commands is not None:
         try:
             CommandSet.from_json(service.spec.connector.commands.to_json(), interface)
@@ -122,8 +134,8 @@ def _problems(service: SimulationService, interface: Interface) -> Iterator[str]
             yield from (f"spec.connector.commands.{item}" for item in error.errors)
 
 
-def _value_problems(values: Iterable[Value], path: str) -> Iterator[str]:
-    """Bounds that exclude everything, defaults that are out of bounds."""
+def _find_value_problems(values: Iterable[Value], path: str) -> Iterator[str]:
+    """Yield the errors in bounds and defaults of declared values."""
     for value in values:
         place = f"{path}[{value.name}]"
         if value.minimum is not None and value.maximum is not None and value.minimum > value.maximum:

@@ -1,4 +1,5 @@
-"""The names of a pool's workers: slots, so that creating one twice is impossible."""
+# SPDX-License-Identifier: Apache-2.0
+"""Names of a pool's workers: numbered slots, so that one worker cannot be created twice."""
 
 from __future__ import annotations
 
@@ -6,17 +7,17 @@ from collections.abc import Container
 from itertools import count
 
 
-def worker_name(pool: str, slot: int) -> str:
-    """The name of the worker in a slot."""
+def make_worker_name(pool: str, slot: int) -> str:
+    """Return the name of the worker in a slot."""
     return f"{pool}-{slot}"
 
 
-def free_slots(pool: str, wanted: int, taken: Container[str]) -> list[str]:
-    """The names of the lowest free slots."""
+def find_free_slots(pool: str, wanted: int, taken: Container[str]) -> list[str]:
+    """Return the names of the ``wanted`` lowest free slots."""
     names: list[str] = []
     slots = count()
     while len(names) < wanted:
-        name = worker_name(pool, next(slots))
+        name = make_worker_name(pool, next(slots))
         if name not in taken:
             names.append(name)
     return names

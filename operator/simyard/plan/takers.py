@@ -1,7 +1,9 @@
-"""Which workers of a pool take from its queue: a few as long as nobody uses the pool, then all.
+# SPDX-License-Identifier: Apache-2.0
+"""Choice of the takers of a pool, the workers that take requests from the pool's queue.
 
-A consumer costs the broker the more the more of them a quorum queue has, so a pool whose workers are only started, or
-are only given what waits (ServiceActions), shall not pay for one per worker.
+Each further consumer of a quorum queue costs the broker more than the one before. Most pools are started long before
+their first call, or run only ServiceActions, which do not come through this queue. So only a few workers are takers at
+first; all workers become takers when the pool is used.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 import itertools
 
 STANDING_TAKERS = 16
-"""So many free workers of a pool take the first calls on it; a smaller pool behaves as if all its workers did."""
+"""Number of free workers that take the first calls on a pool; in a smaller pool all workers do."""
 
 
 class PoolTakers:
-    """The ready workers of one pool, by uid: kept worker by worker, so that no change costs a look at all of them."""
+    """Ready workers of one pool, by uid; each change updates one worker, without a look at all others."""
 
     def __init__(self) -> None:
         self._standing: set[str] = set()
@@ -21,17 +23,17 @@ class PoolTakers:
         self._busy: dict[str, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is anything to keep."""
+        """Return whether there are any ready workers."""
         return bool(self._standing or self._free or self._busy)
 
-    def place(self, uid: str, *, ready: bool, told: bool, busy: bool) -> None:
-        """Note the state of a worker.
+    def set_state(self, uid: str, *, ready: bool, told: bool, busy: bool) -> None:
+        """Update the state of a worker.
 
         Args:
-            uid: the worker's.
-            ready: it takes actions: it is ready and does not drain.
-            told: its adapter was told to take, or is being told.
-            busy: it runs what it was given by name, and takes nothing meanwhile.
+            uid: Uid of the worker.
+            ready: True if the worker accepts actions: it is ready and does not drain.
+            told: True if its adapter was told to take requests, or is being told.
+            busy: True if it runs an action that was assigned to it, and takes no requests meanwhile.
         """
         self._standing.discard(uid)
         self._free.pop(uid, None)
@@ -43,8 +45,11 @@ class PoolTakers:
         elif not busy:
             self._standing.add(uid)
 
-    def to_tell(self, *, used: bool, most: int) -> list[str]:
-        """Whom to tell now, at most so many: all when the pool is ``used``, else as many as are missing."""
+    def choose_to_tell(self, *, used: bool, most: int) -> list[str]:
+        """Return the workers that are to become takers now: all if the pool is ``used``, else the missing ones.
+
+        ``most`` is the maximum number of workers to return.
+        """
         if used:
             return list(itertools.islice(itertools.chain(self._free, self._busy), most))
         missing = max(0, STANDING_TAKERS - len(self._standing))

@@ -1,13 +1,14 @@
-"""Numbers in sentences."""
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers with nouns, for messages."""
 
 from __future__ import annotations
 
 
-def count_of(number: int, noun: str) -> str:
-    """``1 worker``, ``2 workers``: a noun whose plural has an s."""
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 worker`` and ``2 workers``; the plural of the noun ends in s."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def count_is(number: int, noun: str) -> str:
-    """``1 worker is``, ``2 workers are``."""
-    return f"{count_of(number, noun)} {'is' if number == 1 else 'are'}"
+def format_count_is(number: int, noun: str) -> str:
+    """Return a number with its noun and verb, such as ``1 worker is`` and ``2 workers are``."""
+    return f"{format_count(number, noun)} {'is' if number == 1 else 'are'}"

@@ -1,4 +1,5 @@
-"""Arithmetic of times that every plan needs."""
+# SPDX-License-Identifier: Apache-2.0
+"""Arithmetic of times."""
 
 from __future__ import annotations
 
@@ -6,25 +7,25 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 
-def after(time: datetime, seconds: float) -> datetime:
-    """The time so many seconds later."""
+def add_seconds(time: datetime, seconds: float) -> datetime:
+    """Return the time that is ``seconds`` later."""
     return time + timedelta(seconds=seconds)
 
 
-def seconds_until(now: datetime, times: Iterable[datetime | None]) -> float | None:
-    """Seconds until the earliest of the times (0 when it has passed), None when there is none."""
+def get_seconds_until(now: datetime, times: Iterable[datetime | None]) -> float | None:
+    """Return the seconds until the earliest of the times: 0 if it has passed, None if there is no time."""
     return min((max(0.0, (time - now).total_seconds()) for time in times if time is not None), default=None)
 
 
-def milliseconds_between(earlier: datetime, later: datetime) -> int:
-    """Whole milliseconds, never negative (two clocks may disagree by some)."""
+def get_milliseconds_between(earlier: datetime, later: datetime) -> int:
+    """Return the whole milliseconds between two times; never negative, because two clocks may differ a little."""
     return max(0, round((later - earlier).total_seconds() * 1000))
 
 
 MAX_SKEW_SECONDS = 60.0
-"""Two clocks may be so far apart before one of them counts as wrong."""
+"""Maximum difference of two clocks that both count as right."""
 
 
-def believed_skew(seconds: float | None) -> float:
-    """Return how far the API server's clock is ahead of ours where ours is wrong; 0 where both agree."""
+def filter_skew(seconds: float | None) -> float:
+    """Return the seconds by which the API server's clock is ahead of ours; 0 if the difference is small or unknown."""
     return seconds if seconds is not None and abs(seconds) > MAX_SKEW_SECONDS else 0.0

@@ -1,4 +1,5 @@
-"""Sums of usage, for reports: what the rows of Usage objects say up to now, by whatever they are asked for."""
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of the rows of Usage objects up to the present, in groups, for reports."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from simyard.api.usage import HOUR_MILLISECONDS, UsageRow
-from simyard.plan.times import milliseconds_between
+from simyard.plan.times import get_milliseconds_between
 
 
 @dataclass(slots=True)
 class Used:
-    """Sums; ``cost`` by currency, in 3,600,000ths of a thousandth of it. ``workers`` is how many run."""
+    """Sums of one group; ``workers`` run now, ``cost`` is by currency, in 3,600,000ths of a thousandth."""
 
     workers: int = 0
     worker_milliseconds: int = 0
@@ -21,8 +22,8 @@ class Used:
     cost: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: UsageRow, now: datetime) -> None:
-        """Add what a row says; what ran when it was written is taken to run until now."""
-        since = milliseconds_between(row.accounted_until, now)
+        """Add a row; workers that ran when the row was written are assumed to run until now."""
+        since = get_milliseconds_between(row.accounted_until, now)
         self.workers += row.workers
         self.worker_milliseconds += row.worker_milliseconds + since * row.workers
         self.core_milliseconds += row.core_milliseconds + since * row.cores
@@ -31,18 +32,24 @@ class Used:
         if exact:
             self.cost[row.currency] = self.cost.get(row.currency, 0) + exact
 
-    def cost_millis(self) -> Mapping[str, int]:
-        """The cost in thousandths of each currency, rounded down."""
+    def get_cost_millis(self) -> Mapping[str, int]:
+        """Return the cost in thousandths of each currency, rounded down."""
         return {currency: exact // HOUR_MILLISECONDS for currency, exact in sorted(self.cost.items())}
 
 
 Group = tuple[str, ...]
 
 
-def usage_by(
+def sum_usage(
     rows: Iterable[tuple[str, UsageRow]], group: Callable[[str, UsageRow], Group], now: datetime
 ) -> dict[Group, Used]:
-    """The sums of rows, each given with its namespace, by group; in the order of the groups."""
+    """Return the sums of usage by group, sorted by group.
+
+    Args:
+        rows: Rows of Usage objects, each with its namespace.
+        group: Function that returns the group of a namespace and a row.
+        now: Present time.
+    """
     found: dict[Group, Used] = {}
     for namespace, row in rows:
         found.setdefault(group(namespace, row), Used()).add(row, now)

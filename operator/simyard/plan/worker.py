@@ -1,4 +1,5 @@
-"""The status of a worker: from its object, its machine, its registration and its consumer at the broker."""
+# SPDX-License-Identifier: Apache-2.0
+"""Status of a worker, from its object, its machine, its registration and its consumer at the broker."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from simyard.api.worker import MAX_ADDRESSES, Stages, Worker, WorkerAddress, Wor
 from simyard_adapter.declarations import Json
 from simyard_sites.base import Machine, MachineState, Stage
 
-MOST_SECONDS_BEFORE_CREATION = 3600.0
+MAX_SECONDS_BEFORE_CREATION = 3600.0
 DISCONNECT_GRACE_SECONDS = 10.0
-"""So long a ready worker may be without a consumer before it counts as disconnected (adapters reconnect)."""
+"""Time without a consumer after which a ready worker counts as disconnected; adapters reconnect within it."""
 
 FATAL = frozenset({Reason.MACHINE_FAILED, Reason.MACHINE_LOST})
-"""The reasons of ``Ready`` after which a worker cannot become ready any more."""
+"""Reasons of ``Ready`` after which a worker cannot become ready any more."""
 
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,31}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}")
@@ -29,7 +30,7 @@ _SITE_STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The newest ``register`` message of a worker's adapter."""
+    """Newest ``register`` message of a worker's adapter."""
 
     time: datetime
     adapter_version: str = ""
@@ -37,7 +38,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The service's attributes as the adapter last told them."""
+    """Values of the service's attributes, as the adapter last reported them."""
 
     time: datetime
     values: Mapping[str, Json]
@@ -45,18 +46,20 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of a worker beside its object.
+    """Observed state of a worker, beside its object.
 
     Attributes:
-        machine: its machine as the site sees it, None when there is none (yet).
-        lost: it had a machine that the site does not have any more, and nobody asked for that.
-        refusal: why the site will never create its machine.
-        denied: why the CloudSite does not permit its machine now.
-        waits: why the site has not created its machine, or not brought it into the state that is wanted.
-        consumer: whether its queue has a consumer; None when the broker does not say.
-        consumer_gone: since when it has none, in seconds of a clock that does not jump.
-        drained: its adapter said that it is drained.
-        restarts: how many restarts of its machine the site has accepted.
+        machine: Machine as the site reports it; None if there is none (yet).
+        lost: True if the site does not have the worker's machine any more, without a request for its deletion.
+        refusal: Reason why the site will never create the machine.
+        denied: Reason why the CloudSite does not permit the machine now.
+        waits: Reason why the machine is not created yet, or not in the desired state.
+        registration: Newest registration; None before the first one.
+        values: Newest values of the attributes; None before the first report.
+        consumer: True if the worker's queue has a consumer; None if the broker does not tell.
+        consumer_gone: Time since which it has none, in seconds of a steady clock.
+        drained: True if the adapter reported that the worker is drained.
+        restarts: Number of restarts of the machine that the site has accepted.
     """
 
     machine: Machine | None = None
@@ -73,7 +76,7 @@ class Observation:
 
 
 class Change(enum.Enum):
-    """How urgently a new status must be written."""
+    """Kind of a change of the status, from which the urgency of its write follows."""
 
     NONE = enum.auto()
     VALUES = enum.auto()
@@ -83,15 +86,18 @@ class Change(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """The status that the worker should have, and when it may change without anything happening."""
+    """New status of a worker, and the seconds after which it may change without another event."""
 
     status: WorkerStatus
     change: Change
     wake_seconds: float | None
 
 
-def requested_time(worker: Worker) -> datetime | None:
-    """When the worker was asked for: as its annotation says, if that is a time shortly before its creation."""
+def get_requested_time(worker: Worker) -> datetime | None:
+    """Return the time of the request for a worker.
+
+    It is the time in the annotation, if that lies shortly before the creation, else the time of the creation.
+    """
     created = worker.metadata.creation_timestamp
     try:
         requested = datetime.fromisoformat(worker.metadata.annotations.get(ANNOTATION_REQUESTED, ""))
@@ -99,19 +105,19 @@ def requested_time(worker: Worker) -> datetime | None:
         return created
     if requested.tzinfo is None or created is None:
         return created
-    return requested if abs((created - requested).total_seconds()) < MOST_SECONDS_BEFORE_CREATION else created
+    return requested if abs((created - requested).total_seconds()) < MAX_SECONDS_BEFORE_CREATION else created
 
 
 def is_ready(worker: Worker) -> bool:
-    """Whether it takes actions, as its status says."""
+    """Return whether a worker accepts actions, as its status says."""
     condition = find_condition(worker.status.conditions, ConditionType.READY)
     return condition is not None and condition.status == "True" and worker.metadata.deletion_timestamp is None
 
 
 def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float) -> WorkerPlan:
-    """The worker's status from what was observed; ``steady`` is now by the clock of ``seen.consumer_gone``."""
+    """Return the worker's new status; ``steady`` is the present time on the clock of ``seen.consumer_gone``."""
     old = worker.status
-    status, reason, message, wake_seconds = _readiness(worker, seen, steady)
+    status, reason, message, wake_seconds = _get_readiness(worker, seen, steady)
     ready = Condition(
         type=ConditionType.READY,
         status="True" if status else "False",
@@ -129,19 +135,19 @@ def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float)
         observed_generation=worker.metadata.generation,
         machine_id=machine.id if machine else old.machine_id,
         machine_state=machine.state.value if machine else ("" if seen.lost else old.machine_state),
-        addresses=addresses_of(machine) if machine else old.addresses,
+        addresses=list_addresses(machine) if machine else old.addresses,
         restarts=max(seen.restarts, old.restarts or 0) or None,
         adapter_version=seen.registration.adapter_version if seen.registration else old.adapter_version,
-        stages=_stages(worker, seen),
+        stages=_get_stages(worker, seen),
         attributes=attributes,
         attributes_time=attributes_time,
         conditions=set_condition(old.conditions, ready),
     )
-    return WorkerPlan(new, _change(old, new), wake_seconds)
+    return WorkerPlan(new, _classify_change(old, new), wake_seconds)
 
 
-def _readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
-    """The condition ``Ready``: status, reason, message, and after how many seconds to look again."""
+def _get_readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
+    """Return status, reason and message of ``Ready``, and the seconds until the next check."""
     machine = seen.machine
     if seen.denied and machine is None:
         return False, Reason.SITE_NOT_PERMITTED, seen.denied, None
@@ -155,7 +161,7 @@ def _readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, 
         before = find_condition(worker.status.conditions, ConditionType.READY)
         if seen.drained or (before is not None and before.reason == Reason.DRAINED):
             return False, Reason.DRAINED, "", None
-        return False, Reason.DRAINING, "it finishes what it runs and takes nothing new", None
+        return False, Reason.DRAINING, "the worker finishes its actions and accepts no new ones", None
     if machine is not None and machine.state in (MachineState.STOPPED, MachineState.SUSPENDED):
         said = f"the machine is {machine.state.value.lower()}"
         wanted = {MachineState.STOPPED: "Stopped", MachineState.SUSPENDED: "Suspended"}[machine.state]
@@ -166,11 +172,11 @@ def _readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, 
         if machine is not None:
             waits = machine.message
         return False, Reason.STARTING, waits, None
-    return _connected(worker, seen, steady)
+    return _get_connection(worker, seen, steady)
 
 
-def _connected(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
-    """Of a worker that has registered: a broker that does not answer changes nothing."""
+def _get_connection(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
+    """Return the readiness of a registered worker; it stays as it is while the broker does not answer."""
     before = find_condition(worker.status.conditions, ConditionType.READY)
     disconnected = before is not None and before.reason == Reason.ADAPTER_DISCONNECTED
     look_again = None
@@ -180,15 +186,15 @@ def _connected(worker: Worker, seen: Observation, steady: float) -> tuple[bool, 
     elif seen.consumer is True:
         disconnected = False
     if disconnected:
-        return False, Reason.ADAPTER_DISCONNECTED, "its adapter is not connected to the broker", None
+        return False, Reason.ADAPTER_DISCONNECTED, "the adapter is not connected to the broker", None
     return True, Reason.REGISTERED, seen.waits if worker.spec.power_state != "Running" else "", look_again
 
 
-def _stages(worker: Worker, seen: Observation) -> Stages:
-    """Each stage keeps the first time that is known of it."""
+def _get_stages(worker: Worker, seen: Observation) -> Stages:
+    """Return the times of the stages; each stage keeps the first time that is known."""
     old = worker.status.stages
     times = {stage.value: getattr(old, stage.value) for stage in Stage}
-    times[Stage.START] = times[Stage.START] or requested_time(worker)
+    times[Stage.START] = times[Stage.START] or get_requested_time(worker)
     for stage in _SITE_STAGES:
         if times[stage] is None and seen.machine is not None and stage in seen.machine.entered:
             times[stage] = from_seconds(seen.machine.entered[stage])
@@ -197,11 +203,12 @@ def _stages(worker: Worker, seen: Observation) -> Stages:
     return Stages(**times)
 
 
-def addresses_of(machine: Machine) -> list[WorkerAddress]:
-    """Return the addresses under which others may reach the machine.
+def list_addresses(machine: Machine) -> list[WorkerAddress]:
+    """Return the addresses at which other machines may reach the machine.
 
-    A guest's agent may have said them: text that is no IP address is left out, and so are loopback and link-local
-    addresses, which mean nothing elsewhere. A name of an interface that cannot be one is left out, as is such a MAC.
+    The addresses may come from an agent in the guest, so they are not trusted. Texts that are not IP addresses are left
+    out, as are loopback and link-local addresses, which have no meaning elsewhere. Names of interfaces and hardware
+    addresses with invalid characters are left out too.
     """
     found: dict[str, WorkerAddress] = {}
     for item in machine.addresses:
@@ -217,7 +224,7 @@ def addresses_of(machine: Machine) -> list[WorkerAddress]:
     return list(found.values())[:MAX_ADDRESSES]
 
 
-def _change(old: WorkerStatus, new: WorkerStatus) -> Change:
+def _classify_change(old: WorkerStatus, new: WorkerStatus) -> Change:
     if old == new:
         return Change.NONE
     before, now = (find_condition(item.conditions, ConditionType.READY) for item in (old, new))

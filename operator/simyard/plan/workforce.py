@@ -1,4 +1,5 @@
-"""The workers of a pool by what becomes of them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Classification of a pool's workers by their state."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from dataclasses import dataclass, field
 from simyard.api.base import find_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.worker import Worker
-from simyard.plan.replacement import time_limit, verdict
+from simyard.plan.replacement import explain_removal, get_time_limit
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A Worker to be deleted, and whether that is because it failed."""
+    """Worker to be deleted, with the reason; ``failed`` is True if it failed."""
 
     worker: Worker
     reason: str
@@ -23,13 +24,18 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Seconds that nobody sets: ``now``, and since when each worker (by uid) has been seen as it is."""
+    """Steady clock of a pass, in seconds.
+
+    Attributes:
+        now: Present time.
+        since: Time at which each worker (by uid) entered its present state.
+    """
 
     now: float = 0.0
     since: Mapping[str, float] = field(default_factory=dict)
 
-    def seconds(self, worker: Worker) -> float:
-        """How long a worker has been seen as it is; 0 of one that was not seen yet."""
+    def get_seconds(self, worker: Worker) -> float:
+        """Return the time for which a worker has been in its present state; 0 for a worker that is new."""
         return self.now - self.since.get(worker.metadata.uid, self.now)
 
 
@@ -37,8 +43,9 @@ class Clock:
 class Workforce:
     """Workers that are not being deleted: each is in one of ``ready``, ``unready``, ``draining`` and ``failed``.
 
-    ``late`` are those of ``unready`` whose deadline has passed, each with the verdict, the longest first;
-    ``look_again`` is after how many seconds another worker may be late.
+    Attributes:
+        late: Workers of ``unready`` whose deadline has passed, the latest first.
+        look_again: Seconds until the next worker may be late; None if there is none.
     """
 
     ready: list[Worker]
@@ -49,8 +56,10 @@ class Workforce:
     look_again: float | None
 
 
-def part(workers: Sequence[Worker], deadline_seconds: float, clock: Clock, patient: Container[str] = ()) -> Workforce:
-    """Part workers by what becomes of them. Those at the sites ``patient`` are neither late nor lost."""
+def split_workers(
+    workers: Sequence[Worker], deadline_seconds: float, clock: Clock, patient: Container[str] = ()
+) -> Workforce:
+    """Return the workers by state; workers at the sites ``patient`` are neither late nor lost."""
     ready: list[Worker] = []
     unready: list[Worker] = []
     draining: list[Worker] = []
@@ -67,10 +76,10 @@ def part(workers: Sequence[Worker], deadline_seconds: float, clock: Clock, patie
         if condition is not None and condition.status == "True":
             ready.append(worker)
             continue
-        limit = time_limit(worker, condition, deadline_seconds) if worker.spec.site not in patient else None
-        seconds = clock.seconds(worker) if limit else 0.0
+        limit = get_time_limit(worker, condition, deadline_seconds) if worker.spec.site not in patient else None
+        seconds = clock.get_seconds(worker) if limit else 0.0
         if limit is not None and limit <= seconds:
-            reason, message = verdict(worker, condition, deadline_seconds)
+            reason, message = explain_removal(worker, condition, deadline_seconds)
             removal = Removal(worker, reason, message, failed=True)
             if reason != Reason.READINESS_DEADLINE_EXCEEDED:
                 failed.append(removal)

@@ -1,12 +1,13 @@
-"""``simyard ROLE``: one image, one command, a role per process.
+# SPDX-License-Identifier: Apache-2.0
+r"""The command ``simyard ROLE``: each process of the platform runs the same image with another role.
 
-The operator needs a cluster with the CRDs and its RBAC, and a RabbitMQ with the plugins rabbitmq_management and
-rabbitmq_event_exchange, as an administrator::
+The operator needs a cluster with the CRDs and its RBAC rules. It also needs the login of an administrator at a RabbitMQ
+with the plugins rabbitmq_management and rabbitmq_event_exchange::
 
-    AMQP_URL=amqps://user:password@broker:5671/ AMQP_CA_FILE=ca.crt AMQP_MANAGEMENT_URL=https://broker:15671 \\
+    AMQP_URL=amqps://user:password@broker:5671/ AMQP_CA_FILE=ca.crt AMQP_MANAGEMENT_URL=https://broker:15671 \
         simyard operator --kubeconfig FILE --metrics-port 8080
 
-It serves ``/livez``, ``/readyz`` and ``/metrics``; SIGTERM ends it and releases its Lease.
+The operator serves ``/livez``, ``/readyz`` and ``/metrics``. SIGTERM ends it and releases its Lease.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ from importlib import import_module
 import click
 
 GC_THRESHOLD = (20_000, 10, 10)
-"""Caches live long: to look at them as often as Python does by itself takes a tenth of the CPU."""
+"""Thresholds of the garbage collector.
+
+Python's defaults visit the long-lived caches so often that this takes a tenth of the CPU.
+"""
 _ROLES = {name: f"simyard.roles.{name}" for name in ("operator", "apiserver", "frontend", "check", "cleanup")}
 
 
 class _Roles(click.Group):
-    """Imports only the role that is asked for: each has large dependencies of its own."""
+    """A group of commands that imports only the role to run, because each role has large dependencies."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the roles."""
+        """Return the names of the roles."""
         return sorted(_ROLES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a role."""
+        """Return the command of a role, or None when the role does not exist."""
         if cmd_name not in _ROLES:
             return None
         command: click.Command = getattr(import_module(_ROLES[cmd_name]), cmd_name)
@@ -39,5 +43,5 @@ class _Roles(click.Group):
 @click.group(cls=_Roles)
 @click.version_option(package_name="simyard")
 def main() -> None:
-    """Simyard: simulation software as a service, on Kubernetes."""
+    """Run one process of Simyard, the platform for simulation software as a service on Kubernetes."""
     gc.set_threshold(*GC_THRESHOLD)

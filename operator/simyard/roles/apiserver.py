@@ -1,4 +1,5 @@
-"""``simyard apiserver``."""
+# SPDX-License-Identifier: Apache-2.0
+"""Role ``simyard apiserver``, the aggregated API server."""
 
 from __future__ import annotations
 
@@ -10,48 +11,58 @@ import click
 import uvloop
 
 from simyard.api.names import SYSTEM_NAMESPACE
-from simyard.apiserver.health import Health
 from simyard.apiserver.server import serve
 from simyard.apiserver.settings import ApiServerSettings
+from simyard.files.access import StoreAccess
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.messaging.access import BrokerAccess
-from simyard.roles.health import Check, serving
+from simyard.roles.health import serve_health
 from simyard.roles.logs import configure_logs
+from simyard.serving.health import Health
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
+@click.option(
+    "--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="The kubeconfig file. Default: the cluster of this process."
+)
 @click.option(
     "--namespace",
     default=SYSTEM_NAMESPACE,
     envvar="SIMYARD_NAMESPACE",
     show_default=True,
-    help="Where the platform lives.",
+    help="The namespace of the platform.",
 )
 @click.option("--watch-namespace", multiple=True, envvar="SIMYARD_WATCH_NAMESPACES", metavar="NAMESPACE",
-              help="Serve the objects of this namespace; may be repeated. Default: those of all.")  # fmt: skip
-@click.option("--bind", default="0.0.0.0", show_default=True, help="Address to listen at.")  # noqa: S104
-@click.option("--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="For kube-apiserver.")
-@click.option("--tls-cert", type=_FILE, required=True, help="Serving certificate (PEM), read again when it changes.")
-@click.option("--tls-key", type=_FILE, required=True, help="Its private key (PEM).")
+              help="Serve objects of this namespace only; repeatable. Default: all namespaces.")  # fmt: skip
+@click.option("--bind", default="0.0.0.0", show_default=True, help="The address to listen on.")  # noqa: S104
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="The port for kube-apiserver (TLS)."
+)
+@click.option("--tls-cert", type=_FILE, required=True, help="The certificate of the server (PEM); a change is noticed.")
+@click.option("--tls-key", type=_FILE, required=True, help="The private key of the certificate (PEM).")
 @click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     default=8080,
     show_default=True,
-    help="For metrics and probes, plain HTTP.",
+    help="The port for metrics and probes (plain HTTP).",
 )
 @click.option("--max-in-flight", type=click.IntRange(min=1), default=1000, show_default=True,
-              help="More requests at the same time are answered 429.")  # fmt: skip
+              help="The largest number of parallel requests; further ones get status 429.")  # fmt: skip
 @click.option("--drain-seconds", type=click.FloatRange(min=0), default=3.0, show_default=True,
-              help="Go on serving so long after SIGTERM.")  # fmt: skip
+              help="The time for which the server still answers after SIGTERM.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True)  # fmt: skip
-@click.option("--amqp-url", envvar="AMQP_URL", help="The broker; default: the Secret that the operator writes.")
-@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
+@click.option(
+    "--amqp-url", envvar="AMQP_URL", help="The URL of the broker. Default: the Secret that the operator writes."
+)
+@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The CA certificate of the broker, for amqps.")
+@click.option("--files-directory", type=_DIRECTORY, envvar="SIMYARD_FILES_DIRECTORY",
+              help="The directory of the mounted Secret of the file store. Default: no files.")  # fmt: skip
 def apiserver(
     kubeconfig: Path | None,
     namespace: str,
@@ -67,11 +78,13 @@ def apiserver(
     log_level: str,
     amqp_url: str | None,
     amqp_ca_file: Path | None,
+    files_directory: Path | None,
 ) -> None:
-    """Run the aggregated apiserver: actions, attributes and logs as subresources."""
+    """Run the aggregated API server, which serves actions, attributes and logs as subresources."""
     configure_logs(log_format, log_level)
     try:
         broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
+        files = StoreAccess.from_directory(files_directory) if files_directory else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     settings = ApiServerSettings(
@@ -81,6 +94,7 @@ def apiserver(
         namespace=namespace,
         watch_namespaces=watch_namespace or ALL_NAMESPACES,
         broker=broker,
+        files=files,
         bind=bind,
         port=port,
         max_in_flight=max_in_flight,
@@ -94,5 +108,5 @@ async def _run(settings: ApiServerSettings, metrics_port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     health = Health()
-    async with serving(settings.bind, metrics_port, lambda: [Check(*finding) for finding in health.findings()]):
+    async with serve_health(settings.bind, metrics_port, health.run_checks):
         await serve(settings, stop, health)

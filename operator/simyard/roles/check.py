@@ -1,4 +1,5 @@
-"""``simyard check``: whether an installation works, as `helm test` asks."""
+# SPDX-License-Identifier: Apache-2.0
+"""Role ``simyard check``, which tests an installation; ``helm test`` runs it."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from pathlib import Path
 import click
 
 from simyard.api import names
-from simyard.build.crds import DEFINITIONS
 from simyard.cli.output import say
 from simyard.kube.lease import LEASES
-from simyard.roles.health import Check
+from simyard.manifests.crds import DEFINITIONS
+from simyard.serving.checks import HealthCheck
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError
 from simyard_sites.kubernetes.resource import Resource
@@ -25,15 +26,15 @@ _PAUSE_SECONDS = 1.0
 
 @click.command()
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), envvar="KUBECONFIG",
-              help="Default: the cluster that this process runs in.")  # fmt: skip
+              help="The kubeconfig file. Default: the cluster of this process.")  # fmt: skip
 @click.option("--namespace", default=names.SYSTEM_NAMESPACE, envvar="SIMYARD_NAMESPACE", show_default=True,
-              help="Where the platform lives.")  # fmt: skip
-@click.option("--lease-name", default=names.OPERATOR, show_default=True, help="The operators' Lease.")
-@click.option("--apiserver", is_flag=True, help="The aggregated API is installed too.")
+              help="The namespace of the platform.")  # fmt: skip
+@click.option("--lease-name", default=names.OPERATOR, show_default=True, help="The name of the Lease of the operators.")
+@click.option("--apiserver", is_flag=True, help="Check the aggregated API, too.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True,
-              help="Seconds to wait until all is well.")  # fmt: skip
+              help="The longest time to wait for success, in seconds.")  # fmt: skip
 def check(kubeconfig: Path | None, namespace: str, lease_name: str, apiserver: bool, timeout: float) -> None:
-    """Check an installation: the kinds, a leading operator, the aggregated API. Exit code 1: something is amiss."""
+    """Check the kinds, the leading operator and the aggregated API of an installation; exit with 1 on a failure."""
     findings = asyncio.run(_check(kubeconfig, namespace, lease_name, apiserver, timeout))
     for finding in findings:
         say(f"{'ok' if finding.good else 'FAILED':7}{finding.name}: {finding.detail}")
@@ -42,7 +43,7 @@ def check(kubeconfig: Path | None, namespace: str, lease_name: str, apiserver: b
 
 async def _check(
     kubeconfig: Path | None, namespace: str, lease_name: str, apiserver: bool, timeout: float
-) -> list[Check]:
+) -> list[HealthCheck]:
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout
     async with await KubeClient.connect(kubeconfig) as client:
@@ -56,7 +57,7 @@ async def _check(
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _kinds(client: KubeClient) -> Check:
+async def _kinds(client: KubeClient) -> HealthCheck:
     missing = []
     for resource in (definition.resource for definition in DEFINITIONS):
         try:
@@ -67,25 +68,25 @@ async def _kinds(client: KubeClient) -> Check:
         conditions = {item["type"]: item["status"] for item in found.get("status", {}).get("conditions", [])}
         if conditions.get("Established") != "True":
             missing.append(f"{resource.plural} (not established)")
-    return Check("kinds", not missing, "missing: " + ", ".join(missing) if missing else "all are established")
+    return HealthCheck("kinds", not missing, "not usable: " + ", ".join(missing) if missing else "all are established")
 
 
-async def _leader(client: KubeClient, namespace: str, lease_name: str) -> Check:
+async def _leader(client: KubeClient, namespace: str, lease_name: str) -> HealthCheck:
     try:
         spec = (await client.get(LEASES, lease_name, namespace))["spec"]
     except ApiError as error:
-        return Check("operator", False, f"Lease {namespace}/{lease_name}: {error}")
+        return HealthCheck("operator", False, f"Lease {namespace}/{lease_name}: {error}")
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     if not holder or not renewed:
-        return Check("operator", False, "none leads")
+        return HealthCheck("operator", False, f"no operator holds the Lease {namespace}/{lease_name}")
     age = (datetime.now(UTC) - datetime.fromisoformat(renewed)).total_seconds()
     good = age <= spec["leaseDurationSeconds"]
-    return Check("operator", good, f"{holder} {'leads' if good else 'led'}, renewed {age:.0f} s ago")
+    return HealthCheck("operator", good, f"{holder} {'leads' if good else 'led'}, renewed {age:.0f} s ago")
 
 
-async def _aggregated(client: KubeClient) -> Check:
+async def _aggregated(client: KubeClient) -> HealthCheck:
     try:
         found = await client.request("GET", _AGGREGATED)
     except ApiError as error:
-        return Check("aggregated API", False, str(error))
-    return Check("aggregated API", True, f"{len(found['resources'])} resources")
+        return HealthCheck("aggregated API", False, str(error))
+    return HealthCheck("aggregated API", True, f"{len(found['resources'])} resources")

@@ -1,4 +1,5 @@
-"""``simyard frontend``."""
+# SPDX-License-Identifier: Apache-2.0
+"""Role ``simyard frontend``, an OCCI server."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from simyard.frontend.health import Health
 from simyard.frontend.server import serve
 from simyard.frontend.settings import FrontendSettings
 from simyard.messaging.access import BrokerAccess
-from simyard.roles.health import Check, serving
+from simyard.roles.health import serve_health
 from simyard.roles.logs import configure_logs
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -23,9 +24,12 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+", re.ASCII)
 
 
 def _url(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """``https://host:port``, with or without a trailing slash; ``http`` where a name from an older server has it."""
+    """Return a valid ``https://HOST[:PORT]``, with or without a slash at its end.
+
+    ``http`` is accepted too, because an older server may have given such names to its entities.
+    """
     if value and not _ORIGIN.fullmatch(value.removesuffix("/")):
-        raise click.BadParameter(f"{value}: must be https://HOST[:PORT] (or http://), without a path")
+        raise click.BadParameter(f"{value}: must be https://HOST[:PORT] (or http://) without a path")
     return value
 
 
@@ -43,36 +47,40 @@ def _origins(context: click.Context, parameter: click.Parameter, values: tuple[s
 
 
 @click.command()
-@click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
-@click.option("--namespace", default="default", show_default=True, help="Whose objects it serves.")
-@click.option("--service", default="", help="The one SimulationService that it serves; default: all of the namespace.")
+@click.option(
+    "--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="The kubeconfig file. Default: the cluster of this process."
+)
+@click.option("--namespace", default="default", show_default=True, help="The namespace whose objects are served.")
+@click.option("--service", default="", help="The SimulationService to serve. Default: all of the namespace.")
 @click.option("--platform-namespace", default=SYSTEM_NAMESPACE, envvar="SIMYARD_NAMESPACE", show_default=True,
-              help="Where the platform lives.")  # fmt: skip
+              help="The namespace of the platform.")  # fmt: skip
 @click.option("--endpoint", default="", callback=_url,
-              help="https://HOST:PORT as clients see it; default: what their requests say.")  # fmt: skip
+              help="https://HOST:PORT as clients see it. Default: the host that each request names.")  # fmt: skip
 @click.option("--amqp-endpoint", default="", callback=_url,
-              help="The URL after which the queue of AMQP clients is named; default: the endpoint.")  # fmt: skip
+              help="The URL that names the queue of AMQP clients. Default: the endpoint.")  # fmt: skip
 @click.option("--other-endpoint", "other_endpoints", multiple=True, callback=_urls,
-              help="Where another frontend of the namespace is: its URIs name the same entities.")  # fmt: skip
-@click.option("--cloud4e", is_flag=True, help="Serve the service adapters of Cloud4E, too.")
-@click.option("--bind", default="0.0.0.0", show_default=True, help="Address to listen at.")  # noqa: S104
-@click.option("--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="For clients, TLS.")
-@click.option("--tls-cert", type=_FILE, required=True, help="Serving certificate (PEM), read again when it changes.")
-@click.option("--tls-key", type=_FILE, required=True, help="Its private key (PEM).")
+              help="The URL of another frontend whose URIs name the same entities; repeatable.")  # fmt: skip
+@click.option("--cloud4e", is_flag=True, help="Also serve the service adapters of Cloud4E.")
+@click.option("--bind", default="0.0.0.0", show_default=True, help="The address to listen on.")  # noqa: S104
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="The port for clients (TLS)."
+)
+@click.option("--tls-cert", type=_FILE, required=True, help="The certificate of the server (PEM); a change is noticed.")
+@click.option("--tls-key", type=_FILE, required=True, help="The private key of the certificate (PEM).")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
-              help="For metrics and probes, plain HTTP.")  # fmt: skip
+              help="The port for metrics and probes (plain HTTP).")  # fmt: skip
 @click.option("--cors-origin", "cors_origins", multiple=True, callback=_origins,
-              help="A web origin that may send the browser's own credentials; any other may send tokens.")  # fmt: skip
+              help="A web origin that may send the credentials of the browser; others may send tokens.")  # fmt: skip
 @click.option("--max-in-flight", type=click.IntRange(min=1), default=1000, show_default=True,
-              help="More requests at the same time are answered 503.")  # fmt: skip
+              help="The largest number of parallel requests; further ones get status 503.")  # fmt: skip
 @click.option("--drain-seconds", type=click.FloatRange(min=0), default=3.0, show_default=True,
-              help="Go on serving so long after SIGTERM.")  # fmt: skip
+              help="The time for which the server still answers after SIGTERM.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True)  # fmt: skip
 @click.option("--amqp-url", envvar="AMQP_URL",
-              help="The broker; default: the Secret that the operator writes, needed for AMQP clients.")  # fmt: skip
-@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
+              help="The broker for AMQP clients. Default: the Secret that the operator writes.")  # fmt: skip
+@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The CA certificate of the broker, for amqps.")
 def frontend(
     kubeconfig: Path | None,
     namespace: str,
@@ -95,7 +103,7 @@ def frontend(
     amqp_url: str | None,
     amqp_ca_file: Path | None,
 ) -> None:
-    """Run an OCCI frontend of one namespace: HTTPS, and AMQP where the broker has a virtual host for clients."""
+    """Run an OCCI frontend of one namespace, over HTTPS, and over AMQP if the broker has a virtual host for clients."""
     configure_logs(log_format, log_level)
     try:
         broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
@@ -127,5 +135,5 @@ async def _run(settings: FrontendSettings, metrics_port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     health = Health()
-    async with serving(settings.bind, metrics_port, lambda: [Check(*finding) for finding in health.findings()]):
+    async with serve_health(settings.bind, metrics_port, health.run_checks):
         await serve(settings, stop, health)

@@ -1,39 +1,33 @@
-"""Health and metrics of the operator over HTTP."""
+# SPDX-License-Identifier: Apache-2.0
+"""Health and metrics of a process over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import NoReturn
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, Summary, generate_latest
 
 from simyard.api.names import METRIC_LOOP_LATE_SECONDS
+from simyard.serving.checks import HealthCheck, format_report
 
-LAG = Gauge("simyard_loop_lag_seconds", "How late the event loop ran its newest timer.")
-LATE = Summary(METRIC_LOOP_LATE_SECONDS, "How late the event loop ran its timers: requests wait as long to be begun.")
+LAG = Gauge("simyard_loop_lag_seconds", "The delay of the newest timer of the event loop.")
+LATE = Summary(
+    METRIC_LOOP_LATE_SECONDS, "The delay of timers of the event loop: a request waits as long until it is handled."
+)
 LAG_INTERVAL_SECONDS = 0.5
-MOST_LAG_SECONDS = 30.0
+MAX_LAG_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that must be so; ``detail`` says how it is."""
-
-    name: str
-    good: bool
-    detail: str
-
-
-Checks = Callable[[], list[Check]]
-"""What makes the process ready."""
+RunChecks = Callable[[], list[HealthCheck]]
+"""A function that returns the checks that decide about readiness."""
 
 
 class LoopLag:
-    """Measures how late timers run: a loop that is late serves nobody in time."""
+    """A meter of the delay of timers: a late event loop answers all requests late."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -50,12 +44,12 @@ class LoopLag:
 
 
 @asynccontextmanager
-async def serving(bind: str, port: int, ready: Checks) -> AsyncIterator[None]:
-    """Serve ``/livez``, ``/readyz`` and ``/metrics`` meanwhile."""
+async def serve_health(bind: str, port: int, ready: RunChecks) -> AsyncIterator[None]:
+    """Serve ``/livez``, ``/readyz`` and ``/metrics`` until the context ends."""
     lag = LoopLag()
 
     async def livez(_: web.Request) -> web.Response:
-        return _answer([Check("loop", lag.seconds < MOST_LAG_SECONDS, f"lag {lag.seconds:.3f} s")])
+        return _answer([HealthCheck("loop", lag.seconds < MAX_LAG_SECONDS, f"lag {lag.seconds:.3f} s")])
 
     async def readyz(_: web.Request) -> web.Response:
         return _answer(ready())
@@ -77,8 +71,7 @@ async def serving(bind: str, port: int, ready: Checks) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-def _answer(checks: list[Check]) -> web.Response:
-    """200 or 503, with one line for each check as kube-apiserver writes it."""
-    good = all(check.good for check in checks)
-    lines = [f"[{'+' if check.good else '-'}]{check.name}: {check.detail}" for check in checks]
-    return web.Response(status=200 if good else 503, text="\n".join([*lines, "ok\n" if good else "failed\n"]))
+def _answer(checks: list[HealthCheck]) -> web.Response:
+    """Return a response with one line for each check, in the form of kube-apiserver: 200, or 503 when a check fails."""
+    good, text = format_report(checks)
+    return web.Response(status=200 if good else 503, text=text)

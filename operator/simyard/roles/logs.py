@@ -1,4 +1,5 @@
-"""Logs on standard error, as text or as JSON lines."""
+# SPDX-License-Identifier: Apache-2.0
+"""Logs on standard error, as text or as lines of JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and the traceback of an exception."""
+    """A formatter that writes one JSON object per line: time, level, logger, message, and the traceback of an error."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
+        """Return the line of a record."""
         entry = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
@@ -27,9 +28,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(form: str, level: str) -> None:
-    """Log from now on; ``form`` is ``text`` or ``json``."""
+    """Set the form (``text`` or ``json``) and the level of all logs of the process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    logging.captureWarnings(True)  # what libraries warn of would be text between the JSON
+    logging.captureWarnings(True)  # otherwise warnings of libraries are plain text between the JSON
     logging.getLogger("kopf").setLevel(max(logging.getLogger().level, logging.WARNING))

@@ -1,4 +1,5 @@
-"""``simyard operator``."""
+# SPDX-License-Identifier: Apache-2.0
+"""Role ``simyard operator``, the process that reconciles sites, services, pools and workers."""
 
 from __future__ import annotations
 
@@ -6,10 +7,8 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,42 +20,49 @@ from prometheus_client import Gauge
 from simyard.api.frontend_pod import FrontendPod
 from simyard.api.frontend_route import FrontendRoute
 from simyard.api.names import FRONTEND, OPERATOR, SYSTEM_NAMESPACE
-from simyard.build.frontend import FrontendTemplate
-from simyard.controllers.embedded import Kopf
+from simyard.controllers.leadership import Leadership
+from simyard.controllers.operator import run_operator
+from simyard.fleet.actions.retention import ActionLimits
 from simyard.fleet.fleet import Fleet, FleetSettings
-from simyard.fleet.retention import ActionLimits
-from simyard.kube.cache import ALL_NAMESPACES, MOST_AGE_SECONDS, Cache
-from simyard.kube.lease import Lease, LeaseLostError
+from simyard.kube.cache import ALL_NAMESPACES, MAX_AGE_SECONDS, Cache
+from simyard.kube.lease import Lease
+from simyard.manifests.frontend import FrontendTemplate
 from simyard.messaging.access import BrokerAccess
-from simyard.plan.times import believed_skew
-from simyard.roles.health import Check, serving
+from simyard.plan.platform import MAX_OVERDUE_SECONDS
+from simyard.plan.times import filter_skew
+from simyard.roles.health import serve_health
 from simyard.roles.logs import configure_logs
+from simyard.serving.checks import HealthCheck
 from simyard_sites.kubernetes.client import KubeClient
 
 log = logging.getLogger(__name__)
 
-LEASE_AGE = Gauge("simyard_lease_age_seconds", "How long ago the Lease was last renewed; 0 while another one leads.")
-LEADS = Gauge("simyard_leader", "1 while this operator leads, else 0: the sum is 1.")
+LEASE_AGE = Gauge(
+    "simyard_lease_age_seconds", "The time since the last renewal of the Lease; 0 while another operator leads."
+)
+LEADS = Gauge("simyard_leader", "1 while this operator leads, else 0. The sum over all operators is 1.")
 WATCH_AGE = Gauge(
     "simyard_watch_age_seconds",
-    "How long ago the API server was last heard on the watch; it speaks about every minute.",
+    "The time since the last message of the API server on the watch; it sends one about every minute.",
     ["resource"],
 )
-CLOCK_SKEW = Gauge("simyard_clock_skew_seconds", "How far the API server's clock is ahead of the operator's.")
-END_SECONDS = 10.0
-MAX_OVERDUE_SECONDS = 120.0
+CLOCK_SKEW = Gauge(
+    "simyard_clock_skew_seconds", "The time by which the API server's clock is ahead of the operator's clock."
+)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """Attributes:
-    fleet: where broker, namespace and machines are.
-    kubeconfig: for the Kubernetes API; ``$KUBECONFIG`` or the cluster that this process runs in when it is None.
-    bind: address of metrics and probes.
-    metrics_port: their port.
-    lease_seconds: after so long without renewal another operator takes over.
-    lease_name: the name of the Lease.
+    """The settings of one operator process.
+
+    Attributes:
+        fleet: the settings of the fleet: broker, namespace, sites.
+        kubeconfig: the file for the Kubernetes API; None means ``$KUBECONFIG``, or else the cluster of this process.
+        bind: the address of metrics and probes.
+        metrics_port: the port of metrics and probes.
+        lease_seconds: the time after which another operator takes over a Lease that is not renewed.
+        lease_name: the name of the Lease.
     """
 
     fleet: FleetSettings
@@ -82,54 +88,67 @@ def _route(context: click.Context, parameter: click.Parameter, value: str) -> Fr
 
 
 @click.command()
-@click.option("--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="Default: the cluster that this process runs in.")
+@click.option(
+    "--kubeconfig", type=_FILE, envvar="KUBECONFIG", help="The kubeconfig file. Default: the cluster of this process."
+)
 @click.option("--namespace", default=SYSTEM_NAMESPACE, envvar="SIMYARD_NAMESPACE", show_default=True,
-              help="Where the platform lives.")  # fmt: skip
+              help="The namespace of the platform.")  # fmt: skip
 @click.option("--watch-namespace", multiple=True, envvar="SIMYARD_WATCH_NAMESPACES", metavar="NAMESPACE",
-              help="Work for the objects of this namespace; may be repeated. Default: for those of all.")  # fmt: skip
+              help="Reconcile objects of this namespace only; repeatable. Default: all namespaces.")  # fmt: skip
 @click.option("--installation", default="default", envvar="SIMYARD_INSTALLATION", show_default=True,
-              help="Tells our machines from those of other installations at the same site.")  # fmt: skip
+              help="The name that marks the machines of this installation at a shared site.")  # fmt: skip
 @click.option("--amqp-secret", type=click.Path(exists=True, file_okay=False, path_type=Path), envvar="AMQP_SECRET",
-              help="The broker, as an administrator: a mounted Secret with host, username, password, ...")  # fmt: skip
-@click.option("--amqp-url", envvar="AMQP_URL", help="Or: its URL.")
-@click.option("--amqp-management-url", envvar="AMQP_MANAGEMENT_URL", default="", help="Its management API.")
-@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The broker's CA certificate, for amqps.")
+              help="The broker: a mounted Secret of an administrator with host, username, password, ...")  # fmt: skip
+@click.option("--amqp-url", envvar="AMQP_URL", help="The URL of the broker, in place of the Secret.")
+@click.option(
+    "--amqp-management-url", envvar="AMQP_MANAGEMENT_URL", default="", help="The URL of the broker's management API."
+)
+@click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The CA certificate of the broker, for amqps.")
 @click.option("--amqp-statistics-seconds", envvar="AMQP_STATISTICS_SECONDS", type=click.IntRange(1, 300), default=5,
-              show_default=True, help="The broker's collect_statistics_interval.")  # fmt: skip
-@click.option("--amqp-worker-host", envvar="AMQP_WORKER_HOST", help="The broker for workers; default: the same.")
+              show_default=True, help="The value of collect_statistics_interval of the broker.")  # fmt: skip
+@click.option(
+    "--amqp-worker-host", envvar="AMQP_WORKER_HOST", help="The host of the broker for workers. Default: the same host."
+)
 @click.option("--amqp-worker-port", envvar="AMQP_WORKER_PORT", type=click.IntRange(1, 65535),
-              help="Its port for workers; default: the same.")  # fmt: skip
+              help="The port of the broker for workers. Default: the same port.")  # fmt: skip
 @click.option("--occi-amqp", is_flag=True, envvar="SIMYARD_OCCI_AMQP",
-              help="Let OCCI clients speak AMQP, in a virtual host of their own.")  # fmt: skip
+              help="Admit OCCI clients that speak AMQP, in a separate virtual host.")  # fmt: skip
 @click.option("--occi-endpoint", multiple=True, envvar="SIMYARD_OCCI_ENDPOINTS", metavar="URL",
-              help="OCCI frontends that somebody else runs there serve a queue too; may be repeated.")  # fmt: skip
+              help="The URL of OCCI frontends outside this installation that serve a queue; repeatable.")  # fmt: skip
 @click.option("--frontend-image", envvar="SIMYARD_FRONTEND_IMAGE",
-              help="The image of the services' OCCI frontends; without it none are made or kept.")  # fmt: skip
+              help="The image of OCCI frontends. Without it the operator deletes all frontends.")  # fmt: skip
 @click.option("--frontend-tls-secret", envvar="SIMYARD_FRONTEND_TLS_SECRET", default=f"{FRONTEND}-tls",
-              show_default=True, help="Their certificate (kubernetes.io/tls), good for *.DOMAIN.")  # fmt: skip
+              show_default=True, help="The Secret with the certificate of all frontends, for *.DOMAIN.")  # fmt: skip
 @click.option("--frontend-domain", envvar="SIMYARD_FRONTEND_DOMAIN", metavar="DOMAIN",
-              help="Their hosts are in it. Default: NAMESPACE.svc, where their Services are.")  # fmt: skip
+              help="The domain of all frontends. Default: NAMESPACE.svc, as their Services have.")  # fmt: skip
 @click.option("--frontend-cloud4e", is_flag=True, envvar="SIMYARD_FRONTEND_CLOUD4E",
-              help="They also serve adapters that speak Cloud4E's AMQP binding.")  # fmt: skip
+              help="Let frontends also serve adapters that speak the AMQP binding of Cloud4E.")  # fmt: skip
 @click.option("--frontend-pod", envvar="SIMYARD_FRONTEND_POD", default="{}", metavar="JSON", callback=_pod,
-              help="Their pods, by the names of the chart's values: resources, extraEnv, ...")  # fmt: skip
+              help="The pods of frontends, with the names of the chart's values: resources, extraEnv, ...")  # fmt: skip
 @click.option("--max-unfinished-actions", type=click.IntRange(1), default=ActionLimits.unfinished, show_default=True,
               envvar="SIMYARD_MAX_UNFINISHED_ACTIONS",
-              help="Unfinished ServiceActions of one namespace; more fail.")  # fmt: skip
+              help="The largest number of unfinished ServiceActions in a namespace; further ones fail.")  # fmt: skip
+@click.option("--max-unfinished-actions-mib", type=click.IntRange(1), default=ActionLimits.unfinished_mib,
+              show_default=True, envvar="SIMYARD_MAX_UNFINISHED_ACTIONS_MIB",
+              help="The largest size of these together, in MiB; further ones fail.")  # fmt: skip
 @click.option("--max-finished-actions", type=click.IntRange(0), default=ActionLimits.finished, show_default=True,
-              envvar="SIMYARD_MAX_FINISHED_ACTIONS", help="Finished ones; of more the oldest are deleted.")  # fmt: skip
+              envvar="SIMYARD_MAX_FINISHED_ACTIONS",
+              help="The largest number of finished ServiceActions in a namespace; the oldest are deleted.")  # fmt: skip
+@click.option("--max-finished-actions-mib", type=click.IntRange(0), default=ActionLimits.finished_mib,
+              show_default=True, envvar="SIMYARD_MAX_FINISHED_ACTIONS_MIB",
+              help="The largest size of these together, in MiB; the oldest are deleted.")  # fmt: skip
 @click.option("--rotate-after-seconds", type=click.IntRange(0), default=3600, show_default=True,
               envvar="SIMYARD_ROTATE_AFTER_SECONDS",
-              help="A pool's password at the broker changes so long after a worker left it; 0: never.")  # fmt: skip
+              help="The time between the end of a worker and the change of its pool's password; 0: never.")  # fmt: skip
 @click.option("--frontend-route", envvar="SIMYARD_FRONTEND_ROUTE", default="{}", metavar="JSON", callback=_route,
-              help="How clients outside of the cluster reach them: ingress, gateway.")  # fmt: skip
-@click.option("--bind", default="127.0.0.1", show_default=True, help="Address of metrics and probes.")
+              help="The way of clients outside the cluster to the frontends: ingress, gateway.")  # fmt: skip
+@click.option("--bind", default="127.0.0.1", show_default=True, help="The address of metrics and probes.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), default=8080, show_default=True,
-              help="For metrics and probes, plain HTTP.")  # fmt: skip
+              help="The port for metrics and probes (plain HTTP).")  # fmt: skip
 @click.option("--lease-seconds", type=click.IntRange(2, 300), default=15, show_default=True,
-              help="After so long without renewal another operator takes over.")  # fmt: skip
+              help="The time after which another operator takes over a Lease that is not renewed.")  # fmt: skip
 @click.option("--lease-name", default=OPERATOR, show_default=True,
-              help="Operators with Leases of different names work at the same time.")  # fmt: skip
+              help="The name of the Lease. Operators with different names work at the same time.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True)  # fmt: skip
@@ -154,6 +173,8 @@ def operator(
     frontend_pod: FrontendPod,
     max_unfinished_actions: int,
     max_finished_actions: int,
+    max_unfinished_actions_mib: int,
+    max_finished_actions_mib: int,
     rotate_after_seconds: int,
     frontend_route: FrontendRoute,
     bind: str,
@@ -163,7 +184,7 @@ def operator(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Run the operator: keeps sites, services, pools and workers as they should be."""
+    """Run the operator, which reconciles sites, services, pools and workers."""
     configure_logs(log_format, log_level)
     try:
         broker = _broker(amqp_secret, amqp_url, amqp_management_url, amqp_ca_file)
@@ -187,18 +208,20 @@ def operator(
         occi_amqp,
         occi_endpoint,
         frontends,
-        ActionLimits(max_unfinished_actions, max_finished_actions),
+        ActionLimits(
+            max_unfinished_actions, max_finished_actions, max_unfinished_actions_mib, max_finished_actions_mib
+        ),
         watch_namespace or ALL_NAMESPACES,
         rotate_after_seconds,
     )
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
-    lost: ExceptionGroup[LeaseLostError] | None = None
+    failure: ExceptionGroup[Exception] | None = None
     try:
         uvloop.run(run(settings))
-    except* LeaseLostError as group:
-        lost = group
-    if lost is not None:
-        log.critical("%s", lost.exceptions[0])
+    except* Exception as group:  # noqa: BLE001 - the cause of the end belongs into the log, whatever it is
+        failure = group
+    if failure is not None:
+        log.critical("the operator ends: %s", failure.exceptions[0], exc_info=failure)
         sys.exit(1)
 
 
@@ -206,7 +229,7 @@ def _broker(secret: Path | None, url: str | None, management_url: str, ca_file: 
     if secret is not None:
         return BrokerAccess.from_directory(secret)
     if not url or not management_url:
-        raise ValueError("--amqp-secret, or --amqp-url and --amqp-management-url, are needed")
+        raise ValueError("the broker is missing: give --amqp-secret, or both --amqp-url and --amqp-management-url")
     return BrokerAccess.from_url(url, management_url, ca_file)
 
 
@@ -214,14 +237,12 @@ async def run(settings: OperatorSettings) -> None:
     """Wait for the Lease, then lead until SIGTERM.
 
     Raises:
-        LeaseLostError: in an exception group; the process must end at once.
+        ExceptionGroup: with a LeaseLostError or a StandstillError; the process must end.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with (
         await KubeClient.connect(settings.kubeconfig) as client,
-        # Of its own: a renewal must not wait behind thousands of writes.
+        # A separate client, because a renewal must not wait behind thousands of writes.
         await KubeClient.connect(settings.kubeconfig, max_connections=2) as lease_client,
     ):
         lease = Lease(
@@ -232,86 +253,62 @@ async def run(settings: OperatorSettings) -> None:
             duration_seconds=settings.lease_seconds,
             renew_seconds=settings.lease_seconds / 5,
         )
-        fleet = Fleet(client, settings.fleet)
-        role = _Role(lease, fleet, settings)
-        async with serving(settings.bind, settings.metrics_port, role.checks):
-            await _until(stop, role.lead())
-            if role.leads:
-                await lease.release()
+        leadership = Leadership(lease, Fleet(client, settings.fleet), on_failure=stop.set)
+        readiness = _Readiness(leadership, settings)
+        async with serve_health(settings.bind, settings.metrics_port, readiness.list_checks):
+            await run_operator(leadership, stop)
 
 
-async def _until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
-    """Run until ``stop`` is set, or the work fails."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (working, stopping):
-        task.cancel()
-    _, pending = await asyncio.wait({working, stopping}, timeout=END_SECONDS)
-    if pending:
-        log.critical("tasks did not end within %.0f s", END_SECONDS)
-        os._exit(1)
-    if not working.cancelled():
-        working.result()
+class _Readiness:
+    """The checks that make the operator's process ready."""
 
-
-class _Role:
-    """What this process is at the moment: waiting for the Lease, or leading."""
-
-    def __init__(self, lease: Lease, fleet: Fleet, settings: OperatorSettings) -> None:
-        self._lease = lease
-        self._fleet = fleet
+    def __init__(self, leadership: Leadership, settings: OperatorSettings) -> None:
+        self._leadership = leadership
+        self._lease = leadership.lease
+        self._fleet = leadership.fleet
         self._settings = settings
-        self._kopf = Kopf(fleet)
         self._clock_wrong = False
-        self.leads = False
 
-    async def lead(self) -> None:
-        """Wait for the Lease, then work as long as it is held."""
-        await self._lease.acquire()
-        self.leads = True
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._lease.hold(), name="lease")
-            group.create_task(self._fleet.run(), name="fleet")
-            group.create_task(self._run_kopf(), name="kopf")
-
-    async def _run_kopf(self) -> None:
-        await self._fleet.registry.synced()
-        await self._kopf.run()
-
-    def checks(self) -> list[Check]:
-        """What makes it ready: while another one leads, nothing more is needed."""
-        LEADS.set(self.leads)
-        if not self.leads:
+    def list_checks(self) -> list[HealthCheck]:
+        """Return the conditions of readiness; a process that waits for the Lease only needs to see a leader."""
+        leads = self._leadership.leads
+        LEADS.set(leads)
+        if not leads:
             LEASE_AGE.set(0)
             leader = self._lease.leader
-            return [Check("lease", leader is not None, f"{leader or 'nobody'} leads")]
+            return [HealthCheck("lease", leader is not None, f"{leader or 'no operator'} leads")]
         age = self._lease.age_seconds
         LEASE_AGE.set(age)
-        checks = [Check("lease", age < self._settings.lease_seconds, f"renewed {age:.1f} s ago")]
+        checks = [HealthCheck("lease", age < self._settings.lease_seconds, f"renewed {age:.1f} s ago")]
         caches: tuple[Cache[Any], ...] = (*self._fleet.registry.caches, *self._fleet.frontends.caches)
         for cache in caches:
-            plural, watch_age = cache.resource.plural, cache.age_seconds()
+            plural, watch_age = cache.resource.plural, cache.measure_age_seconds()
             WATCH_AGE.labels(plural).set(watch_age)
-            good = cache.synced.is_set() and watch_age < MOST_AGE_SECONDS
-            detail = f"heard of {watch_age:.1f} s ago" if cache.synced.is_set() else "not listed yet"
-            checks.append(Check(plural, good, detail))
+            good = cache.synced.is_set() and watch_age < MAX_AGE_SECONDS
+            detail = f"last message {watch_age:.1f} s ago" if cache.synced.is_set() else "not listed yet"
+            checks.append(HealthCheck(plural, good, detail))
         connected = self._fleet.requester.connected and self._fleet.broker.prepared.is_set()
-        checks.append(Check("broker", connected, "connected" if connected else "not connected"))
+        checks.append(HealthCheck("broker", connected, "connected" if connected else "not connected"))
         alarm = self._fleet.broker_health.alarm or self._fleet.requester.blocked
-        checks.append(Check("broker alarms", not alarm, alarm or "none"))
-        queue, overdue = self._fleet.most_overdue()
+        checks.append(HealthCheck("broker alarms", not alarm, alarm or "none"))
+        queue, overdue = self._fleet.find_most_overdue()
         detail = f"{queue} is {overdue:.0f} s behind" if overdue > 1 else "up to date"
-        checks.append(Check("work", overdue < MAX_OVERDUE_SECONDS, detail))
+        checks.append(HealthCheck("work", overdue < MAX_OVERDUE_SECONDS, detail))
         checks.append(self._clock())
-        problem = self._kopf.problem()
-        checks.append(Check("kopf", not problem, problem or "makes progress"))
         return checks
 
-    def _clock(self) -> Check:
-        """Tell of a wrong clock. It makes nobody unready: durations are measured by a clock that nobody sets."""
+    def _clock(self) -> HealthCheck:
+        """Return the state of the clock, and log when it becomes wrong.
+
+        A wrong clock does not make the process unready, because a steady clock measures all durations.
+        """
         CLOCK_SKEW.set(skew := self._fleet.registry.client.clock_skew_seconds or 0.0)
-        wrong = believed_skew(skew) != 0
+        wrong = filter_skew(skew) != 0
         if wrong and not self._clock_wrong:
-            log.error("the API server's clock is %+.0f s off ours: set this node's clock, or the API server's", skew)
+            log.error(
+                "the API server's clock differs by %+.0f s: set the clock of this node, or that of the API server", skew
+            )
         self._clock_wrong = wrong
-        return Check("clock", True, f"{skew:+.0f} s off the API server's" if wrong else "agrees with the API server's")
+        return HealthCheck(
+            "clock", True, f"the API server's differs by {skew:+.0f} s" if wrong else "agrees with the API server's"
+        )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulation program of these tests: a connector whose actions end in every way an action can end."""
 
 import asyncio
@@ -23,7 +24,7 @@ class Program(Connector):
 
     @action()
     def refuse(self, context: Context) -> None:
-        """Fail as a program does."""
+        """Fail like a simulation program."""
         raise ActionError("*ERROR in e_c3d: nonpositive jacobian")
 
     @action(parameters=[parameter("deck", "string", default="")])
@@ -33,12 +34,12 @@ class Program(Connector):
 
     @action()
     def crash(self, context: Context) -> None:
-        """Fail as a connector with a mistake does."""
+        """Fail like a connector with a defect."""
         raise ZeroDivisionError("division by zero")
 
     @action(timeout_seconds=1)
     async def overrun(self, context: Context) -> None:
-        """Take longer than declared."""
+        """Run for longer than the declared timeout."""
         self.state = "overrunning"
         try:
             await asyncio.sleep(60)
@@ -47,5 +48,5 @@ class Program(Connector):
 
     @action(mode="Async", timeout_seconds=3600)
     async def optimise(self, context: Context) -> None:
-        """Take long."""
+        """Run for a long time."""
         await asyncio.sleep(0)

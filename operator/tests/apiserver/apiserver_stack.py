@@ -1,4 +1,5 @@
-"""A control plane with the aggregated API in it, a broker, and workers that are real adapters."""
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane with the aggregated API, a broker, and workers with real adapters."""
 
 from __future__ import annotations
 
@@ -19,19 +20,19 @@ from urllib.parse import quote
 
 import aiohttp
 
-from kube_api import eventually
+from kube_api import wait_until
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.build import apiservice, install
+from simyard.manifests import apiservice, install
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.topology import (
     UserSpec,
-    apiserver_user_spec,
-    pool_queue_spec,
-    pool_user_spec,
-    worker_queue_spec,
-    worker_user_spec,
+    build_apiserver_user_spec,
+    build_pool_queue_spec,
+    build_pool_user_spec,
+    build_worker_queue_spec,
+    build_worker_user_spec,
 )
 from simyard_adapter import wire
 from simyard_adapter.bootstrap import Bootstrap
@@ -41,6 +42,7 @@ from simyard_dev import tools
 from simyard_dev.broker import Broker
 from simyard_dev.certificates import CertificateAuthority, KeyPair
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.file_store import FileStore
 from simyard_dev.ports import LOOPBACK, Ports
 from simyard_dev.processes import Process
 from simyard_sites.kubernetes.resource import Resource
@@ -70,7 +72,7 @@ class Answer:
 
 @dataclass
 class Worker:
-    """A Worker object, and its adapter unless that has been stopped."""
+    """A Worker object, and its adapter until that is stopped."""
 
     namespace: str
     name: str
@@ -88,7 +90,7 @@ class Running:
 
 
 class Stack:
-    """Everything that the aggregated API needs but the operator, whose part the tests play."""
+    """All parts that the aggregated API needs, except the operator, which the tests replace."""
 
     def __init__(self, directory: Path, control_plane: ControlPlane, broker: Broker) -> None:
         self.directory = directory
@@ -96,6 +98,7 @@ class Stack:
         self.keys = directory / "keys"
         self.ports = Ports(directory)
         self.process = Process(directory, "apiserver")
+        self.files = FileStore(directory / "files")
         self.authority = CertificateAuthority(self.keys, "serving-ca")
         admin = BrokerAccess.from_url(broker.url, broker.management_url or "")
         self.admin_access = replace(admin, vhost="apiserver-tests")
@@ -107,11 +110,12 @@ class Stack:
 
     def up(self) -> None:
         self._make_broker()
+        self.files.start()
         port = self.ports.reserve("apiserver")
         self.ports.reserve("metrics")
-        self.authority.issue_server("serving", [apiservice.host(names.SYSTEM_NAMESPACE), "localhost", LOOPBACK])
+        self.authority.issue_server("serving", [apiservice.get_host(names.SYSTEM_NAMESPACE), "localhost", LOOPBACK])
         endpoint = apiservice.Endpoint(self.authority.files.certificate.read_bytes(), port)
-        objects = install.objects(names.SYSTEM_NAMESPACE, endpoint)
+        objects = install.build_objects(names.SYSTEM_NAMESPACE, endpoint)
         self.apply(*objects)
         crds = [item["metadata"]["name"] for item in objects if item["kind"] == "CustomResourceDefinition"]
         self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
@@ -126,6 +130,7 @@ class Stack:
                 f"--metrics-port={self.ports['metrics']}",
                 f"--tls-cert={self.keys / 'serving.crt'}",
                 f"--tls-key={self.keys / 'serving.key'}",
+                f"--files-directory={self.files.access}",
                 "--drain-seconds=0",
             ]
         )
@@ -133,17 +138,17 @@ class Stack:
         self.apply(self.secret())
         name = f"{names.VERSION}.{names.SUBRESOURCES_GROUP}"
         self.kubectl("wait", f"apiservice/{name}", "--for=condition=Available", "--timeout=60s")
-        eventually(lambda: "broker: connected" in self.metrics_port("/readyz"))
+        wait_until(lambda: "broker: connected" in self.metrics_port("/readyz"))
 
     def replace_broker_user(self) -> None:
-        """What the operator does when it makes new credentials."""
+        """Replace the credentials, as the operator does."""
         before, self.access = self.access, self.admin_access.as_user(unique("apiserver-tests"), PASSWORD)
-        self._at_broker(replace(apiserver_user_spec(), name=self.access.username))
+        self._at_broker(replace(build_apiserver_user_spec(), name=self.access.username))
         self.apply(self.secret())
         self.run(self._admin(lambda broker: broker.delete_user(before.username)))
 
     def secret(self) -> Json:
-        """What the operator writes for the apiserver."""
+        """Return the Secret that the operator writes for the apiserver."""
         return {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -161,7 +166,7 @@ class Stack:
         return self.control_plane.kubectl(*arguments, stdin=stdin)
 
     def try_kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """kubectl whose failure is what the test is about."""
+        """Run kubectl, and return the result even if it fails."""
         kubectl = tools.ensure(["kubectl"])["kubectl"]
         command = [kubectl, f"--kubeconfig={self.control_plane.kubeconfig}", *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
@@ -188,7 +193,7 @@ class Stack:
         }
         self.status(resource, namespace, name, {"conditions": [condition]})
 
-    # The part of the operator
+    # The operator's part
 
     def make_service(self, namespace: str) -> None:
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -206,9 +211,9 @@ class Stack:
 
     def make_pool(self, namespace: str, name: str) -> None:
         uid = self._create(names.WORKER_POOLS, namespace, name, {"serviceRef": {"name": SERVICE}, "replicas": 1})
-        user = wire.pool_user(uid)
-        self._at_broker(pool_user_spec(uid))
-        self.run(self._declare(pool_queue_spec(user)))
+        user = wire.name_pool_user(uid)
+        self._at_broker(build_pool_user_spec(uid))
+        self.run(self._declare(build_pool_queue_spec(user)))
         self.set_condition(
             names.WORKER_POOLS, namespace, name, "Available", False, "WorkersStarting", "0 of 1 workers are ready"
         )
@@ -216,14 +221,14 @@ class Stack:
     def make_worker(
         self, namespace: str, name: str, pool: str = "", *, ready: bool = True, adapter: bool = True
     ) -> Worker:
-        """A worker whose adapter has registered, or one that has lost its adapter."""
+        """Create a Worker with its queue, and by default start its adapter and set its condition ``Ready``."""
         owner = [self._owner(namespace, pool)] if pool else []
         spec = {"serviceRef": {"name": SERVICE}, "site": "test"}
         uid = self._create(names.WORKERS, namespace, name, spec, owner)
-        user = wire.pool_user(owner[0]["uid"]) if pool else wire.standalone_user(uid)
+        user = wire.name_pool_user(owner[0]["uid"]) if pool else wire.name_standalone_user(uid)
         if not pool:
-            self._at_broker(worker_user_spec(user))
-        self.run(self._declare(worker_queue_spec(user, uid)))
+            self._at_broker(build_worker_user_spec(user))
+        self.run(self._declare(build_worker_queue_spec(user, uid)))
         worker = Worker(namespace, name, uid, Process(self.directory / "workers" / uid, "adapter"))
         if adapter:
             self._start_adapter(worker, user, pool)
@@ -238,7 +243,7 @@ class Stack:
             worker_uid=worker.uid,
             service=SERVICE,
             pool=pool,
-            broker=self.admin_access.as_user(user, PASSWORD).address(),
+            broker=self.admin_access.as_user(user, PASSWORD).build_address(),
             interface=interface(),
             connector={"python": {"class": "apiserver_connector:Program"}},
             files={"apiserver_connector.py": CONNECTOR.read_text()},
@@ -252,9 +257,9 @@ class Stack:
             [sys.executable, "-m", "simyard_adapter", "run", f"--bootstrap={document}", f"--directory={state}"]
         )
         path = path_of(worker.namespace, "workers", worker.name, "attributes/state")
-        eventually(lambda: "state" in json.loads(self.kubectl("get", "--raw", path))["values"])
+        wait_until(lambda: "state" in json.loads(self.kubectl("get", "--raw", path))["values"])
         if pool:
-            self._tell_to_take(wire.worker_queue(user, worker.uid))
+            self._tell_to_take(wire.name_worker_queue(user, worker.uid))
 
     def _tell_to_take(self, queue: str) -> None:
         message = {
@@ -299,7 +304,7 @@ class Stack:
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         self._management("PUT", f"permissions/{vhost}/{admin.username}", everything)
         self.run(self._admin(lambda broker: broker.ensure_platform()))
-        self._at_broker(replace(apiserver_user_spec(), name=self.access.username))
+        self._at_broker(replace(build_apiserver_user_spec(), name=self.access.username))
 
     def _management(self, method: str, path: str, body: Json | None = None) -> None:
         access = self.admin_access
@@ -326,7 +331,7 @@ class Stack:
 
     @staticmethod
     def run(coroutine: Coroutine[Any, Any, None]) -> None:
-        with ThreadPoolExecutor(1) as pool:  # the caller may be a coroutine itself
+        with ThreadPoolExecutor(1) as pool:  # the caller may be a coroutine
             pool.submit(asyncio.run, coroutine).result()
 
     def _is_ready(self) -> bool:
@@ -337,7 +342,7 @@ class Stack:
 
 @dataclass
 class Client:
-    """Asks the aggregated apiserver itself, as kube-apiserver's front proxy does, or as one who would like to be it."""
+    """A client of the aggregated apiserver that acts as kube-apiserver's front proxy, or as an impostor of it."""
 
     base: str
     session: aiohttp.ClientSession

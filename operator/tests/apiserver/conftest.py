@@ -1,4 +1,5 @@
-"""One installation of the aggregated API, with one pool of one worker, shared by the tests in this folder."""
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: one installation of the aggregated API with one pool of one worker, for all tests in this folder."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -16,13 +17,14 @@ from apiserver_stack import Client, Running, Stack, client_of, unique
 
 @pytest.fixture(scope="session")
 def stack(simyard_directory: Path, broker: Broker) -> Iterator[Stack]:
-    # Not the run's shared control plane: an operator under test there would take these tests' objects for its own.
+    # Not the run's shared control plane, because an operator under test there would handle these tests' objects.
     control_plane = ControlPlane(simyard_directory / "apiserver" / "controlplane")
     control_plane.start()
     stack = Stack(simyard_directory / "apiserver", control_plane, broker)
     stack.up()
     yield stack
     stack.process.stop(grace_seconds=10)
+    stack.files.stop(0)
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +39,6 @@ def running(stack: Stack) -> Iterator[Running]:
 
 @pytest.fixture
 async def client(stack: Stack) -> AsyncIterator[Client]:
-    """Speaks to the apiserver as kube-apiserver does."""
+    """Yield a client that connects to the apiserver like kube-apiserver."""
     async with client_of(stack.ports["apiserver"], stack.authority.files.certificate, stack.front_proxy) as client:
         yield client

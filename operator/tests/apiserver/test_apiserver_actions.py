@@ -1,4 +1,5 @@
-"""Calls of actions, through kube-apiserver by kubectl and on the apiserver itself."""
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of actions, by kubectl through kube-apiserver and directly at the apiserver."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from apiserver_stack import Client, Running, Stack, path_of, unique
 
 from simyard.api.names import SERVICE_ACTIONS, WORKER_POOLS, WORKERS
 from simyard.apiserver.api import MAX_BODY_BYTES
-from simyard.apiserver.directory import Directory
-from simyard.apiserver.routes import Call
-from simyard.apiserver.status import StatusError
+from simyard.serving.calls import ResourceCall
+from simyard.serving.directory import Directory
+from simyard.serving.status import StatusError
 from simyard_sites.kubernetes.client import KubeClient
 
 pytestmark = pytest.mark.xdist_group("apiserver")
 
 
 def requests_sent(stack: Stack) -> float:
-    """How many requests of the kind ``action`` the apiserver has sent to the broker."""
+    """Return the number of requests of the kind ``action`` that the apiserver has sent to the broker."""
     lines = re.findall(r'simyard_broker_requests_total\{kind="action".*\} (\S+)', stack.metrics_port("/metrics"))
     return sum(map(float, lines))
 
@@ -198,8 +199,8 @@ async def test_a_worker_that_stands_alone_answers_for_its_service(stack: Stack, 
 
 async def test_a_target_that_the_local_copy_lacks_is_asked_for_once(stack: Stack, running: Running) -> None:
     async with await KubeClient.connect(stack.control_plane.kubeconfig) as kube:
-        directory = Directory(kube)  # which does not run, so that its copies stay empty
-        found = await directory.target(Call("create", running.namespace, WORKERS, "pool-0"))
+        directory = Directory(kube)  # it does not run, so its copies stay empty
+        found = await directory.find_target(ResourceCall("create", running.namespace, WORKERS, "pool-0"))
         assert found.metadata.uid == running.worker.uid
         with pytest.raises(StatusError, match="not found"):
-            await directory.target(Call("create", running.namespace, WORKERS, "nobody"))
+            await directory.find_target(ResourceCall("create", running.namespace, WORKERS, "nobody"))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attributes and logs of workers."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What clients find out about the API, through kube-apiserver and from the apiserver itself."""
+# SPDX-License-Identifier: Apache-2.0
+"""Discovery and OpenAPI, through kube-apiserver and directly at the apiserver."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import re
 import pytest
 from apiserver_stack import API, Client, Running, Stack, unique
 
-from kube_api import eventually
+from kube_api import wait_until
 
 pytestmark = pytest.mark.xdist_group("apiserver")
 
@@ -17,9 +18,9 @@ def test_kubectl_lists_the_resources_of_the_group(stack: Stack) -> None:
     def listed() -> str:
         return stack.kubectl("api-resources", "--api-group=subresources.simyard.dev", "--no-headers", "-o", "name")
 
-    eventually(lambda: "workers.subresources.simyard.dev" in listed())
+    wait_until(lambda: "workers.subresources.simyard.dev" in listed())
     assert sorted(listed().split()) == [
-        f"{name}.subresources.simyard.dev" for name in ("simulationservices", "workerpools", "workers")
+        f"{name}.subresources.simyard.dev" for name in ("files", "simulationservices", "workerpools", "workers")
     ]
 
 
@@ -49,7 +50,7 @@ def test_every_resource_has_a_kind_and_verbs(stack: Stack) -> None:
 
 
 def test_kube_apiserver_publishes_the_openapi_document(stack: Stack) -> None:
-    eventually(lambda: API.removeprefix("/") in json.loads(stack.kubectl("get", "--raw", "/openapi/v3"))["paths"])
+    wait_until(lambda: API.removeprefix("/") in json.loads(stack.kubectl("get", "--raw", "/openapi/v3"))["paths"])
     document = json.loads(stack.kubectl("get", "--raw", f"/openapi/v3{API}"))
     operation = document["paths"][f"{API}/namespaces/{{namespace}}/workers/{{name}}/actions/{{action}}"]["post"]
     reference = operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]

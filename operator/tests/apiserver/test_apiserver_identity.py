@@ -1,4 +1,5 @@
-"""Who asks, and what they may."""
+# SPDX-License-Identifier: Apache-2.0
+"""Identity and rights of callers."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pytest
 from apiserver_stack import API, Client, Running, Stack, client_of, path_of
 
 from simyard.api.names import WORKERS
-from simyard.build import rbac
+from simyard.manifests import rbac
 from simyard_dev.certificates import CertificateAuthority, KeyPair
 
 pytestmark = pytest.mark.xdist_group("apiserver")
@@ -50,7 +51,7 @@ async def test_health_and_descriptions_are_for_everybody(stack: Stack, path: str
 
 
 def test_rbac_permits_one_action_and_not_another(stack: Stack, running: Running) -> None:
-    role = rbac.action_role(running.namespace, WORKERS, "solve", ["pool-0"])
+    role = rbac.build_action_role(running.namespace, WORKERS, "solve", ["pool-0"])
     name = role["metadata"]["name"]
     stack.apply(role)
     stack.kubectl("create", "rolebinding", name, f"--role={name}", "--user=ada", f"--namespace={running.namespace}")

@@ -1,4 +1,5 @@
-"""What changes or breaks while the apiserver runs: the broker, credentials, certificates, its own end."""
+# SPDX-License-Identifier: Apache-2.0
+"""Changes and outages while the apiserver runs: broker, credentials, certificates, and its own stop."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ import aiohttp
 import pytest
 from apiserver_stack import Answer, Client, Running, Stack, client_of, path_of
 
-from simyard.apiserver.health import Health
 from simyard.apiserver.server import serve
 from simyard.apiserver.settings import ApiServerSettings
+from simyard.serving.health import Health
 from simyard_dev.certificates import CertificateAuthority, KeyPair
 from simyard_dev.ports import LOOPBACK, Ports
 
@@ -30,7 +31,7 @@ async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Line:
-    """A line to the broker that can be cut."""
+    """A proxy to the broker whose connections can be cut."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -66,7 +67,7 @@ class Line:
 
 
 class Own:
-    """An apiserver of the test's own, in this process."""
+    """An apiserver in the process of the test."""
 
     def __init__(self, client: Client, stop: asyncio.Event, task: asyncio.Task[None], files: KeyPair) -> None:
         self.client = client
@@ -113,7 +114,7 @@ def code(answer: Answer) -> tuple[int, str]:
 
 
 async def begin_overrun(own: Own, running: Running) -> asyncio.Task[Answer]:
-    """Call the action that takes too long, and return when the worker runs it."""
+    """Call the action that runs too long, and return when the worker has begun it."""
     call = asyncio.create_task(own.client.post(path_of(running.namespace, "workers", "pool-0", "actions/overrun")))
 
     async def begun() -> bool:
@@ -146,7 +147,7 @@ async def test_a_broker_that_is_down_is_told_at_once_and_forgotten_when_it_is_ba
         last_known = (await own.client.get(attributes)).json["values"]["state"]
         assert (last_known["value"], last_known["fresh"]) == ("idle", False)
         ready = await own.client.request("GET", "/readyz")
-        assert ready.status == 200, "callers are told what is down instead of that the whole API is gone"
+        assert ready.status == 200, "callers get an error that names the broker, and the API stays available"
 
         await line.mend()
 
@@ -166,13 +167,13 @@ async def test_a_call_whose_connection_breaks_says_that_it_may_have_run(stack: S
         answer = await call
         assert code(answer) == (503, "ServiceUnavailable")
         assert "may have been carried out" in answer.json["message"]
-        assert "Retry-After" not in answer.headers, "a client that repeats it by itself would run it twice"
+        assert "Retry-After" not in answer.headers, "a client that repeats the request would run the action twice"
 
 
 async def test_a_call_that_nobody_finishes_in_time_says_how_to_call_it_instead(
     stack: Stack, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simyard.apiserver.actions.SYNC_SECONDS", 1)
+    monkeypatch.setattr("simyard.serving.actions.SYNC_SECONDS", 1)
     stack.make_pool(running.namespace, "mute")
     worker = stack.make_worker(running.namespace, "mute-0", "mute", adapter=False)
     async with own_apiserver(stack) as own:
@@ -196,7 +197,7 @@ async def test_a_new_serving_certificate_is_served_without_a_restart(stack: Stac
     async with own_apiserver(stack) as own:
         port = int(own.client.base.rpartition(":")[2])
         before = await asyncio.to_thread(ssl.get_server_certificate, (LOOPBACK, port))
-        own.files.key.write_text("half a key")  # as a reader sees it that comes between two writes
+        own.files.key.write_text("half a key")  # as a reader sees the file between two writes
         assert (await own.client.request("GET", "/livez")).status == 200
         stack.authority.issue_server("own-serving", ["localhost"])
 

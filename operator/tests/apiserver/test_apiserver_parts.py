@@ -1,4 +1,5 @@
-"""The parts that need nothing but themselves."""
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of the apiserver that need no servers."""
 
 from __future__ import annotations
 
@@ -13,17 +14,19 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from simyard.api.base import Json
 from simyard.api.names import WORKER_POOLS, WORKERS
-from simyard.apiserver.authorization import TTL_SECONDS, Authorizer, review
-from simyard.apiserver.directory import Directory
-from simyard.apiserver.feed import AttributeFeed
-from simyard.apiserver.frontproxy import FrontProxy, Identity
-from simyard.apiserver.objects import CachedWorker
-from simyard.apiserver.routes import VERSION_PATH, Call, parse
-from simyard.apiserver.status import StatusError
-from simyard.apiserver.values import ValueStore
+from simyard.apiserver.frontproxy import FrontProxy
+from simyard.apiserver.routes import VERSION_PATH, parse_route
 from simyard.guest.messages import AttributesChanged
 from simyard.guest.values import ClaimedAttributes
 from simyard.messaging.events import ReceivedEvent
+from simyard.serving.attribute_feed import AttributeFeed
+from simyard.serving.authorization import TTL_SECONDS, Authorizer, make_review
+from simyard.serving.calls import ResourceCall
+from simyard.serving.directory import Directory
+from simyard.serving.identity import Identity
+from simyard.serving.objects import CachedWorker
+from simyard.serving.status import StatusError
+from simyard.serving.values import ValueStore
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import UnavailableError
 from simyard_sites.kubernetes.resource import Resource
@@ -40,15 +43,16 @@ CONFIG_MAP = {
 }
 PEER = {"subject": ((("organizationName", "x"),), (("commonName", "front-proxy-client"),))}
 ADA = Identity("ada", "", ("users",), ())
-SOLVE = Call("create", "lab", WORKERS, "w", ("actions", "solve"))
+SOLVE = ResourceCall("create", "lab", WORKERS, "w", ("actions", "solve"))
+UPDATE = ResourceCall("update", "lab", WORKER_POOLS, "p", ("attributes", "l"))
 
 
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
         ("POST", f"{BASE}/workers/w/actions/solve", SOLVE),
-        ("PUT", f"{BASE}/workerpools/p/attributes/l", Call("update", "lab", WORKER_POOLS, "p", ("attributes", "l"))),
-        ("GET", f"{BASE}/workers/w/", Call("get", "lab", WORKERS, "w")),
+        ("PUT", f"{BASE}/workerpools/p/attributes/l", UPDATE),
+        ("GET", f"{BASE}/workers/w/", ResourceCall("get", "lab", WORKERS, "w")),
         ("GET", f"{BASE}/workers", None),
         ("GET", f"{BASE}/workers/w/actions/solve/again", None),
         ("GET", f"{BASE}/workers/UPPER/log", None),
@@ -58,15 +62,15 @@ SOLVE = Call("create", "lab", WORKERS, "w", ("actions", "solve"))
         ("GET", "/", None),
     ],
 )  # fmt: skip
-def test_a_path_is_a_call_or_nothing(method: str, path: str, expected: Call | None) -> None:
-    assert parse(method, path) == expected
+def test_a_path_is_a_call_or_nothing(method: str, path: str, expected: ResourceCall | None) -> None:
+    assert parse_route(method, path) == expected
 
 
 @given(st.text(), st.lists(st.text(alphabet="az09-._/%A", max_size=8), max_size=6))
 def test_what_is_a_call_is_what_kube_apiserver_reads_in_the_path(prefix: str, words: list[str]) -> None:
     for path in (prefix, f"{BASE}/workers/{'/'.join(words)}"):
-        route = parse("GET", path)
-        if isinstance(route, Call):
+        route = parse_route("GET", path)
+        if isinstance(route, ResourceCall):
             rebuilt = f"{VERSION_PATH}/namespaces/{route.namespace}/{route.resource.plural}/{route.name}"
             assert path.rstrip("/") == "/".join([rebuilt, *route.path])
             assert route.subresource == "/".join(route.path)
@@ -77,7 +81,7 @@ def headers(*pairs: tuple[str, str]) -> CIMultiDictProxy[str]:
 
 
 def test_all_that_kube_apiserver_says_of_a_user_reaches_the_access_review() -> None:
-    identity = FrontProxy.from_config_map(CONFIG_MAP).identity(
+    identity = FrontProxy.from_config_map(CONFIG_MAP).read_identity(
         PEER,
         headers(
             ("X-Remote-User", "ada"),
@@ -88,7 +92,7 @@ def test_all_that_kube_apiserver_says_of_a_user_reaches_the_access_review() -> N
         ),
     )
     assert identity is not None
-    spec = review(identity, SOLVE)["spec"]
+    spec = make_review(identity, SOLVE)["spec"]
     assert (spec["user"], spec["groups"]) == ("ada", ["users", "system:authenticated"])
     assert spec["extra"] == {"example.com/scope": ["one", "two"]}
     assert spec["resourceAttributes"]["subresource"] == "actions/solve"
@@ -101,7 +105,7 @@ def test_a_config_map_that_says_nothing_usable_is_refused(data: dict[str, str]) 
 
 
 class Reviews(KubeClient):
-    """Answers access reviews when it is told to."""
+    """A Kubernetes client that answers access reviews when the test permits it."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -160,7 +164,7 @@ def object_of_service(name: str, spec: Json) -> Json:
 
 @pytest.fixture
 def directory() -> Directory:
-    """A service ``s`` with a busy pool ``p`` and an idle one ``q``."""
+    """Return a directory with a service ``s``, a pool ``p`` with ready workers, and a pool ``q`` without."""
     directory = Directory(Reviews())
     directory.services.learn(object_of_service("s", {"interface": Program.interface.to_json()}))
     for pool, ready in (("p", True), ("q", False)):
@@ -172,20 +176,20 @@ def directory() -> Directory:
 def test_a_service_is_called_where_workers_are_ready(directory: Directory) -> None:
     service = directory.services.get("lab", "s")
     assert service is not None
-    assert {directory.destination(service).queue for _ in range(20)} == {"simyard.pool.pool-p"}
+    assert {directory.choose_destination(service).queue for _ in range(20)} == {"simyard.pool.pool-p"}
 
 
 async def test_nobody_tells_the_attributes_of_another_pools_workers(directory: Directory) -> None:
     store = ValueStore()
     feed = AttributeFeed(directory, store)
-    worker = directory.worker_by_uid("p-0")
+    worker = directory.find_worker_by_uid("p-0")
     assert worker is not None
     for user, state in (("pool-p", "idle"), ("pool-q", "forged")):
         message = AttributesChanged(ClaimedAttributes({"state": state}))
-        feed.take(ReceivedEvent(user, "p-0", message, time.time()))
-    assert store.of(worker)["state"].value == "idle"
+        feed.apply_event(ReceivedEvent(user, "p-0", message, time.time()))
+    assert store.get_values(worker)["state"].value == "idle"
     directory.workers.forget(worker)
-    assert "state" not in store.of(worker)
+    assert "state" not in store.get_values(worker)
 
 
 def test_the_newest_of_message_and_status_is_shown() -> None:
@@ -201,8 +205,8 @@ def test_the_newest_of_message_and_status_is_shown() -> None:
     store = ValueStore()
     told = ClaimedAttributes({"state": "from message", "undeclared": 1})
     store.record(worker("2001-01-01T00:00:00Z"), told, Program.interface, time=1_000_000_000.0)
-    assert store.of(worker("2001-01-01T00:00:00Z"))["state"].value == "from message"
-    assert store.of(worker("2002-01-01T00:00:00Z"))["state"].value == "from status"
-    assert "undeclared" not in store.of(worker("2001-01-01T00:00:00Z"))
+    assert store.get_values(worker("2001-01-01T00:00:00Z"))["state"].value == "from message"
+    assert store.get_values(worker("2002-01-01T00:00:00Z"))["state"].value == "from status"
+    assert "undeclared" not in store.get_values(worker("2001-01-01T00:00:00Z"))
     store.forget("u")
-    assert store.of(worker("2001-01-01T00:00:00Z"))["state"].value == "from status"
+    assert store.get_values(worker("2001-01-01T00:00:00Z"))["state"].value == "from status"

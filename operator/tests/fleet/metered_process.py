@@ -1,4 +1,5 @@
-"""Operators that keep accounts: the API server is a dictionary with versions, a site is a table of machines."""
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that keep accounts. The API server is a dictionary with versions, and a site is a table of machines."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from typing import Any, cast
 
 from simyard.api.base import Json
 from simyard.api.names import USAGE
-from simyard.fleet.machines import MachineTable
 from simyard.fleet.metering import Metering, SiteMeter
 from simyard.fleet.registry import Registry
+from simyard.fleet.sites.machines import MachineTable
+from simyard.fleet.wiring import connect
 from simyard.plan.metering import Moment
 from simyard_sites.base import Machine, MachineState, Owner, Stage
 from simyard_sites.kubernetes.client import KubeClient
@@ -26,12 +28,12 @@ EPOCH = 1_700_000_000
 
 @dataclass
 class ScriptedServer:
-    """Holds Usage objects.
+    """An API server that holds Usage objects.
 
     Attributes:
-        lose_answers: so many next writes are carried out, and nobody hears of it.
+        lose_answers: number of next writes that are carried out without an answer.
         closed: namespaces that do not exist.
-        during_create: what happens while an object is made.
+        during_create: called while an object is being created.
     """
 
     items: dict[str, Json] = field(default_factory=dict)
@@ -89,7 +91,7 @@ def machine(number: int, running: float | None = 0, pool: str = "pool") -> Machi
 
 @dataclass
 class Process:
-    """One operator's metering, with one site."""
+    """The metering of one operator, with one site."""
 
     server: ScriptedServer
     seconds: float = 0
@@ -104,7 +106,8 @@ class Process:
         for item in self.server.items.values():
             self.registry.usages.learn(copy.deepcopy(item))
         self.metering = Metering(self.registry, self.clock)
-        self.meter = self.metering.site("site")
+        connect(self.registry, self.metering)
+        self.meter = self.metering.get_site_meter("site")
 
     def price(self, worker_hour_millis: int, core_hour_millis: int = 0, version: int = 1) -> None:
         cost = {"workerHourMillis": worker_hour_millis, "coreHourMillis": core_hour_millis}
@@ -126,17 +129,17 @@ class Process:
     def see(self, *machines: Machine) -> None:
         for item in machines:
             self.table.put(item)
-            self.meter.seen(item)
+            self.meter.machine_seen(item)
 
     def lose(self, number: int) -> None:
         gone = self.table.remove(str(number))
         assert gone is not None
-        self.meter.gone(gone)
+        self.meter.machine_gone(gone)
 
     def begin(self, *machines: Machine) -> None:
-        """The first answer of the site."""
+        """Let the site list its machines for the first time."""
         self.see(*machines)
-        self.meter.settle(self.table)
+        self.meter.set_inventory(self.table)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -148,12 +151,12 @@ class Process:
             await asyncio.wait([task])
 
     async def hear(self) -> None:
-        """The watch tells what is stored."""
+        """Let the watch report the stored objects."""
         self.registry.usages.learn(await self.server.get(self.registry.usages.resource, USAGE, "ns"))
 
     def counted(self) -> int:
-        """Milliseconds of workers, in memory, up to now."""
-        return sum(row.worker_milliseconds for _, row in self.metering.current())
+        """Return the milliseconds of workers, in memory, up to now."""
+        return sum(row.worker_milliseconds for _, row in self.metering.count_current())
 
 
 async def until(check: Callable[[], Any]) -> None:

@@ -1,4 +1,5 @@
-"""One site's runner, and a scripted site that it works with: what the site is asked for is what counts."""
+# SPDX-License-Identifier: Apache-2.0
+"""A runner of one site, and a scripted site for it. Tests check what the site was asked for."""
 
 from __future__ import annotations
 
@@ -10,18 +11,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import pytest
-
 from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite, CloudSiteSpec
 from simyard.api.worker import Worker
-from simyard.fleet import site as site_module
-from simyard.fleet import site_health
-from simyard.fleet.broker import Broker
+from simyard.fleet.broker.provisioning import Broker
 from simyard.fleet.metering import Metering
 from simyard.fleet.registry import Registry
-from simyard.fleet.site import SiteRunner
-from simyard.fleet.workers import WorkerStatuses
+from simyard.fleet.sites.context import SiteContext
+from simyard.fleet.sites.runner import SiteRunner
+from simyard.fleet.timing import Timing
+from simyard.fleet.wiring import connect
+from simyard.fleet.worker_statuses import WorkerStatuses
 from simyard.messaging.errors import BrokerUnavailableError
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_sites.base import (
@@ -50,6 +50,16 @@ SERVICE = {
 }
 
 
+TIMING = Timing(
+    status_spacing_seconds=0.0,
+    defect_pause_seconds=0.02,
+    site_retry_first_seconds=0.02,
+    broker_wait_seconds=0.02,
+    deletion_confirm_seconds=0.05,
+)
+"""Pauses that are shorter in these tests."""
+
+
 def spec(grace_seconds: int) -> CloudSiteSpec:
     return CloudSiteSpec.model_validate({"provider": {"emulated": {}}, "orphanGraceSeconds": grace_seconds})
 
@@ -59,8 +69,11 @@ versions = itertools.count(1)
 
 @dataclass
 class ScriptedSite:
-    """Machines in a dictionary. ``refusals`` are raised by the next creates, after the machine was made or before;
-    ``act_refusals`` are the answers to the next actions."""
+    """A site whose machines are in a dictionary.
+
+    ``refusals`` are raised by the next creations, after the machine was created (True) or before (False).
+    ``act_refusals`` are the answers to the next power actions.
+    """
 
     machines: dict[str, Machine] = field(default_factory=dict)
     refusals: list[tuple[SiteError, bool]] = field(default_factory=list)
@@ -148,13 +161,13 @@ class ScriptedBroker:
         if self.down:
             raise BrokerUnavailableError("down")
 
-    def address_for(self, worker: Worker) -> BrokerAddress:
+    def build_worker_address(self, worker: Worker) -> BrokerAddress:
         return BrokerAddress("host", 5672, "/", "user", "password")
 
 
 @dataclass
 class ScriptedClient:
-    """The API server has no Workers but those of the cache; it may not answer at all."""
+    """An API server that has no Workers but those of the cache, or does not answer."""
 
     kubeconfig: None = None
     down: bool = False
@@ -169,7 +182,7 @@ class ScriptedClient:
 
 @dataclass
 class Statuses:
-    """What was observed of workers."""
+    """The observations of workers."""
 
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -202,14 +215,18 @@ class Bench:
         self.runner = SiteRunner(
             CloudSite.model_validate({**SITE, "spec": spec(self.grace_seconds).to_json()}),
             self.site,
-            self.registry,
-            cast(WorkerStatuses, self.statuses),
-            cast(Broker, self.broker),
-            self.metering.site("site"),
-            changed=lambda: None,
-            orphan_removed=lambda machine: self.orphans.append(machine.name),
-            evacuate=lambda machine: self.evacuated.append(machine.name),
+            SiteContext(
+                registry=self.registry,
+                statuses=cast(WorkerStatuses, self.statuses),
+                broker=cast(Broker, self.broker),
+                meter=self.metering.get_site_meter("site"),
+                changed=lambda: None,
+                orphan_removed=lambda machine: self.orphans.append(machine.name),
+                evacuate=lambda machine: self.evacuated.append(machine.name),
+                timing=TIMING,
+            ),
         )
+        connect(self.registry, self.metering)
         self.registry.workers.subscribe(self.runner.worker_changed)
 
     def worker(self, name: str = "pool-0", owners: Sequence[Json] = (), **status: Any) -> Worker:
@@ -238,10 +255,3 @@ async def until(check: Callable[[], Any]) -> None:
 
 def owner(worker: str, uid: str = "") -> Owner:
     return Owner("ns", worker, uid or f"{worker:-<8}-uid", "pool")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_health, "FIRST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(site_module, "BROKER_WAIT_SECONDS", 0.02)
-    monkeypatch.setattr(site_module, "CONFIRM_SECONDS", 0.05)

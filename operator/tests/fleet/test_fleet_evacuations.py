@@ -1,4 +1,5 @@
-"""A worker whose machine must leave its host drains, once, and nobody else does."""
+# SPDX-License-Identifier: Apache-2.0
+"""The drain of a worker whose machine must leave its host."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ import pytest
 from scripted_site import owner, until
 
 from simyard.api.base import Json, Metadata
-from simyard.fleet.evacuations import Evacuations
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
+from simyard.fleet.sites.evacuations import Evacuations
 from simyard_sites.base import Machine, MachineState
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
@@ -21,7 +22,7 @@ from simyard_sites.kubernetes.errors import NotFoundError
 
 @dataclass
 class Client:
-    """Takes patches of Workers, in order."""
+    """An API server that records patches of Workers, in order."""
 
     registry: Registry = field(init=False)
     patches: list[Json] = field(default_factory=list)
@@ -78,11 +79,11 @@ async def evacuations(client: Client, notes: Notes) -> AsyncIterator[Evacuations
 async def test_it_drains_once_and_its_pool_tells_why(evacuations: Evacuations, client: Client, notes: Notes) -> None:
     for name in ("pool-0", "pool-1"):
         client.registry.workers.learn(worker_json(name))
-    evacuations.note(machine("pool-0"))
+    evacuations.evacuate(machine("pool-0"))
     await until(lambda: notes.told)
-    evacuations.note(machine("pool-0"))
-    evacuations.note(machine("nobody"))
-    evacuations.note(machine("pool-1"))
+    evacuations.evacuate(machine("pool-0"))
+    evacuations.evacuate(machine("nobody"))
+    evacuations.evacuate(machine("pool-1"))
     await until(lambda: len(notes.told) == 2)
     assert client.patches == [
         {"metadata": {"uid": f"{name}-uid"}, "spec": {"drain": True}} for name in ("pool-0", "pool-1")
@@ -95,10 +96,10 @@ async def test_a_worker_that_is_gone_meanwhile_is_let_go(
 ) -> None:
     client.gone = True
     client.registry.workers.learn(worker_json("pool-0"))
-    evacuations.note(machine("pool-0"))
+    evacuations.evacuate(machine("pool-0"))
     await until(lambda: client.patches)
     client.gone = False
     client.registry.workers.learn(worker_json("pool-1"))
-    evacuations.note(machine("pool-1"))
+    evacuations.evacuate(machine("pool-1"))
     await until(lambda: notes.told)
     assert len(client.patches) == 2

@@ -1,4 +1,5 @@
-"""The load of frontends: of whom it is read, what is unknown, and that a frontend shows what the operator reads."""
+# SPDX-License-Identifier: Apache-2.0
+"""The load of frontends: the frontends that are read, unknown figures, and the metrics that a frontend exports."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from aiohttp import web
 from prometheus_client import generate_latest
 
 from simyard.api.base import Json
-from simyard.build.frontend import FrontendTemplate, labels
-from simyard.fleet.frontend_load import FrontendLoads, read_figures
-from simyard.fleet.frontends import Frontends
-from simyard.fleet.occi_broker import OcciBroker
+from simyard.fleet.frontends.load import FrontendLoads, read_figures
+from simyard.fleet.frontends.occi_broker import OcciBroker
+from simyard.fleet.frontends.reconciler import Frontends
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
-from simyard.frontend.metrics import Transport, answered
+from simyard.frontend.metrics import Transport, count_request
+from simyard.manifests.frontend import FrontendTemplate, build_labels
 from simyard.messaging.admin import QueueInfo
 from simyard.messaging.errors import BrokerUnavailableError
-from simyard.messaging.occi_topology import request_queue
+from simyard.messaging.occi_topology import name_request_queue
 from simyard.plan.frontends import Figures, Load, ReplicaLoad
 from simyard.plan.service import read_service
 from simyard.roles.health import LATE
@@ -55,23 +56,23 @@ class Queues:
     ready: dict[str, int | None] = field(default_factory=dict)
     away: bool = False
 
-    async def queues(self) -> Mapping[str, QueueInfo]:
+    async def list_queues(self) -> Mapping[str, QueueInfo]:
         if self.away:
             raise BrokerUnavailableError("no answer")
-        return {request_queue(endpoint): QueueInfo(None, None, depth) for endpoint, depth in self.ready.items()}
+        return {name_request_queue(endpoint): QueueInfo(None, None, depth) for endpoint, depth in self.ready.items()}
 
 
 def pod(uid: str, address: str, *, ready: str = "True", of: tuple[str, str] = BEAM, **metadata: Any) -> Json:
     conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": ready}]
     return {
-        "metadata": {"uid": uid, "labels": labels(*of), **metadata},
+        "metadata": {"uid": uid, "labels": build_labels(*of), **metadata},
         "status": {"podIP": address, "conditions": conditions},
     }
 
 
 @asynccontextmanager
 async def loads(pods: Pods, queues: Queues) -> AsyncIterator[FrontendLoads]:
-    """With a frontend at 127.0.8.1 that answers 50 reads in 5 s between two looks."""
+    """Run with a frontend at 127.0.8.1 that answers 50 reads in 5 s between two readings."""
     looks = 0
 
     async def metrics(_: web.Request) -> web.Response:
@@ -147,7 +148,7 @@ async def test_a_frontend_that_is_too_busy_to_answer_is_silent_only_if_it_ever_a
             assert await made.look(looks) == {BEAM: Load(7, (None, None), silent=1)}
         is_busy = False
         found = (await made.look(looks))[BEAM]
-    assert found.silent == 0 and found.replicas[0] == ReplicaLoad(50, pytest.approx(0.2)) and not found.known
+    assert found.silent == 0 and found.replicas[0] == ReplicaLoad(50, pytest.approx(0.2)) and not found.is_complete
 
 
 async def test_without_amqp_clients_no_request_waits() -> None:
@@ -168,10 +169,10 @@ async def test_until_the_deployments_are_known_as_many_are_ready_as_the_status_s
             "status": {"frontends": {"desired": 3, "ready": 3}},
         }
     ).service
-    assert frontends.view(service).ready == 3
+    assert frontends.get_view(service).ready == 3
     for cache in frontends.caches:
         cache.synced.set()
-    assert frontends.view(service).ready == 0
+    assert frontends.get_view(service).ready == 0
 
 
 def shown() -> Figures:
@@ -181,8 +182,8 @@ def shown() -> Figures:
 def test_reads_and_the_loops_lateness_count_and_what_waits_for_workers_does_not() -> None:
     before = shown()
     for method, seconds in (("GET", 0.25), ("HEAD", 0.5), ("POST", 30.0), ("DELETE", 5.0)):
-        answered(Transport.HTTP, method, 200, seconds)
-    answered(Transport.AMQP, "GET", 404, 1.0)
+        count_request(Transport.HTTP, method, 200, seconds)
+    count_request(Transport.AMQP, "GET", 404, 1.0)
     LATE.observe(2.0)
     after = shown()
     assert after.reads - before.reads == 3

@@ -1,4 +1,5 @@
-"""What a provider does that no provider may do is said in the condition of its site, and nothing secret with it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Defects of a provider: the condition of its site reports them, without secrets."""
 
 from __future__ import annotations
 
@@ -9,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from scripted_site import SITE, ScriptedSite, owner, quick
+from scripted_site import SITE, TIMING, ScriptedSite, owner
 
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite, SiteWorkers
-from simyard.fleet.guarded import Guarded
-from simyard.fleet.registry import now
-from simyard.fleet.site_calls import carry_out
-from simyard.fleet.site_health import SiteHealth
+from simyard.fleet.registry import get_time
+from simyard.fleet.sites.batch_queue import BatchQueue
+from simyard.fleet.sites.calls import carry_out
+from simyard.fleet.sites.guarded import GuardedSite
+from simyard.fleet.sites.health import SiteHealth
 from simyard.plan.breaker import DefectError
 from simyard.plan.machine import Step
 from simyard.plan.site import plan_site
@@ -30,13 +32,12 @@ from simyard_sites.base import (
     UnavailableError,
 )
 
-__all__ = ["quick"]
 SECRET = "a-token-that-nobody-may-read"
 
 
 @dataclass
 class Defective(ScriptedSite):
-    """Raises what it is given, from the calls that are named."""
+    """A site whose named calls raise the given error."""
 
     error: Exception = field(default_factory=lambda: KeyError(SECRET))
     defects: tuple[str, ...] = ("probe", "create", "delete", "get", "act", "list_owned", "events", "clear", "aclose")
@@ -91,7 +92,7 @@ async def drained(items: AsyncIterator[Any]) -> list[Any]:
     return [item async for item in items]
 
 
-CALLS: dict[str, Callable[[Guarded], Any]] = {
+CALLS: dict[str, Callable[[GuardedSite], Any]] = {
     "probe": lambda site: site.probe(),
     "create": lambda site: drained(site.create([request()])),
     "delete": lambda site: drained(site.delete(["1"])),
@@ -109,7 +110,7 @@ async def test_an_exception_that_is_no_site_error_becomes_one_that_says_its_type
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with pytest.raises(DefectError, match=f"KeyError in {call}") as raised:
-        await CALLS[call](Guarded("site", Defective()))
+        await CALLS[call](GuardedSite("site", Defective()))
     assert raised.value.reason == "Internal"
     assert raised.value.retryable
     assert f"KeyError in {call}" in caplog.text
@@ -119,36 +120,38 @@ async def test_an_exception_that_is_no_site_error_becomes_one_that_says_its_type
 
 
 async def test_errors_of_the_interface_cancellations_and_outcomes_pass() -> None:
-    site = Guarded("site", Defective(error=UnavailableError("nobody answers")))
+    site = GuardedSite("site", Defective(error=UnavailableError("nobody answers")))
     with pytest.raises(UnavailableError, match="nobody answers"):
         await site.probe()
-    outcomes = Guarded("site", Defective()).get(["1", "2"])
+    outcomes = GuardedSite("site", Defective()).get(["1", "2"])
     assert (await anext(outcomes)).key == "1"
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01), asyncio.TaskGroup() as group:
-            group.create_task(drained(Guarded("site", Defective(defects=(), mute=True)).events()))
+            group.create_task(drained(GuardedSite("site", Defective(defects=(), mute=True)).events()))
 
 
 async def test_the_types_within_a_group_are_named() -> None:
     group = ExceptionGroup("of tasks", [ValueError(SECRET), ExceptionGroup("within", [KeyError(SECRET)])])
     with pytest.raises(DefectError, match="ExceptionGroup of ValueError, ExceptionGroup of KeyError"):
-        await Guarded("site", Defective(error=group)).probe()
+        await GuardedSite("site", Defective(error=group)).probe()
 
 
 async def test_closing_a_provider_that_has_a_defect_succeeds() -> None:
-    await Guarded("site", Defective()).aclose()
+    await GuardedSite("site", Defective()).aclose()
 
 
 @pytest.mark.parametrize("call", ["probe", "create"])
 async def test_the_ready_condition_says_it(call: str) -> None:
     site = CloudSite.model_validate(SITE)
     told = asyncio.Event()
-    guarded = Guarded("site", Defective(defects=(call,)))
-    health = SiteHealth("site", guarded, changed=told.set, permitted_changed=lambda: None, waits=lambda: False)
+    guarded = GuardedSite("site", Defective(defects=(call,)))
+    health = SiteHealth(
+        "site", guarded, BatchQueue("site", site.spec.limits, told.set), told.set, TIMING.site_retry_first_seconds
+    )
     probing = asyncio.create_task(health.probe())
 
     def ready() -> Any:
-        return find_condition(plan_site(site, health.observation(SiteWorkers(), 0, ()), now()).conditions, "Ready")
+        return find_condition(plan_site(site, health.observe(SiteWorkers(), 0, ()), get_time()).conditions, "Ready")
 
     try:
         async with asyncio.timeout(60):

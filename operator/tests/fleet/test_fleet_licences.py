@@ -1,4 +1,5 @@
-"""The account of a licence's seats: what counts, and who is woken when they change."""
+# SPDX-License-Identifier: Apache-2.0
+"""The account of a licence's seats, and the pools that are woken when it changes."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from simyard.api import names
 from simyard.api.base import Condition, Json
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.fleet.licences import MESSAGE_SECONDS, Licences
-from simyard.fleet.registry import Registry, now
+from simyard.fleet.pools.licences import MESSAGE_SECONDS, Licences
+from simyard.fleet.registry import Registry, get_time
+from simyard.fleet.wiring import connect
 from simyard.kube.cache import Key
 from simyard_sites.kubernetes.client import KubeClient
 
@@ -25,7 +27,7 @@ _versions = itertools.count(1)
 
 @dataclass
 class Desk:
-    """Licences over objects that tests make, and what they are asked to look at."""
+    """Licences over objects that tests create, with the pools and services that they wake."""
 
     registry: Registry
     licences: Licences
@@ -62,15 +64,18 @@ class Desk:
         return worker
 
     def waits(self, pool: WorkerPool) -> None:
-        """A plan has decided that it waits."""
+        """Let a plan decide that a pool waits."""
         condition = Condition(
-            type="LicenceAvailable", status="False", reason="WaitingForSeats", last_transition_time=now()
+            type="LicenceAvailable", status="False", reason="WaitingForSeats", last_transition_time=get_time()
         )
         update = {"conditions": [condition], "observed_generation": 1, "licensed_replicas": 0}
-        self.licences.planned(pool, pool.status.model_copy(update=update))
+        self.licences.count_plan(pool, pool.status.model_copy(update=update))
 
     async def looked_at(self, *namespaces: str) -> dict[Key, float]:
-        """Who was woken, once the licences of these have been looked at: their services are told last."""
+        """Return the pools that were woken after the licences of these namespaces were allotted.
+
+        The services of a licence are told last.
+        """
         expected = {(namespace, "program") for namespace in namespaces}
         async with asyncio.timeout(10):
             while expected:
@@ -96,9 +101,10 @@ class Desk:
 async def desk() -> AsyncIterator[Desk]:
     registry = Registry(cast(KubeClient, None))
     licences = Licences(registry)
+    connect(registry, licences)
     made = Desk(registry, licences)
-    licences.wake.append(lambda key, delay: made.woken.__setitem__(key, min(delay, made.woken.get(key, delay))))
-    licences.changed.append(made.told.put_nowait)
+    licences.on_pool_due.append(lambda key, delay: made.woken.__setitem__(key, min(delay, made.woken.get(key, delay))))
+    licences.on_change.append(made.told.put_nowait)
     running = asyncio.create_task(licences.run())
     yield made
     running.cancel()
@@ -107,7 +113,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 def seats(desk: Desk, pool: WorkerPool) -> int | None:
-    given = desk.licences.allotment(pool, now())
+    given = desk.licences.allot_pool(pool, get_time())
     return given.seats if given is not None else None
 
 
@@ -151,7 +157,7 @@ async def test_a_namespace_gets_no_more_than_its_part_and_leaves_the_rest_to_oth
 async def test_a_licence_that_is_opened_or_created_wakes_the_pools_of_its_services(desk: Desk) -> None:
     desk.service("a", **ACME)
     pool = desk.pool("a", "pool", 2)
-    given = desk.licences.allotment(pool, now())
+    given = desk.licences.allot_pool(pool, get_time())
     assert given is not None
     assert given.refusal is not None
     assert (given.seats, given.refusal[0]) == (0, "LicenceNotFound")
@@ -164,8 +170,8 @@ async def test_what_a_plan_granted_counts_before_its_workers_exist(desk: Desk) -
     desk.service("a", seats=3)
     first, second = desk.pool("a", "first", 3), desk.pool("a", "second", 3)
     assert seats(desk, first) == 3
-    desk.licences.planned(first, first.status.model_copy(update={"licensed_replicas": 3, "observed_generation": 1}))
-    given = desk.licences.allotment(second, now())
+    desk.licences.count_plan(first, first.status.model_copy(update={"licensed_replicas": 3, "observed_generation": 1}))
+    given = desk.licences.allot_pool(second, get_time())
     assert given is not None
     assert (given.seats, given.taken) == (0, 3)
 
@@ -178,7 +184,7 @@ async def test_of_the_namespace_names_are_known_and_of_others_nothing_but_the_su
         desk.pool(namespace, "pool", 1, {"observedGeneration": 1})
         desk.worker(namespace, "pool-0", "pool")
         desk.worker(namespace, "alone")
-    given = desk.licences.allotment(desk.pool("a", "new", 1), now())
+    given = desk.licences.allot_pool(desk.pool("a", "new", 1), get_time())
     assert given is not None
     assert {name: count for name, count in given.here.items() if count} == {"pool": 1, "": 1}
     assert given.taken == 4
@@ -197,7 +203,7 @@ async def test_who_waits_is_woken_when_a_seat_becomes_free_and_the_service_is_to
     desk.registry.workers.forget(holder)
     assert await desk.looked_at("a") == {("a", "first"): 0.0, ("a", "second"): MESSAGE_SECONDS}
     assert desk.told.empty()
-    status = desk.licences.status(desk.licences.sharing("a/program")[0])
+    status = desk.licences.get_status(desk.licences.list_sharing_services("a/program")[0])
     assert status is not None
     assert (status.seats, status.taken, status.waiting) == (1, 0, 2)
 
@@ -214,7 +220,7 @@ async def test_more_seats_wake_who_waits(desk: Desk) -> None:
 async def test_a_pool_that_is_gone_gives_back_what_it_was_granted(desk: Desk) -> None:
     desk.service("a", seats=1)
     first, second = desk.pool("a", "first", 1), desk.pool("a", "second", 1)
-    desk.licences.planned(first, first.status.model_copy(update={"licensed_replicas": 1, "observed_generation": 1}))
+    desk.licences.count_plan(first, first.status.model_copy(update={"licensed_replicas": 1, "observed_generation": 1}))
     assert seats(desk, second) == 0
     desk.registry.pools.forget(first)
     assert seats(desk, second) == 1

@@ -1,16 +1,15 @@
-"""What the last step before a machine is created refuses, whoever created the Worker."""
+# SPDX-License-Identifier: Apache-2.0
+"""The refusals of the last step before a machine is created, for Workers of any author."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from scripted_site import SITE, Bench, quick, until
+from scripted_site import SITE, Bench, until
 
 from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSiteSpec
-
-__all__ = ["quick"]
 
 POOL: Json = {
     "metadata": {"name": "pool", "namespace": "ns", "uid": "pool-uid", "resourceVersion": "1"},

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accounts over restarts, beside another operator, with lost answers, and at sites that come and go.
 
-The clock stands still unless told otherwise.
+The clock stands still until a test moves it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from prometheus_client import REGISTRY
 from simyard.api.names import USAGE
 from simyard.api.usage import HOUR_MILLISECONDS
 from simyard.fleet import metering as module
-from simyard.fleet.machines import MachineTable
-from simyard.fleet.metering import moment
+from simyard.fleet.metering import get_moment
+from simyard.fleet.sites.machines import MachineTable
+from simyard.fleet.usage_metrics import COLLECTOR
 from simyard.plan.metering import Moment
 from simyard_sites.base import Machine, MachineState
 from simyard_sites.kubernetes.client import KubeClient
@@ -142,12 +144,12 @@ async def test_a_site_that_returns_is_caught_up_for_the_machines_that_are_still_
     process = Process(server)
     process.begin(machine(0), machine(1))
     process.seconds = 10
-    process.meter.settle(None)
+    process.meter.set_inventory(None)
     process.seconds = 30
     assert process.counted() == 20_000
     process.see(machine(2, 20))
     process.lose(0)
-    process.meter.settle(process.table)
+    process.meter.set_inventory(process.table)
     assert process.counted() == 10_000 + 30_000 + 10_000
 
 
@@ -155,7 +157,7 @@ async def test_machines_that_a_new_connection_does_not_know_are_not_charged_for_
     process = Process(server)
     process.begin(machine(0), machine(1))
     process.seconds = 10
-    process.meter.settle(None)
+    process.meter.set_inventory(None)
     process.seconds = 30
     process.table = MachineTable()
     process.begin(machine(1))
@@ -195,7 +197,7 @@ async def test_a_clock_that_jumps_while_a_machine_starts_costs_a_minute_at_most(
     ahead = process.clock()
     process.metering.clock = lambda: Moment(ahead.wall + HOUR_MILLISECONDS, ahead.steady)
     process.see(machine(0, 1))
-    assert 2_000 <= process.counted() <= 2_000 + module.MOST_LATE_MILLISECONDS
+    assert 2_000 <= process.counted() <= 2_000 + module.MAX_LATE_MILLISECONDS
 
 
 async def test_what_ran_before_its_event_came_is_counted(server: ScriptedServer) -> None:
@@ -215,7 +217,7 @@ async def test_a_new_price_is_paid_from_the_change_on(server: ScriptedServer) ->
     process.seconds = 3600
     process.price(3000, version=3)
     process.seconds = 7200
-    ((_, row),) = process.metering.current()
+    ((_, row),) = process.metering.count_current()
     assert row.cost_millis == 4000
 
 
@@ -232,13 +234,13 @@ async def test_counters_go_on_where_the_ledger_ended(server: ScriptedServer) -> 
         await until(lambda: server.worker_milliseconds() == HOUR_MILLISECONDS)
     second = Process(server, seconds=3700)
     async with second.running():
-        await until(lambda: module.COLLECTOR.sources)
+        await until(lambda: COLLECTOR.sources)
         assert value("worker_seconds") == 3600
         second.begin(machine(0), machine(1, 3600))
         assert value("worker_seconds") == value("core_seconds") == 3800
         assert value("licence_seconds") == 0
         assert value("cost", currency="EUR") == pytest.approx(0.090 * 3800 / 3600)
-    assert not module.COLLECTOR.sources
+    assert not COLLECTOR.sources
 
 
 async def test_an_idle_fleet_is_written_no_more(server: ScriptedServer) -> None:
@@ -259,7 +261,7 @@ async def test_the_account_of_a_namespace_that_is_gone_is_dropped(server: Script
     async with process.running():
         process.begin(machine(0))
         process.lose(0)
-        await until(lambda: not list(process.metering.accounts()))
+        await until(lambda: not list(process.metering.list_accounts()))
     assert not server.items
 
 
@@ -365,7 +367,7 @@ async def test_an_end_while_the_account_is_made_is_not_lost_to_another_operator(
 def test_time_is_that_of_the_api_server_where_our_clock_is_wrong() -> None:
     def seconds_off(skew: float | None) -> float:
         client = cast(KubeClient, SimpleNamespace(clock_skew_seconds=skew))
-        return moment(client).wall / 1000 - time.time()
+        return get_moment(client).wall / 1000 - time.time()
 
     assert abs(seconds_off(3600.0) - 3600) < 60
     assert abs(seconds_off(-3600.0) + 3600) < 60

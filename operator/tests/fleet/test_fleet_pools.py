@@ -1,4 +1,5 @@
-"""Pools beside each other: their plans share sites, and each writes its status once a second at most."""
+# SPDX-License-Identifier: Apache-2.0
+"""Several pools at once: their plans share sites, and each status is written once a second at most."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ from prometheus_client import REGISTRY
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.cloud_site import CloudSite
-from simyard.fleet.licences import Licences
-from simyard.fleet.pool_workers import WRITERS
-from simyard.fleet.pools import STATUS_SPACING_SECONDS, Pools
-from simyard.fleet.registry import Registry, pool_uid_of
+from simyard.fleet.pools.licences import Licences
+from simyard.fleet.pools.reconciler import Pools
+from simyard.fleet.pools.workers import WRITERS
+from simyard.fleet.registry import Registry, get_pool_uid
+from simyard.fleet.timing import PRODUCTION
+from simyard.fleet.wiring import connect
 from simyard.plan.placement import SiteState
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, NotFoundError, UnavailableError
 from simyard_sites.kubernetes.resource import Resource
@@ -28,9 +31,9 @@ SERVICE = {"interface": {}, "connector": {"python": {"class": "module:Class"}}}
 
 
 class Server:
-    """As much of an API server as pools need.
+    """The part of an API server that pools need.
 
-    ``gate`` holds up the creation of Workers; ``loses`` has what happens while the answer for a Worker is lost.
+    ``gate`` holds up the creation of Workers. ``loses`` is called while the answer for a Worker is lost.
     """
 
     def __init__(self) -> None:
@@ -101,7 +104,7 @@ def _merged(old: Json, patch: Json) -> Json:
 
 @dataclass
 class World:
-    """Pools with all that is beside them played."""
+    """Pools with scripted surroundings."""
 
     server: Server = field(default_factory=Server)
     problem: str = ""
@@ -110,25 +113,27 @@ class World:
 
     def __post_init__(self) -> None:
         self.registry = Registry(cast(Any, self.server))
-        self.pools = Pools(self.registry, cast(Any, self), cast(Any, self), cast(Any, self), Licences(self.registry))
+        licences = Licences(self.registry)
+        self.pools = Pools(self.registry, cast(Any, self), cast(Any, self), cast(Any, self), licences)
+        connect(self.registry, licences, self.pools, self.pools.uses)
         self.registry.services.learn(self.server.make(names.SIMULATION_SERVICES, "service", spec=SERVICE))
 
     def make_pool(self, name: str, replicas: int) -> None:
         spec = {"serviceRef": {"name": "service"}, "replicas": replicas}
         self.registry.pools.learn(self.server.make(names.WORKER_POOLS, name, spec=spec))
 
-    def states(self, reserved: Mapping[str, int]) -> dict[str, SiteState]:
+    def list_states(self, reserved: Mapping[str, int]) -> dict[str, SiteState]:
         spec = {"provider": {"emulated": {}}, "limits": {"maxWorkers": self.most}}
         raw = {"metadata": {"name": "site"}, "spec": spec, "status": {"conditions": [READY]}}
         workers = self.registry.workers.count("site", "site") + reserved.get("site", 0)
         return {"site": SiteState(CloudSite.model_validate(raw), workers)}
 
     def emit(self, *about: object, warning: bool = False) -> None:
-        """As a recorder of events."""
+        """Record an Event, like a recorder."""
         self.told.append(str(about[2]))
 
     def sweep_soon(self) -> None:
-        """As the broker."""
+        """Ignore the request for a sweep, like a broker that is swept."""
 
     def scale(self, name: str, replicas: int) -> None:
         raw = self.server.objects["WorkerPool", name]
@@ -138,20 +143,20 @@ class World:
         self.registry.pools.learn(stored)
 
     def fail(self, name: str) -> None:
-        """The machine of a Worker has failed."""
+        """Let the machine of a Worker fail."""
         raw = self.server.objects["Worker", name]
         condition = {**READY, "status": "False", "reason": "MachineFailed"}
         self.registry.workers.learn(self.server._store(names.WORKERS, {**raw, "status": {"conditions": [condition]}}))
 
     def lose(self, name: str) -> None:
-        """A Worker is gone."""
+        """Let a Worker be gone."""
         worker = self.registry.workers.get("ns", name)
         assert worker is not None
         del self.server.objects["Worker", name]
         self.registry.workers.forget(worker)
 
     def register(self) -> None:
-        """Every Worker becomes ready."""
+        """Let every Worker become ready."""
         for worker in self.registry.workers:
             raw = self.server.objects["Worker", worker.metadata.name]
             condition = {**READY, "reason": "Registered"}
@@ -161,7 +166,7 @@ class World:
 
     def of(self, pool: str) -> int:
         uid = self.server.objects["WorkerPool", pool]["metadata"]["uid"]
-        return sum(pool_uid_of(worker) == uid for worker in self.registry.workers)
+        return sum(get_pool_uid(worker) == uid for worker in self.registry.workers)
 
     def ready_in_status(self, pool: str) -> int:
         return int(self.server.objects["WorkerPool", pool].get("status", {}).get("readyReplicas", 0))
@@ -208,7 +213,7 @@ async def test_a_status_is_written_once_a_second_at_most_also_when_it_is_urgent(
     await until(lambda: world.ready_in_status("one") == 0)
     times = world.server.written["one"]
     assert len(times) >= 2
-    assert all(later - earlier >= STATUS_SPACING_SECONDS for earlier, later in itertools.pairwise(times))
+    assert all(later - earlier >= PRODUCTION.status_spacing_seconds for earlier, later in itertools.pairwise(times))
 
 
 async def test_a_pool_that_waits_for_room_is_told_when_a_worker_of_another_goes(world: World) -> None:

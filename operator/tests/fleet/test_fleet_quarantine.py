@@ -1,4 +1,5 @@
-"""Broker users that send too much: cut off, released, cut off for longer the next time."""
+# SPDX-License-Identifier: Apache-2.0
+"""Broker users that send too much: they are cut off, released, and cut off for longer the next time."""
 
 from __future__ import annotations
 
@@ -10,24 +11,29 @@ from typing import Any, cast
 
 from scripted_site import ScriptedClient, until
 
-from simyard.fleet.broker import Broker
-from simyard.fleet.quarantine import FIRST_PAUSE_SECONDS, GOOD_SECONDS, MAX_PAUSE_SECONDS, Quarantine
+from simyard.fleet.broker.provisioning import Broker
+from simyard.fleet.broker.quarantine import GOOD_SECONDS, MAX_PAUSE_SECONDS, Quarantine
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
+from simyard.fleet.timing import PRODUCTION
+from simyard.fleet.wiring import connect
 from simyard.messaging.errors import BrokerUnavailableError
-from simyard_adapter.wire import pool_user
+from simyard_adapter.wire import name_pool_user
 from simyard_sites.kubernetes.client import KubeClient
 
 POOL = {
     "metadata": {"name": "pool", "namespace": "ns", "uid": "uid", "resourceVersion": "1"},
     "spec": {"serviceRef": {"name": "service"}, "replicas": 1},
 }
-USER = pool_user("uid")
+USER = name_pool_user("uid")
+
+
+FIRST_PAUSE_SECONDS = PRODUCTION.quarantine_first_seconds
 
 
 @dataclass
 class ScriptedBroker:
-    """What was asked of the broker; it fails once where ``failures`` says so."""
+    """A broker that records the requests of the quarantine, and fails once where ``failures`` says so."""
 
     earlier: list[str] = field(default_factory=list)
     failures: int = 0
@@ -48,7 +54,7 @@ class ScriptedBroker:
 
 
 class Bench:
-    """A quarantine whose clock is set by hand; its queue runs on the loop's."""
+    """A quarantine whose clock is set by hand; its queue runs on the loop's clock."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.now = 0.0
@@ -57,6 +63,7 @@ class Bench:
         registry = Registry(cast(KubeClient, ScriptedClient()))
         registry.pools.learn(POOL)
         self.quarantine = Quarantine(registry, cast(Broker, broker), cast(Recorder, self), lambda: self.now)
+        connect(registry, self.quarantine)
         broker.prepared.set()
 
     def emit(self, _: Any, regarding: Any, reason: str, note: str, *, warning: bool) -> None:
@@ -64,27 +71,27 @@ class Bench:
         self.events.append((reason, note))
 
     def flood(self) -> None:
-        while self.quarantine.permits(USER, 0):
+        while self.quarantine.count_event(USER, 0):
             pass
 
     async def pass_over(self, seconds: float) -> None:
-        """Let time pass, and have the queue look at the user."""
+        """Let time pass, and let the queue work on the user."""
         self.now += seconds
-        await self.quarantine.settle(USER)
+        await self.quarantine.enforce(USER)
 
 
 async def test_a_sender_is_refused_and_cut_off_until_the_pause_is_over_then_released() -> None:
     bench = Bench(ScriptedBroker(failures=2))
-    assert bench.quarantine.permits(USER, 0)
+    assert bench.quarantine.count_event(USER, 0)
     bench.flood()
-    assert bench.quarantine.permits(pool_user("other"), 0), "nobody else is refused"
+    assert bench.quarantine.count_event(name_pool_user("other"), 0), "nobody else is refused"
     assert [reason for reason, _ in bench.events] == ["WorkersCutOff"]
     async with running(bench):
         await until(lambda: bench.broker.asked == [f"cut off {USER}"])
-        assert not bench.quarantine.permits(USER, 0)
+        assert not bench.quarantine.count_event(USER, 0)
         await bench.pass_over(FIRST_PAUSE_SECONDS)
     assert bench.broker.asked[-1] == f"release {USER}"
-    assert bench.quarantine.permits(USER, 0)
+    assert bench.quarantine.count_event(USER, 0)
 
 
 async def test_the_pause_doubles_up_to_a_maximum_and_is_forgotten_after_good_times() -> None:

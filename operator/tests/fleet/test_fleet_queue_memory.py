@@ -1,10 +1,11 @@
-"""What a queue of work remembers does not grow with what was done."""
+# SPDX-License-Identifier: Apache-2.0
+"""The memory of a queue does not grow with the work that is done."""
 
 from __future__ import annotations
 
 import asyncio
 
-from simyard.fleet.queue import KeyQueue
+from simyard.fleet.work_queue import KeyQueue
 
 
 async def test_times_that_are_brought_forward_again_and_again_are_not_kept() -> None:

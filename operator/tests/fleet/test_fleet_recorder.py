@@ -1,4 +1,5 @@
-"""Events reach a real API server, where `kubectl describe` looks for them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Events reach a real API server, in the namespace in which `kubectl describe` looks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whose word counts for a worker, and what the operator keeps of objects in its memory."""
+# SPDX-License-Identifier: Apache-2.0
+"""The broker user that may speak for a worker, and the parts of objects that stay in the operator's memory."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ async def test_only_a_worker_s_own_broker_user_speaks_for_it_also_when_it_is_gon
     worker = registry.workers.learn({"metadata": metadata, "spec": spec})
     assert isinstance(worker, Worker)
     for _ in ("while it is there", "when it is gone"):
-        assert registry.sender("w") == "pool-a"
+        assert registry.find_sender("w") == "pool-a"
         registry.workers.forget(worker)
-    assert registry.sender("never-seen") == ""
+    assert registry.find_sender("never-seen") == ""
 
 
 @pytest.mark.parametrize("kind", SPECS)

@@ -1,4 +1,5 @@
-"""One site's runner against a site that behaves badly."""
+# SPDX-License-Identifier: Apache-2.0
+"""The runner of one site against a site that behaves badly."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
-from scripted_site import Bench, ScriptedSite, owner, quick, spec, until, versions
+from scripted_site import Bench, ScriptedSite, owner, spec, until, versions
 
 from simyard.api.worker import Worker
 from simyard.plan.breaker import OPENING_FAILURES
@@ -30,11 +31,9 @@ from simyard_sites.base import (
     UnknownOutcomeError,
 )
 
-__all__ = ["quick"]
-
 
 class LateSite(ScriptedSite):
-    """Its answers to creations come late, and say how things were at first: pending."""
+    """A site whose answers to creations come late and show the first state of the machines: pending."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +48,7 @@ class LateSite(ScriptedSite):
 
 
 class LateDeletes(ScriptedSite):
-    """Its answers to deletions come late, and say how things were before: terminating."""
+    """A site whose answers to deletions come late and show a former state of the machines: terminating."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +176,7 @@ async def test_a_site_that_says_that_more_fits_is_not_full_any_more() -> None:
         await until(lambda: bench.runner.health.full_at is not None)
         await until(lambda: bench.runner.health.capacity == 1)
         bench.site.capacity = 2
-        bench.runner.health.failed(UnavailableError("have it probed"))
+        bench.runner.health.record_failure(UnavailableError("have it probed"))
         await until(lambda: bench.runner.health.capacity == 2)
         assert (bench.runner.health.full_at, bench.runner.health.exhausted_seconds) == (None, 0)
 
@@ -247,7 +246,7 @@ async def test_nothing_is_done_while_the_site_s_events_are_broken() -> None:
 
 
 def turn(bench: Bench, worker: Worker, power_state: str) -> None:
-    """The user asks for another power state."""
+    """Let the user ask for another power state."""
     metadata = {**worker.metadata.model_dump(by_alias=True), "generation": 2, "resourceVersion": str(next(versions))}
     bench.registry.workers.learn({"metadata": metadata, "spec": {**worker.spec.to_json(), "powerState": power_state}})
 
@@ -306,17 +305,17 @@ async def test_a_broken_site_is_asked_once_after_each_probe_and_goes_on_where_it
         bench.site.broken = UnavailableError("down")
         for number in range(50):
             bench.worker(f"pool-{number}")
-        await until(lambda: bench.runner.observation().breaker.state == "Open")
+        await until(lambda: bench.runner.observe().breaker.state == "Open")
         bench.registry.workers.forget(leaves)
         probes, asked = bench.site.calls["probe"], bench.site.calls.total()
         assert asked - probes <= 1 + OPENING_FAILURES + START.calls
         await until(lambda: bench.site.calls["probe"] >= probes + 3)
-        seen = bench.runner.observation().breaker
+        seen = bench.runner.observe().breaker
         assert (seen.state in ("Open", "HalfOpen"), str(seen.cause)) == (True, "down")
         assert bench.site.calls.total() - asked <= 2 * (bench.site.calls["probe"] - probes)
         bench.site.broken = None
         await until(lambda: len(bench.site.machines) == 50)
-        assert bench.runner.observation().breaker.state == "Closed"
+        assert bench.runner.observe().breaker.state == "Closed"
     assert all(machine.owner.worker != "other-0" for machine in bench.site.machines.values())
 
 
@@ -327,9 +326,9 @@ async def test_what_a_site_refuses_as_too_much_is_asked_again_and_shown() -> Non
         bench.worker(f"pool-{number}")
     async with bench.running():
         await until(lambda: len(bench.site.machines) == 6)
-        (seen,) = bench.runner.observation().calls
+        (seen,) = bench.runner.observe().calls
     assert (seen.call, seen.throttled, len(bench.site.asked)) == ("Create", 3, 9)
-    assert bench.runner.observation().breaker.state == "Closed"
+    assert bench.runner.observe().breaker.state == "Closed"
 
 
 async def test_machines_that_a_resync_misses_are_looked_for_together() -> None:
@@ -340,7 +339,7 @@ async def test_machines_that_a_resync_misses_are_looked_for_together() -> None:
         await until(lambda: len(bench.runner.machines) == 30)
         bench.site.tell(Snapshot([]))
         await until(lambda: bench.site.calls["get"])
-        await until(lambda: bench.runner.observation().calls[-1].idle)
+        await until(lambda: bench.runner.observe().calls[-1].idle)
         assert len(bench.runner.machines) == 30
     assert bench.site.calls["get"] <= 10
     assert not any(seen.get("lost") for seen in bench.statuses.seen.values())

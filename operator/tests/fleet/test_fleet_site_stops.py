@@ -1,4 +1,5 @@
-"""Sites where stopping a machine ends it: it is made anew, and only then."""
+# SPDX-License-Identifier: Apache-2.0
+"""Sites that delete a machine when it is stopped: it is created anew only after a stop or restart."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scripted_site import Bench, ScriptedSite, quick, until, versions
+from scripted_site import Bench, ScriptedSite, until, versions
 
 from simyard.api.base import Json
 from simyard.api.worker import Worker
@@ -20,12 +21,10 @@ from simyard_sites.base import (
     QuotaExhaustedError,
 )
 
-__all__ = ["quick"]
-
 
 @dataclass
 class EndingSite(ScriptedSite):
-    """Machines that are stopped or restarted go; none can be suspended."""
+    """A site that deletes machines that are stopped or restarted, and can suspend none."""
 
     stop_ends: ClassVar[bool] = True
 
@@ -41,7 +40,7 @@ class EndingSite(ScriptedSite):
 
 
 def learn(bench: Bench, spec: Json, **status: Any) -> Worker:
-    """A new state of the one Worker."""
+    """Store a new state of the one Worker."""
     version = next(versions)
     metadata = {"name": "pool-0", "namespace": "ns", "uid": "pool-0---uid", "generation": version}
     body = {

@@ -1,4 +1,5 @@
-"""What a site's runner keeps, shares and leaves alone when its site is in trouble."""
+# SPDX-License-Identifier: Apache-2.0
+"""The work of a site's runner while its site is in trouble."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from scripted_site import Bench, ScriptedSite, owner, quick, spec, until
+from scripted_site import Bench, ScriptedSite, owner, spec, until
 
-from simyard.plan.pace import MOST_RETRY_AFTER_SECONDS
+from simyard.plan.pace import MAX_RETRY_AFTER_SECONDS
 from simyard.plan.tuner import START
 from simyard_sites.base import (
     Gone,
@@ -23,13 +24,12 @@ from simyard_sites.base import (
     UnknownOutcomeError,
 )
 
-__all__ = ["quick"]
 REFUSED = UnauthenticatedError("wrong password")
 
 
 @dataclass
 class LockedSite(ScriptedSite):
-    """Refuses the credentials of its stream of events, and of all else when it is ``broken``."""
+    """A site that refuses the credentials of its stream of events; it refuses all calls when it is ``broken``."""
 
     stream_error: SiteError | None = None
 
@@ -47,7 +47,7 @@ class LockedSite(ScriptedSite):
 
 @dataclass
 class SlowList(ScriptedSite):
-    """Lists its machines when it may."""
+    """A site that lists its machines only after ``may`` is set."""
 
     may: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -84,8 +84,8 @@ async def test_credentials_that_only_the_stream_of_events_refuses_open_the_break
     site = LockedSite(stream_error=REFUSED)
     bench = Bench(site)
     async with bench.running():
-        await until(lambda: bench.runner.observation().breaker.state == "Open")
-        assert bench.runner.observation().breaker.cause is REFUSED
+        await until(lambda: bench.runner.observe().breaker.state == "Open")
+        assert bench.runner.observe().breaker.cause is REFUSED
         site.stream_error = None
         await until(lambda: bench.runner.complete)
 
@@ -96,8 +96,8 @@ async def test_a_site_that_asks_for_a_long_pause_takes_no_new_workers_and_is_not
     bench.worker()
     async with bench.running():
         await until(lambda: bench.runner.health.exhausted_seconds > 0)
-        seen = bench.runner.observation()
-        assert bench.runner.health.exhausted_seconds <= MOST_RETRY_AFTER_SECONDS
+        seen = bench.runner.observe()
+        assert bench.runner.health.exhausted_seconds <= MAX_RETRY_AFTER_SECONDS
     assert isinstance(seen.exhausted, ThrottledError)
     assert seen.paused_until is not None
 
@@ -109,12 +109,12 @@ async def test_what_failed_is_forgotten_with_its_machine() -> None:
         await until(lambda: len(bench.runner.machines) == 1)
         bench.site.broken = UnavailableError("down")
         bench.registry.workers.forget(worker)
-        await until(lambda: bench.runner._attempts)
+        await until(lambda: bench.runner.reconciler.attempts)
         (machine,) = bench.site.machines.values()
         bench.site.machines.clear()
         bench.site.tell(Gone(machine.id, machine.name))
         await until(lambda: len(bench.runner.machines) == 0)
-    assert not bench.runner._attempts
+    assert not bench.runner.reconciler.attempts
 
 
 async def test_a_look_that_succeeds_at_last_is_no_failure_any_more() -> None:
@@ -124,9 +124,9 @@ async def test_a_look_that_succeeds_at_last_is_no_failure_any_more() -> None:
         await until(lambda: len(bench.runner.machines) == 1)
         bench.site.broken = UnavailableError("down")
         bench.site.tell(Snapshot([]))
-        await until(lambda: bench.runner._attempts)
+        await until(lambda: bench.runner.reconciler.attempts)
         bench.site.broken = None
-        await until(lambda: not bench.runner._attempts)
+        await until(lambda: not bench.runner.reconciler.attempts)
         assert len(bench.runner.machines) == 1
 
 
@@ -141,7 +141,7 @@ async def test_answers_that_are_lost_together_list_the_site_once_or_twice() -> N
         assert site.calls["create"] == START.calls
         site.may.set()
         await until(lambda: len(bench.runner.machines) == START.in_flight)
-        await until(lambda: bench.runner.observation().calls[0].idle)
+        await until(lambda: bench.runner.observe().calls[0].idle)
     assert 1 <= site.asked.count("list") <= 2
     assert site.calls["create"] == START.calls
 

@@ -1,22 +1,22 @@
-"""A site's runner tells its meter of every machine, and when it does not know them all."""
+# SPDX-License-Identifier: Apache-2.0
+"""A site's runner reports every machine to its meter, and the times in which not all machines are known."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from scripted_site import Bench, owner, quick, until
+from scripted_site import Bench, owner, until
 
 from simyard.plan.metering import Moment
 from simyard_sites.base import Changed, Machine, MachineState, Stage, UnavailableError
 
-__all__ = ["quick"]
 EPOCH = 1_700_000_000
 
 
 @pytest.fixture
 async def bench() -> Bench:
-    """Its usage is counted by a clock that the test moves."""
+    """Return a runner whose usage is counted by a clock that the test moves."""
     bench = Bench(grace_seconds=3600)
     bench.metering.clock = lambda: Moment((EPOCH + 100) * 1000, 100_000)
     return bench
@@ -28,7 +28,7 @@ def later(bench: Bench, seconds: int) -> None:
 
 
 def running(bench: Bench, number: int) -> Machine:
-    """A machine that runs since 100 s."""
+    """Return a machine that runs since second 100."""
     machine = bench.site.add(f"pool-{number}-x", owner(f"pool-{number}"))
     machine = replace(machine, entered={Stage.RUNNING: float(EPOCH)})
     bench.site.machines[machine.id] = machine
@@ -36,8 +36,8 @@ def running(bench: Bench, number: int) -> Machine:
 
 
 def used(bench: Bench) -> list[tuple[int, int]]:
-    """How many run, and seconds used."""
-    return [(row.workers, row.worker_milliseconds // 1000) for _, row in bench.metering.current()]
+    """Return the number of running machines, and the seconds used."""
+    return [(row.workers, row.worker_milliseconds // 1000) for _, row in bench.metering.count_current()]
 
 
 async def test_machines_are_counted_until_they_are_gone(bench: Bench) -> None:

@@ -1,4 +1,5 @@
-"""All sites: what is left of a runner that has ended, and what is told about machines without a Worker."""
+# SPDX-License-Identifier: Apache-2.0
+"""All sites: the remains of a runner that has ended, and the reports about machines without a Worker."""
 
 from __future__ import annotations
 
@@ -11,37 +12,44 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
-from scripted_site import ScriptedBroker, ScriptedClient, ScriptedSite, Statuses, owner, quick, until
+from scripted_site import TIMING, ScriptedBroker, ScriptedClient, ScriptedSite, Statuses, owner, until
 from test_fleet_site_trouble import LockedSite
 
 from simyard.api.base import Json, Metadata
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ANNOTATION_ABANDON
-from simyard.fleet import sites as sites_module
-from simyard.fleet.broker import Broker
+from simyard.fleet.broker.provisioning import Broker
 from simyard.fleet.metering import Metering
+from simyard.fleet.platform_health import PlatformHealth
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
-from simyard.fleet.sites import Sites
-from simyard.fleet.workers import WorkerStatuses
+from simyard.fleet.sites import reconciler as sites_module
+from simyard.fleet.sites.reconciler import Sites
+from simyard.fleet.wiring import connect
+from simyard.fleet.worker_statuses import WorkerStatuses
+from simyard.plan.platform import MAX_OVERDUE_SECONDS
 from simyard_sites.base import Changed, Machine, SiteEvent, UnauthenticatedError, UnavailableError
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
-__all__ = ["quick"]
 _versions = itertools.count(1)
 
 
 @dataclass
 class Api(ScriptedClient):
-    """An API server that has nothing, so that no status can be written; or only this object."""
+    """An API server without objects, or with one object whose status can be written."""
 
     item: Json | None = None
+    platform: list[tuple[str, str]] = field(default_factory=list)
+    """Status and message of ``PlatformHealthy`` in each status that was written."""
 
     async def patch(self, _: Resource, name: str, change: Json, *__: Any, **___: Any) -> Json:
         if self.item is None:
             raise NotFoundError(404, "NotFound", "no such site")
+        conditions = change["status"]["conditions"]
+        told = [(item["status"], item["message"]) for item in conditions if item["type"] == "PlatformHealthy"]
+        self.platform += told
         metadata = {**self.item["metadata"], "resourceVersion": str(next(_versions))}
         return {**self.item, "metadata": metadata, "status": change["status"]}
 
@@ -58,7 +66,7 @@ class Recorded:
 
 @dataclass
 class DefectiveSite(ScriptedSite):
-    """Its provider tells what the runner cannot read; it cannot be used after it was closed."""
+    """A site whose events the runner cannot read, and whose provider cannot be used after it was closed."""
 
     closed: bool = False
 
@@ -70,7 +78,7 @@ class DefectiveSite(ScriptedSite):
 
 
 class AwaySite(ScriptedSite):
-    """Its events cannot be followed."""
+    """A site whose events cannot be followed."""
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
         raise UnavailableError("nobody answers")
@@ -90,15 +98,18 @@ class World:
 
     def __post_init__(self) -> None:
         self.registry = Registry(cast(KubeClient, self.api))
+        metering = Metering(self.registry)
         self.sites = Sites(
             self.registry,
             cast(WorkerStatuses, Statuses()),
             cast(Broker, ScriptedBroker()),
             cast(Recorder, self.recorder),
-            Metering(self.registry),
+            metering,
             namespace="platform",
             installation="default",
+            timing=TIMING,
         )
+        connect(self.registry, metering, self.sites)
 
     def site(self, generation: int = 1, **emulated: Any) -> CloudSite:
         metadata = {"name": self.name, "uid": "site-uid", "resourceVersion": str(next(_versions))}
@@ -128,9 +139,6 @@ MakeWorld = Callable[..., World]
 
 @pytest.fixture
 def make_world(monkeypatch: pytest.MonkeyPatch) -> MakeWorld:
-    monkeypatch.setattr(sites_module, "STATUS_SPACING_SECONDS", 0.0)
-    monkeypatch.setattr(sites_module, "DEFECT_PAUSE_SECONDS", 0.02)
-
     def make(*providers: ScriptedSite, name: str) -> World:
         world = World(list(providers), name)
         monkeypatch.setattr(sites_module, "make_provider", lambda *_: world.providers.pop(0))
@@ -172,7 +180,7 @@ async def test_a_site_that_is_emptied_is_cleared(make_world: MakeWorld) -> None:
     world.site()
     async with world.running(), asyncio.timeout(60):
         await until(lambda: "emptied" in world.sites._running and world.sites._running["emptied"].runner.complete)
-        await world.sites.emptied("emptied")
+        await world.sites.wait_until_emptied("emptied")
     assert provider.calls["clear"] == 1
 
 
@@ -182,7 +190,7 @@ async def test_a_site_that_was_never_reached_is_not_waited_for(make_world: MakeW
     world.site()
     async with world.running(), asyncio.timeout(60):
         await until(lambda: provider.calls["probe"])
-        await world.sites.emptied("never")
+        await world.sites.wait_until_emptied("never")
     assert provider.calls["clear"] == 0
 
 
@@ -205,7 +213,7 @@ async def test_a_pool_that_goes_waits_for_a_site_that_is_not_known_yet_but_for_n
     raw = world.site().model_dump(mode="json", by_alias=True)
     raw["metadata"]["resourceVersion"] = str(next(_versions))
     world.registry.sites.learn({**raw, "status": {"version": "1", "conditions": [condition]}})
-    assert world.sites.machines_of_pool("default", "pool") == machines
+    assert world.sites.count_machines_of_pool("default", "pool") == machines
 
 
 async def test_a_site_that_becomes_ready_is_told(make_world: MakeWorld) -> None:
@@ -230,7 +238,7 @@ async def test_a_site_that_is_gone_for_good_goes_when_it_is_abandoned_and_has_no
     assert worker is not None
     learn()
     async with world.running():
-        emptied = asyncio.create_task(world.sites.emptied(world.name))
+        emptied = asyncio.create_task(world.sites.wait_until_emptied(world.name))
         learn(**{ANNOTATION_ABANDON: "true"})
         await until(lambda: world.gauge("site_breaker_open") == 1)
         assert not emptied.done(), "a Worker is left"
@@ -246,8 +254,40 @@ async def test_a_site_that_does_not_answer_stays_as_long_as_nobody_gives_it_up(m
     metadata = {**raw["metadata"], "resourceVersion": str(next(_versions))}
     world.registry.sites.learn({**raw, "metadata": metadata, "status": {"version": "1"}})
     async with world.running():
-        emptied = asyncio.create_task(world.sites.emptied(world.name))
+        emptied = asyncio.create_task(world.sites.wait_until_emptied(world.name))
         await until(lambda: world.gauge("site_breaker_open") == 1)
         assert not emptied.done()
         emptied.cancel()
     assert world.recorder.events == []
+
+
+async def test_a_problem_of_the_platform_costs_a_site_one_write_and_its_end_another(make_world: MakeWorld) -> None:
+    world = make_world(ScriptedSite(), name="told")
+    world.api.item = world.site().model_dump(mode="json", by_alias=True)
+    behind, time = 0.0, 0.0
+    health = PlatformHealth(lambda: ("pool", behind), lambda: None, lambda: time)
+    health.on_change.append(world.sites.platform_changed)
+
+    def looks(count: int) -> None:
+        nonlocal behind, time
+        for _ in range(count):
+            time += 15.0
+            behind = behind + 15.0 if behind else 0.0
+            health.look()
+
+    async with world.running():
+        await until(lambda: world.api.platform == [("True", "")])
+        behind = 1.0
+        looks(50)
+        await until(lambda: len(world.api.platform) == 2)
+        looks(50)
+        behind = 0.0
+        looks(3)
+        behind = MAX_OVERDUE_SECONDS
+        looks(1)
+        behind = 0.0
+        looks(4)
+        await until(lambda: len(world.api.platform) == 3)
+    (_, before), (status, text), after = world.api.platform
+    assert (before, status, after) == ("", "False", ("True", ""))
+    assert "the operator's work on pool has stood still since" in text

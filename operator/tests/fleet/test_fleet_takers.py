@@ -1,4 +1,5 @@
-"""Who is told to take from the pool's queue, with caches that are filled by hand and a broker that may be away."""
+# SPDX-License-Identifier: Apache-2.0
+"""The choice of workers that take from the pool's queue, with caches that are filled by hand."""
 
 from __future__ import annotations
 
@@ -12,15 +13,16 @@ import pytest
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.fleet import takers as takers_module
-from simyard.fleet.orders import Orders
+from simyard.fleet.broker.orders import Orders
+from simyard.fleet.pools import takers as takers_module
+from simyard.fleet.pools.takers import Takers
 from simyard.fleet.registry import Registry
-from simyard.fleet.takers import Takers
+from simyard.fleet.wiring import connect
 from simyard.guest.messages import read_event
 from simyard.messaging.errors import BrokerUnavailableError, NoConsumerError
 from simyard.messaging.events import ReceivedEvent
 from simyard.plan.takers import STANDING_TAKERS
-from simyard_adapter.wire import Event, Request, pool_user
+from simyard_adapter.wire import Event, Request, name_pool_user
 from simyard_sites.kubernetes.resource import Resource
 
 TIME = "2026-01-01T12:00:00Z"
@@ -28,14 +30,14 @@ DEADLINE_SECONDS = 30.0
 
 
 class FakeRequester:
-    """Keeps whom it was told to tell; ``fails`` says what comes of it."""
+    """A requester that records the workers that it tells; ``fails`` returns the error for a worker."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
         self.at_once = self.most_at_once = 0
         self.fails: Callable[[str], Exception | None] = lambda _: None
 
-    async def publish_passing(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
+    async def publish_transient(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
         assert (kind, body) == (Request.TAKE, {})
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -52,6 +54,7 @@ class World:
         self.registry = Registry(cast(Any, None))
         self.requester = FakeRequester()
         self.takers = Takers(self.registry, Orders(self.registry, cast(Any, self.requester)))
+        connect(self.registry, self.takers)
         self._numbers = itertools.count(1)
         self.put(names.WORKER_POOLS, "pool", {"serviceRef": {"name": "service"}})
 
@@ -75,7 +78,7 @@ class World:
 
     def end(self, *numbers: int) -> None:
         for number in numbers:
-            worker = self.registry.worker(uid(number))
+            worker = self.registry.find_worker(uid(number))
             assert worker is not None
             self.registry.workers.forget(worker)
 
@@ -89,10 +92,10 @@ class World:
     def hear(self, kind: Event, *numbers: int, **body: Any) -> None:
         for number in numbers:
             message = read_event(kind, orjson.dumps(body))
-            self.takers.take(ReceivedEvent(pool_user("pool"), uid(number), message, received_at=1000.0))
+            self.takers.apply_event(ReceivedEvent(name_pool_user("pool"), uid(number), message, received_at=1000.0))
 
     async def tells(self, count: int) -> set[str]:
-        """Who was told in the end; not more than so many."""
+        """Return the workers that were told in the end; there are exactly ``count``."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while len(self.requester.told) < count or self.is_about_to():  # noqa: ASYNC110
                 await asyncio.sleep(0)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Providers that are installed beside the platform."""
 
 from pathlib import Path
@@ -5,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from simyard.api.cloud_site import CloudSite
-from simyard.fleet.sites import SetupError, make_provider
+from simyard.fleet.sites.reconciler import SetupError, make_provider
 from simyard_sites.base import SiteConfig
 
 PROVIDER = """
@@ -33,7 +34,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def site(name: str, **settings: str) -> tuple[CloudSite, SiteConfig]:
     provider = {"other": {"name": name, "settings": settings}}
     made = CloudSite.model_validate({"metadata": {"name": "there", "uid": "uid"}, "spec": {"provider": provider}})
-    return made, SiteConfig("there", made.spec.provider.member()[1].to_json())
+    return made, SiteConfig("there", made.spec.provider.get_member()[1].to_json())
 
 
 def test_it_is_found_by_its_name_and_gets_its_settings() -> None:

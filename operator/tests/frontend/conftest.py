@@ -1,4 +1,5 @@
-"""A frontend whose world is in memory."""
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a frontend with a backend in memory."""
 
 import sys
 from pathlib import Path

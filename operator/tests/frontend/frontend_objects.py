@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Raw objects for the copies of a frontend, and a Kubernetes API that keeps objects in a dictionary."""
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from typing import Any, cast
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.frontend.exchange import Identity, OcciRequest, path_and_query
+from simyard.frontend.access import Access
+from simyard.frontend.exchange import Identity, OcciRequest, parse_target
 from simyard.frontend.exchange import OcciResponse as Response
 from simyard.frontend.handlers import Handlers
 from simyard.frontend.objects import Objects
@@ -116,7 +118,7 @@ def worker(
 
 
 def link(name: str, source: str = "/compute/uid-w", **annotations: str) -> Json:
-    """An OcciLink to a queue of its own name."""
+    """Return an OcciLink to a queue of its own name."""
     spec = {"kind": AMQPLINK, "source": source, "target": "amqp:///q", "attributes": {"occi.amqplink.queue": name}}
     return {"metadata": metadata(name, annotations=annotations), "spec": spec}
 
@@ -130,12 +132,12 @@ def site(name: str = "site", *, ready: bool = True, workers: int = 0, **spec: An
 
 
 class Kube:
-    """Objects by resource and name; what it stores it tells nobody: the frontend learns it from the answer.
+    """Objects by resource and name. It has no watch: the frontend learns an object from the answer to its write.
 
     Attributes:
         calls: verb, resource and name of every request, in order.
-        denied: whether a SubjectAccessReview is denied; gets its ``resourceAttributes``.
-        before: called before each write, to be faster than it.
+        denied: returns true if a SubjectAccessReview is denied; its argument is the ``resourceAttributes``.
+        before: called before each write, so that a test can write first.
     """
 
     def __init__(self) -> None:
@@ -206,10 +208,15 @@ class Kube:
         raw["metadata"]["generation"] += 1
         return copy.deepcopy(self.put(resource, raw))
 
-    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str = "") -> None:
+    async def delete(
+        self, resource: Resource, name: str, namespace: str = "", *, uid: str = "", version: str = ""
+    ) -> None:
         self._begin("delete", resource, name)
-        if uid and self._stored(resource, name)["metadata"]["uid"] != uid:
+        stored = self._stored(resource, name)["metadata"]
+        if uid and stored["uid"] != uid:
             raise ConflictError(409, "Conflict", "another uid")
+        if version and stored["resourceVersion"] != version:
+            raise ConflictError(409, "Conflict", "the resourceVersion in the precondition does not match")
         del self.objects[resource.plural, name]
 
     async def request(self, method: str, path: str, *, body: Json, resource: Resource, **_: Any) -> Json:
@@ -262,28 +269,32 @@ class Bench:
             self._caches[resource.plural].learn(self.kube.put(resource, item))
 
     def fill(self, *, services: Iterator[Json] | None = None) -> Bench:
-        """One service, one pool of it, one site."""
+        """Store one service, one pool of it, and one site."""
         self.put(names.SIMULATION_SERVICES, *(services or [service()]))
         self.put(names.WORKER_POOLS, pool())
         self.put(names.CLOUD_SITES, site())
         return self
 
     def forget(self, resource: Resource, name: str) -> None:
-        """An object was deleted by somebody else."""
+        """Delete an object behind the frontend's back."""
         cache: Any = self._caches[resource.plural]
         self.kube.objects.pop((resource.plural, name))
         cache.forget(cache.get("" if not resource.namespaced else NAMESPACE, name))
+
+    def forget_reviews(self) -> None:
+        """Forget the reviews of rights, as after ten seconds."""
+        self.objects._access = Access(cast(KubeClient, self.kube), self.objects.view)
 
     def stored(self, resource: Resource) -> dict[str, Json]:
         return {name: raw for (plural, name), raw in self.kube.objects.items() if plural == resource.plural}
 
     def entity(self, path: str) -> Entity:
-        found = self.objects.entity(path)
+        found = self.objects.get_entity(path)
         assert found is not None, f"there is {path}"
         return found
 
     def beside(self) -> Bench:
-        """Another frontend of the same objects, which has heard of the service, its pool and the site."""
+        """Return another frontend of the same objects that knows the service, its pool and the site."""
         other = Bench()
         other.kube.objects = self.kube.objects
         for resource in (names.SIMULATION_SERVICES, names.WORKER_POOLS, names.CLOUD_SITES):
@@ -299,8 +310,8 @@ class Bench:
     async def ask(
         self, method: str, target: str, body: str | bytes = b"", *, key: str = "", **headers: str
     ) -> Response:
-        """A whole request by Ada; header names are given with ``_`` for ``-``."""
-        path, query = path_and_query(target, "target")
+        """Send a whole request of Ada; header names have ``_`` for ``-``."""
+        path, query = parse_target(target, "target")
         sent = [(name.replace("_", "-"), value) for name, value in headers.items()]
         data = body.encode() if isinstance(body, str) else body
         return await Handlers(self.objects).handle(OcciRequest(method, path, query, sent, data, ADA, BASE, key))
@@ -308,5 +319,5 @@ class Bench:
     async def create(self, *mixins: str, kind: str = COMPUTE, key: str = "", **attributes: Any) -> Entity:
         """Create as the handlers do; ``__`` in the names of attributes stands for a dot."""
         given = {name.replace("__", "."): value for name, value in attributes.items()}
-        draft = check_creation(Draft(kind, mixins, given), self.objects.model())
+        draft = check_creation(Draft(kind, mixins, given), self.objects.get_model())
         return await self.objects.create(ADA, draft, key=key)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A backend in memory, requests to the handlers, and a server on loopback."""
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from simyard.apiserver.health import Finding
-from simyard.frontend.backend import Check, Verb
-from simyard.frontend.connection import Limits, Listener
-from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse, path_and_query
+from simyard.frontend.backend import Invocation, Precondition, Verb
+from simyard.frontend.entities.targets import parse_location
+from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse, parse_target
 from simyard.frontend.handlers import Handlers
 from simyard.frontend.health import Health
-from simyard.frontend.http import HttpFrontend
-from simyard.frontend.identity import Authorization, token_of
-from simyard.frontend.targets import location_of
+from simyard.frontend.http.connection import Limits, Listener
+from simyard.frontend.http.transport import HttpFrontend
+from simyard.frontend.identity import Authorization, read_token
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, Category, Entity, Link, Mixin, Model, Resource, Value
 from simyard.occi.standard import (
@@ -32,11 +32,12 @@ from simyard.occi.standard import (
     STANDARD,
 )
 from simyard.occi.validation import Checked, Update
+from simyard.serving.checks import HealthCheck
 
 BASE = "https://occi.example:8443"
 BEAM = Mixin("http://simyard.dev/occi/os_tpl#", "beam", "A beam", "/os_tpl/beam/", depends=(OS_TPL,))
 READER = "bob"
-"""May read everything, and change nothing."""
+"""A user who may read everything and change nothing."""
 TOKENS = {"ada-token": "ada", "eve-token": "eve", "net-token": "net"}
 RIGHTS: dict[str, frozenset[str] | None] = {
     "ada": None,  # everything
@@ -80,7 +81,7 @@ def network(number: int) -> Resource:
 
 @dataclass
 class MemoryBackend:
-    """``changes`` is what it was told to do; ``slow`` is awaited before every change."""
+    """A backend in memory; ``changes`` are the changes that it was asked for; ``slow`` is awaited before each one."""
 
     stored: dict[str, Entity] = field(default_factory=dict)
     version: int = 0
@@ -118,30 +119,30 @@ class MemoryBackend:
         self.version += 1
         self._model = Model((*STANDARD, *self._mixins), self.version)
 
-    def model(self) -> Model:
+    def get_model(self) -> Model:
         return self._model
 
-    def entity(self, path: str) -> Entity | None:
+    def get_entity(self, path: str) -> Entity | None:
         self.rendered_entities += 1
         return self.stored.get(path)
 
-    def paths(self, location: str) -> tuple[str, ...]:
+    def list_paths(self, location: str) -> tuple[str, ...]:
         if location in self._members:
             return self._members[location]
         if location not in self._snapshots:
             self._snapshots[location] = tuple(path for path in self.stored if path.startswith(location))
         return self._snapshots[location]
 
-    def entities(self, paths: Iterable[str]) -> Iterable[Entity]:
+    def list_entities(self, paths: Iterable[str]) -> Iterable[Entity]:
         return [self.stored[path] for path in paths if path in self.stored]
 
-    def part_key(self, path: str) -> Hashable:
+    def make_part_key(self, path: str) -> Hashable:
         return self._revisions.get(path)
 
-    def age_seconds(self, path: str) -> float | None:
+    def measure_age_seconds(self, path: str) -> float | None:
         return self.age
 
-    def stays(self, path: str) -> bool:
+    def is_permanent(self, path: str) -> bool:
         return False
 
     @asynccontextmanager
@@ -156,7 +157,7 @@ class MemoryBackend:
         self.asked.append((identity.user, verb, path, action))
         rights = RIGHTS[identity.user]
         changes = verb not in (Verb.GET, Verb.LIST)
-        if (rights is not None and location_of(path) not in rights) or (changes and identity.user == READER):
+        if (rights is not None and parse_location(path) not in rights) or (changes and identity.user == READER):
             raise OcciError(403, f"{identity.user} may not {verb} {path}")
 
     async def _change(self, what: str) -> None:
@@ -186,7 +187,7 @@ class MemoryBackend:
         return entity
 
     async def update(
-        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Check | None = None
+        self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Precondition | None = None
     ) -> Entity:
         await self._change(f"{'replace' if replace else 'update'} {entity.path}")
         attributes = {k: v for k, v in entity.attributes.items() if k not in update.removed} | dict(update.attributes)
@@ -198,23 +199,17 @@ class MemoryBackend:
     def was_deleted(self, path: str, key: str) -> bool:
         return False
 
-    async def delete(self, identity: Identity, entities: Sequence[Entity], *, key: str = "") -> None:
+    async def delete(
+        self, identity: Identity, entities: Sequence[Entity], *, key: str = "", check: Precondition | None = None
+    ) -> None:
         await self._change(f"delete {' '.join(entity.path for entity in entities)}".strip())
         for entity in entities:
             self.remove(entity.path)
 
-    async def act(
-        self,
-        identity: Identity,
-        entities: Sequence[Entity],
-        action: Action,
-        attributes: Mapping[str, Value],
-        *,
-        wait: bool | None,
-        key: str = "",
-    ) -> Mapping[str, Value] | None:
+    async def act(self, entities: Sequence[Entity], invocation: Invocation) -> Mapping[str, Value] | None:
         paths = " ".join(entity.path for entity in entities)
-        await self._change(f"{action.term} {paths} {dict(attributes)}{' wait' if wait else ''}")
+        asked = f"{invocation.action.term} {paths} {dict(invocation.attributes)}"
+        await self._change(f"{asked}{' wait' if invocation.wait else ''}")
         return self.result
 
     async def refresh(self, entities: Sequence[Entity], seconds: float = 1.0) -> None:
@@ -258,7 +253,7 @@ def _refuse_providers(mixin: Mixin) -> None:
 
 
 class Caller:
-    """Asks handlers as one user does."""
+    """A user of the handlers."""
 
     def __init__(self, backend: MemoryBackend, user: str = "ada", handlers: Handlers | None = None) -> None:
         self.backend = backend
@@ -266,14 +261,14 @@ class Caller:
         self.user = user
 
     def as_user(self, user: str) -> Caller:
-        """The same frontend, asked by somebody else."""
+        """Return another user of the same frontend."""
         return Caller(self.backend, user, self.handlers)
 
     async def __call__(
         self, method: str, target: str, body: str | bytes = b"", *, key: str = "", **headers: str
     ) -> OcciResponse:
-        """Header names are given with ``_`` for ``-``."""
-        path, query = path_and_query(target, "target")
+        """Send a request; header names have ``_`` for ``-``."""
+        path, query = parse_target(target, "target")
         sent = [(name.lower().replace("_", "-"), value) for name, value in headers.items()]
         data = body.encode() if isinstance(body, str) else body
         return await self.handlers.handle(OcciRequest(method, path, query, sent, data, identity(self.user), BASE, key))
@@ -285,7 +280,7 @@ class Caller:
 
 
 async def identify(authorization: Authorization) -> Identity:
-    user = TOKENS.get(token_of(authorization.text))
+    user = TOKENS.get(read_token(authorization.text))
     if user is None:
         raise OcciError(401, "the token is not valid")
     return identity(user)
@@ -321,7 +316,7 @@ class Served:
     async def request(
         self, method: str, target: str, *headers: str, body: bytes = b"", token: str = "ada-token"
     ) -> tuple[int, str, str]:
-        """One request on a connection of its own: status, head, body."""
+        """Send one request on a connection of its own, and return status, head and body."""
         lines = [f"{method} {target} HTTP/1.1", f"Host: {self.host}", "Connection: close", *headers]
         if token:
             lines.append(f"Authorization: Bearer {token}")
@@ -331,7 +326,7 @@ class Served:
 
 
 def parts(answer: bytes) -> tuple[int, str, str]:
-    """Status, head and body of a response."""
+    """Return status, head and body of a response."""
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), head.decode(), body.decode()
 
@@ -342,7 +337,7 @@ async def served(
 ) -> AsyncIterator[Served]:
     health = Health()
     health.started = True
-    health.checks.append(lambda: Finding("objects", True, "in memory"))
+    health.checks.append(lambda: HealthCheck("objects", True, "in memory"))
     limits = limits or Limits(linger_seconds=0.1)
     handlers = Handlers(backend, request_seconds=request_seconds)
     frontend = HttpFrontend(handlers, identify, health, limits=limits, **options)  # type: ignore[arg-type]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actions of computes, applications, components and services."""
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from frontend_objects import ADA, Bench, pool, service, worker
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.frontend import actions, scaling
+from simyard.frontend.backend import Invocation
+from simyard.frontend.changes import actions, scaling
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Draft
 from simyard.occi.standard import (
@@ -28,13 +30,13 @@ START_WORKERS = "http://cloud4e/beam/action#start_workers"
 async def act(bench: Bench, action: str, *paths: str, waits: bool | None = None, **given: Any) -> Any:
     entities = [bench.entity(path) for path in paths]
     found, attributes = check_invocation(
-        Draft(action=action, attributes=given), action.rpartition("#")[2], entities, bench.objects.model()
+        Draft(action=action, attributes=given), action.rpartition("#")[2], entities, bench.objects.get_model()
     )
-    return await bench.objects.act(ADA, entities, found, attributes, wait=waits)
+    return await bench.objects.act(entities, Invocation(ADA, found, attributes, waits))
 
 
 async def turns() -> None:
-    """Let others go as far as they get without anything from outside."""
+    """Let other tasks run until they wait for something from outside."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -190,9 +192,10 @@ async def test_an_async_action_is_recorded_once_for_one_request() -> None:
     bench = Bench().fill()
     bench.put(names.WORKERS, worker())
     shown = bench.entity("/compute/uid-w")
-    action = bench.objects.model().action("http://cloud4e/beam/action#sweep")
+    action = bench.objects.get_model().find_action("http://cloud4e/beam/action#sweep")
     assert action is not None
-    results = [await bench.objects.act(ADA, [shown], action, {}, wait=False, key="message") for _ in range(2)]
+    invocation = Invocation(ADA, action, {}, wait=False, key="message")
+    results = [await bench.objects.act([shown], invocation) for _ in range(2)]
     [recorded] = bench.stored(names.SERVICE_ACTIONS).values()
     assert results == [{"org.simyard.serviceaction": recorded["metadata"]["name"]}] * 2
     assert recorded["metadata"]["annotations"][names.ANNOTATION_REQUESTED_BY] == "ada"
@@ -219,6 +222,6 @@ async def test_a_sync_action_without_a_broker_is_503() -> None:
 async def test_refreshing_without_a_broker_keeps_what_is_known() -> None:
     bench = Bench().fill()
     bench.put(names.WORKERS, *(worker(f"w{n}", values={"length": n}) for n in range(50)))
-    shown = list(bench.objects.entities(bench.objects.paths("/compute/")))
+    shown = list(bench.objects.list_entities(bench.objects.list_paths("/compute/")))
     await bench.objects.refresh(shown, 0.05)
-    assert list(bench.objects.entities(bench.objects.paths("/compute/"))) == shown
+    assert list(bench.objects.list_entities(bench.objects.list_paths("/compute/"))) == shown

@@ -1,4 +1,5 @@
-"""Whatever is asked: a status of OCCI, one line that says why not, and nothing changed by what is refused or reads."""
+# SPDX-License-Identifier: Apache-2.0
+"""Any request gets a status of OCCI, and a refusal one line with the reason. Refusals and reads change nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from occi_memory import BASE, BEAM, START, MemoryBackend, compute, identity, network
 
-from simyard.frontend.exchange import OcciRequest, path_and_query
+from simyard.frontend.exchange import OcciRequest, parse_target
 from simyard.frontend.handlers import Handlers
 from simyard.occi.errors import OcciError
 from simyard.occi.standard import COMPUTE, INFRASTRUCTURE_SCHEME
@@ -91,7 +92,7 @@ def test_every_request_has_an_answer_that_says_what_is_wrong(
 @given(st.one_of(st.text(max_size=60), st.text("%/?&=0aF+ ", max_size=40)).map(lambda text: f"/{text}"))
 def test_a_target_is_decoded_or_refused(target: str) -> None:
     try:
-        path, query = path_and_query(target, "target")
+        path, query = parse_target(target, "target")
     except OcciError as error:
         assert error.status == 400
     else:

@@ -1,4 +1,5 @@
-"""Bodies over HTTP, in whatever pieces and at whatever pace they arrive."""
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies over HTTP, in pieces of any size and at any pace."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ import itertools
 import pytest
 from occi_memory import MemoryBackend, Served, served
 
-from simyard.frontend import http as http_transport
 from simyard.frontend.budget import BodyBudget, SendingBudget
-from simyard.frontend.connection import Limits
-from simyard.frontend.exchange import MOST_BODY_BYTES
+from simyard.frontend.exchange import MAX_BODY_BYTES
+from simyard.frontend.http import transport as http_transport
+from simyard.frontend.http.connection import Limits
 from simyard.occi.errors import OcciError
 
 KIND = b'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"\n'
@@ -20,7 +21,7 @@ LIMITS = Limits(head_seconds=HEAD_SECONDS, body_seconds=10, linger_seconds=0.1)
 
 
 def body_of(size: int) -> bytes:
-    """A creation of so many bytes."""
+    """Return a request to create an entity, with a body of this size."""
     return KIND + b"\n" * (size - len(KIND))
 
 
@@ -44,14 +45,14 @@ def chunked(data: bytes) -> bytes:
     ("size", "gap_seconds", "is_chunked", "is_slow"),
     [
         case
-        for case in itertools.product((200, 200_000, MOST_BODY_BYTES), (0.0, 0.02), (False, True), (False, True))
+        for case in itertools.product((200, 200_000, MAX_BODY_BYTES), (0.0, 0.02), (False, True), (False, True))
         if case[0] > 200 or case[1] > 0
     ],
 )
 async def test_a_body_apart_from_its_head_is_no_head_of_the_next_request(
     memory: MemoryBackend, size: int, gap_seconds: float, is_chunked: bool, is_slow: bool
 ) -> None:
-    """Also while the answer takes longer than a head may, and after a rest that is longer than that."""
+    """The answer may take longer than a head may, and so may the pause after it."""
     memory.slow = asyncio.Event() if is_slow else None
     async with served(memory, limits=LIMITS) as http:
         reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
@@ -64,7 +65,7 @@ async def test_a_body_apart_from_its_head_is_no_head_of_the_next_request(
                 asyncio.get_running_loop().call_later(2 * HEAD_SECONDS, memory.slow.set)
             status, text = await response(reader)
             assert status == 201, text
-            with pytest.raises(TimeoutError):  # nothing comes unasked
+            with pytest.raises(TimeoutError):  # there is no unrequested response
                 async with asyncio.timeout(2 * HEAD_SECONDS):
                     await reader.read(1)
         writer.write(head_of(http, "GET", "/compute/c1"))
@@ -131,20 +132,20 @@ async def test_bodies_that_are_waited_for_take_nobody_s_place(memory: MemoryBack
 async def test_bodies_of_one_user_take_so_much_memory_and_not_more(
     memory: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_transport, "BodyBudget", lambda: BodyBudget(3 * MOST_BODY_BYTES, 2 * MOST_BODY_BYTES))
+    monkeypatch.setattr(http_transport, "BodyBudget", lambda: BodyBudget(3 * MAX_BODY_BYTES, 2 * MAX_BODY_BYTES))
     memory.slow = asyncio.Event()
     async with served(memory) as http:
-        first = [asyncio.create_task(http.request("POST", "/compute/", body=body_of(MOST_BODY_BYTES))) for _ in "12"]
+        first = [asyncio.create_task(http.request("POST", "/compute/", body=body_of(MAX_BODY_BYTES))) for _ in "12"]
         async with asyncio.timeout(20):
             while len(memory.asked) < 2:  # noqa: ASYNC110 - what it waits for knows no events
                 await asyncio.sleep(0.01)
         status, head, _ = await http.request("POST", "/compute/", body=body_of(1000))
         assert status == 503 and "Retry-After: 1" in head
-        eve = await http.request("POST", "/compute/", body=body_of(MOST_BODY_BYTES), token="eve-token")
+        eve = await http.request("POST", "/compute/", body=body_of(MAX_BODY_BYTES), token="eve-token")
         assert eve[0] != 503
         memory.slow.set()
         assert [(await task)[0] for task in first] == [201, 201]
-        assert (await http.request("POST", "/compute/", body=body_of(MOST_BODY_BYTES)))[0] == 201
+        assert (await http.request("POST", "/compute/", body=body_of(MAX_BODY_BYTES)))[0] == 201
 
 
 def test_a_listing_that_many_get_is_held_once_and_different_ones_are_bounded() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Updates and deletions."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from frontend_objects import ADA, Bench, pool, worker
+from frontend_objects import ADA, Bench, pool, service, worker
 
 from simyard.api import names
 from simyard.api.base import Json
@@ -20,7 +21,7 @@ from simyard_sites.kubernetes.resource import Resource
 
 async def update(bench: Bench, path: str, *, replace: bool = False, mixins: tuple[str, ...] = (), **given: Any) -> Any:
     entity = bench.entity(path)
-    checked = check_update(Draft("", mixins, given), entity, bench.objects.model(), replace)
+    checked = check_update(Draft("", mixins, given), entity, bench.objects.get_model(), replace)
     return await bench.objects.update(ADA, entity, checked, replace=replace)
 
 
@@ -73,6 +74,75 @@ async def test_what_no_site_can_change_is_refused_and_nothing_is_changed(
     assert "title" not in spec(bench, names.WORKERS, "w")
 
 
+SIZE = {"cpu": 2, "memory": "4Gi"}
+TEMPLATE = "http://simyard.dev/occi/resource_tpl#"
+
+
+def templates(entity: Any) -> list[str]:
+    return [mixin.removeprefix(TEMPLATE) for mixin in entity.mixins if mixin.startswith(TEMPLATE)]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(
+    ("own", "asked", "new"),
+    [
+        (None, "", "medium"),
+        (None, "default", "medium"),
+        (SIZE, "medium", "default"),
+        (SIZE, "", "default"),
+        ({"cpu": "1500m", "memory": "4096Mi"}, "", "default"),
+    ],
+)
+async def test_a_template_of_the_same_size_replaces_the_one_before_and_the_machine_stays(
+    own: Json | None, asked: str, new: str, replace: bool
+) -> None:
+    bench = Bench().fill(services=iter([service(resources=SIZE)]))
+    annotations = {names.ANNOTATION_OCCI_MIXINS: TEMPLATE + asked} if asked else {}
+    bench.put(names.WORKERS, worker(annotations=annotations, **({"resources": own} if own else {})))
+    before = spec(bench, names.WORKERS, "w")
+    bench.kube.denied = lambda review: review["resource"] == names.OCCI_MIXINS.plural
+    changed = await update(bench, "/compute/uid-w", replace=replace, mixins=(TEMPLATE + new,))
+    assert templates(changed) == [new]
+    stored = bench.stored(names.WORKERS)["w"]
+    assert stored["metadata"]["annotations"][names.ANNOTATION_OCCI_MIXINS] == TEMPLATE + new
+    assert stored["spec"] == before
+    for term in ("medium", "default"):
+        assert bench.objects.list_paths(f"/resource_tpl/{term}/") == (("/compute/uid-w",) if term == new else ())
+    bench.forget(names.WORKERS, "w")
+    assert bench.objects.list_paths("/compute/") == bench.objects.list_paths(f"/resource_tpl/{new}/") == ()
+
+
+async def test_of_two_frontends_that_replace_a_template_at_once_one_template_is_left() -> None:
+    bench = Bench().fill(services=iter([service(resources=SIZE)]))
+    bench.put(names.WORKERS, worker())
+    other = bench.beside()
+    other.hear(names.WORKERS, *bench.stored(names.WORKERS).values())
+    await update(bench, "/compute/uid-w", mixins=(TEMPLATE + "medium",))
+    assert templates(await update(other, "/compute/uid-w", mixins=(TEMPLATE + "medium",))) == ["medium"]
+
+
+@pytest.mark.parametrize(
+    ("own", "new", "possible"),
+    [
+        (SIZE, "huge", "its template may be medium or default;"),
+        ({"cpu": 2, "memory": "8Gi"}, "default", "no template has its size;"),
+        (None, "small", "its template may be medium or default;"),
+    ],
+)
+async def test_a_template_of_another_size_is_refused_and_the_refusal_says_what_is_possible(
+    own: Json | None, new: str, possible: str
+) -> None:
+    bench = Bench().fill(services=iter([service(resources=SIZE)]))
+    bench.put(names.WORKERS, worker(**({"resources": own} if own else {})))
+    before = copy.deepcopy(bench.stored(names.WORKERS)["w"])
+    with pytest.raises(OcciError, match="no site can resize a machine") as refused:
+        await update(bench, "/compute/uid-w", mixins=(TEMPLATE + new,), **{"occi.core.title": "new"})
+    assert refused.value.status == 409
+    assert possible in refused.value.message
+    assert "create another compute with the template" in refused.value.message
+    assert bench.stored(names.WORKERS)["w"] == before
+
+
 async def test_an_application_is_described_by_its_vendor() -> None:
     bench = Bench().fill()
     with pytest.raises(OcciError) as refused:
@@ -113,9 +183,9 @@ async def test_the_amqplink_of_a_compute_gets_a_mixin_with_its_defaults_but_keep
     assert (await bench.ask("POST", "/-/", body, content_type="application/json")).status == 200
     line = 'Category: urgent; scheme="http://example.org/tags#"; class="mixin"\n'
     given = await bench.ask("POST", "/amqplink/uid-w", line + 'X-OCCI-Attribute: org.example.due="tomorrow"')
-    assert (given.status, bench.objects.paths("/urgent/")) == (403, ())
+    assert (given.status, bench.objects.list_paths("/urgent/")) == (403, ())
     assert (await bench.ask("POST", "/amqplink/uid-w", line)).status == 200
-    assert bench.objects.paths("/urgent/") == ("/amqplink/uid-w",)
+    assert bench.objects.list_paths("/urgent/") == ("/amqplink/uid-w",)
 
 
 # Deletion
@@ -133,7 +203,7 @@ async def test_a_compute_of_a_pool_is_marked_its_pool_scaled_and_then_it_is_dele
         ("delete", "workers", "pool-1"),
     ]
     assert spec(bench, names.WORKER_POOLS, "pool")["replicas"] == 2
-    assert bench.objects.entity("/compute/uid-pool-1") is None
+    assert bench.objects.get_entity("/compute/uid-pool-1") is None
 
 
 async def test_all_computes_of_a_pool_go_in_one_step_of_its_scale() -> None:
@@ -146,18 +216,18 @@ async def test_all_computes_of_a_pool_go_in_one_step_of_its_scale() -> None:
         worker("alone"),
     )
     bench.kube.calls.clear()
-    await bench.objects.delete(ADA, list(bench.objects.entities(bench.objects.paths("/compute/"))))
+    await bench.objects.delete(ADA, list(bench.objects.list_entities(bench.objects.list_paths("/compute/"))))
     assert spec(bench, names.WORKER_POOLS, "pool")["replicas"] == 0
     assert [call for call in bench.kube.calls if call[1] == "workerpools"] == [("patch", "workerpools", "pool")]
     assert not bench.stored(names.WORKERS)
-    assert bench.objects.paths("/compute/") == ()
+    assert bench.objects.list_paths("/compute/") == ()
 
 
 async def test_deleting_everything_leaves_what_is_the_vendor_s() -> None:
     bench = Bench().fill()
     bench.put(names.WORKERS, worker("pool-0", pool="pool"), worker("alone"))
-    await bench.objects.delete(ADA, list(bench.objects.entities(bench.objects.paths("/"))))
-    assert bench.objects.paths("/") == ("/application/uid-beam", "/network/site")
+    await bench.objects.delete(ADA, list(bench.objects.list_entities(bench.objects.list_paths("/"))))
+    assert bench.objects.list_paths("/") == ("/application/uid-beam", "/network/site")
     assert not bench.stored(names.WORKERS) and not bench.stored(names.WORKER_POOLS)
 
 
@@ -206,5 +276,5 @@ async def test_deleting_what_is_gone_already_is_no_error() -> None:
     shown = bench.entity("/compute/uid-w")
     del bench.kube.objects["workers", "w"]
     await bench.objects.delete(ADA, [shown])
-    assert bench.objects.entity(shown.path) is None
+    assert bench.objects.get_entity(shown.path) is None
     await bench.objects.delete(ADA, [shown])

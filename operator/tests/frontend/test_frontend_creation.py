@@ -1,4 +1,5 @@
-"""Computes and links that clients make."""
+# SPDX-License-Identifier: Apache-2.0
+"""Computes and links that clients create."""
 
 from __future__ import annotations
 
@@ -14,11 +15,10 @@ from hypothesis import strategies as st
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.worker import Worker
-from simyard.frontend.identifiers import object_name
+from simyard.frontend.entities.identifiers import make_object_name
 from simyard.occi.errors import OcciError
-from simyard.occi.model import Draft, DraftLink, Entity, Link
+from simyard.occi.model import Draft, DraftLink, Entity
 from simyard.occi.standard import (
-    AMQPLINK,
     APPLICATION,
     COMPONENT,
     COMPUTE,
@@ -38,7 +38,7 @@ KIND_LINE = 'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructu
 
 
 def spec_of(bench: Bench, entity: Entity) -> Json:
-    raw = bench.stored(names.WORKERS)[object_name(entity.id)]
+    raw = bench.stored(names.WORKERS)[make_object_name(entity.id)]
     Worker.model_validate(raw)
     return dict(raw["spec"])
 
@@ -62,7 +62,7 @@ async def test_a_compute_with_everything_becomes_a_worker() -> None:
         "sshPublicKeys": ["ssh-rsa A", "ssh-rsa B"],
         "attributes": {"length": 12.5},
     }
-    assert made.path in bench.objects.paths("/compute/")
+    assert made.path in bench.objects.list_paths("/compute/")
     assert {f"{OS_TPL}beam", f"{RESOURCE_TPL}medium", SSH_KEY, USER_DATA} <= set(made.mixins)
     assert made.title == "A title, with = and ;"
     assert made.attributes["occi.compute.architecture"] == "x64"
@@ -120,7 +120,7 @@ async def test_a_compute_of_a_given_size_is_among_those_of_the_template_of_that_
     bench = Bench().fill()
     made = await bench.create(**{"occi.compute.cores": 2, "occi.compute.memory": 4})
     assert f"{RESOURCE_TPL}medium" in made.mixins
-    assert bench.objects.paths("/resource_tpl/medium/") == (made.path,)
+    assert bench.objects.list_paths("/resource_tpl/medium/") == (made.path,)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ async def test_an_inline_link_that_cannot_be_made_makes_no_compute() -> None:
     bench = Bench().fill()
     draft = Draft(COMPUTE, links=(DraftLink("/network/public", kind=NETWORKINTERFACE),))
     with pytest.raises(OcciError) as refused:
-        await bench.objects.create(ADA, check_creation(draft, bench.objects.model()))
+        await bench.objects.create(ADA, check_creation(draft, bench.objects.get_model()))
     assert refused.value.status == 501
     assert not bench.stored(names.WORKERS)
 
@@ -195,11 +195,11 @@ async def test_what_was_asked_for_is_shown_as_it_was_asked_for() -> None:
     assert made.attributes["occi.compute.cores"] == 1
     assert made.attributes["org.openstack.compute.user_data"] == base64.b64encode(b"x").decode()
     for location in ("/resource_tpl/", "/resource_tpl/small/", "/openstack_public_key/", "/openstack_user_data/"):
-        assert bench.objects.paths(location) == (made.path,)
+        assert bench.objects.list_paths(location) == (made.path,)
     rendered = (await bench.ask("GET", made.path)).body
     assert (await bench.ask("PUT", made.path, rendered)).status == 200
     await bench.objects.delete(ADA, [made])
-    assert bench.objects.paths("/resource_tpl/small/") == ()
+    assert bench.objects.list_paths("/resource_tpl/small/") == ()
 
 
 async def test_the_emptiest_site_that_is_permitted_gets_it() -> None:
@@ -250,7 +250,7 @@ async def test_a_client_s_id_is_honoured_when_nobody_has_it_and_else_ignored() -
 
 async def test_an_id_that_another_frontend_has_just_given_is_not_given_again() -> None:
     bench = Bench().fill()
-    bench.kube.put(names.WORKERS, worker(object_name("mine"), annotations={names.ANNOTATION_OCCI_ID: "mine"}))
+    bench.kube.put(names.WORKERS, worker(make_object_name("mine"), annotations={names.ANNOTATION_OCCI_ID: "mine"}))
     made = await bench.create(**{"occi.core.id": "mine"})
     assert made.id != "mine"
 
@@ -272,12 +272,12 @@ async def test_another_frontend_finds_what_it_has_not_heard_of_with_one_question
     bench, other = Bench().fill(), Bench().fill()
     other.kube.objects = bench.kube.objects
     made = await bench.create()
-    assert other.objects.entity(made.path) is None
+    assert other.objects.get_entity(made.path) is None
     found = await other.objects.find(made.path)
     assert found is not None and found.id == made.id
     other.kube.calls.clear()
     assert await other.objects.find("/compute/nobody") is None
-    assert other.kube.calls == [("get", "workers", object_name("nobody"))]
+    assert other.kube.calls == [("get", "workers", make_object_name("nobody"))]
 
 
 async def test_an_api_server_that_is_down_is_503_or_504_and_never_a_404(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,55 +292,6 @@ async def test_an_api_server_that_is_down_is_503_or_504_and_never_a_404(monkeypa
     assert refused.value.status == 503
 
 
-async def link_to(bench: Bench, source: str, *mixins: str, key: str = "", **attributes: Any) -> Entity:
-    given = {"occi.core.source": source, "occi.core.target": "amqp:///q", "occi.amqplink.queue": "q", **attributes}
-    checked = check_creation(Draft(AMQPLINK, mixins, given), bench.objects.model())
-    return await bench.objects.create(ADA, checked, key=key)
-
-
-async def test_an_amqplink_is_kept_shown_by_its_compute_and_goes_with_it() -> None:
-    bench = Bench().fill()
-    bench.put(names.WORKERS, worker())
-    made = await link_to(bench, "/compute/uid-w", **{"occi.core.id": "foreign", "occi.core.title": "Mine"})
-    assert made.path == "/amqplink/foreign"
-    compute = bench.entity("/compute/uid-w")
-    assert [link.path for link in compute.links] == ["/amqplink/uid-w", "/amqplink/foreign"]  # type: ignore[union-attr]
-    assert bench.objects.paths("/amqplink/") == ("/amqplink/foreign", "/amqplink/uid-w")
-    [raw] = bench.stored(names.OCCI_LINKS).values()
-    assert raw["metadata"]["ownerReferences"][0]["uid"] == "uid-w"
-    await bench.objects.delete(ADA, [compute])
-    assert not bench.stored(names.OCCI_LINKS) and not bench.stored(names.WORKERS)
-    assert bench.objects.entity("/amqplink/foreign") is None
-
-
-async def test_a_link_says_of_which_kinds_its_ends_are_and_goes_with_either() -> None:
-    bench = Bench().fill()
-    bench.put(names.WORKERS, worker("from"), worker("to"))
-    await link_to(bench, "/compute/uid-from", **{"occi.core.target": "/compute/uid-to"})
-    [path] = [path for path in bench.objects.paths("/amqplink/") if "uid" not in path]
-    link = bench.entity(path)
-    assert isinstance(link, Link) and (link.source_kind, link.target_kind) == (COMPUTE, (COMPUTE,))
-    await bench.objects.delete(ADA, [bench.entity("/compute/uid-to")])
-    assert not bench.stored(names.OCCI_LINKS)
-    assert len(bench.entity("/compute/uid-from").links) == 1  # type: ignore[union-attr]
-
-
-async def test_a_link_from_nowhere_is_refused() -> None:
-    bench = Bench().fill()
-    with pytest.raises(OcciError, match="is no compute of ours") as refused:
-        await link_to(bench, "/compute/nobody")
-    assert refused.value.status == 400
-
-
-async def test_a_client_s_link_does_not_get_the_provider_s_mixins() -> None:
-    bench = Bench().fill()
-    bench.put(names.WORKERS, worker())
-    with pytest.raises(OcciError) as refused:
-        await link_to(bench, "/compute/uid-w", "http://simyard.dev/occi/service/beam#interface")
-    assert refused.value.status == 403
-    assert not bench.stored(names.OCCI_LINKS)
-
-
 async def test_attributes_that_mean_nothing_to_the_platform_are_kept_verbatim() -> None:
     bench = Bench().fill()
     made = await bench.create(**{"occi.compute.speed": 2.5, "occi.compute.share": 7})
@@ -351,31 +302,6 @@ async def test_attributes_that_mean_nothing_to_the_platform_are_kept_verbatim() 
         "occi.compute.share": 7,
     }
     assert raw["metadata"]["namespace"] == NAMESPACE
-
-
-@pytest.mark.parametrize("heard", [True, False])
-@pytest.mark.parametrize("key", ["", "a key"])
-async def test_a_compute_and_its_amqplink_have_one_id_that_nothing_else_gets(heard: bool, key: str) -> None:
-    """Asked of a frontend that has heard of the other entity, and of one that has not."""
-    bench = Bench().fill()
-    bench.put(names.WORKERS, worker())
-    await bench.create(**{"occi.core.id": "compute"})
-    await link_to(bench, "/compute/uid-w", **{"occi.core.id": "link"})
-    asked = bench if heard else bench.beside()
-    asked.hear(names.WORKERS, bench.stored(names.WORKERS)["w"])
-    assert (await asked.create(key=key, **{"occi.core.id": "link"})).id != "link"
-    for taken in ("compute", "uid-w"):
-        assert (await link_to(asked, "/compute/uid-w", key=key, **{"occi.core.id": taken})).id != taken
-        key = key and f"{key} again"
-
-
-async def test_what_put_creates_has_the_id_of_its_path_or_is_not_created() -> None:
-    bench = Bench().fill()
-    bench.put(names.WORKERS, worker())
-    assert (await link_to(bench, "/compute/uid-w", **{"occi.core.id": "x"})).path == "/amqplink/x"
-    kind = 'Category: compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"\n'
-    assert (await bench.ask("PUT", "/compute/x", kind)).status == 409
-    assert list(bench.stored(names.WORKERS)) == ["w"]
 
 
 async def test_put_replaces_what_another_frontend_creates_at_the_same_moment() -> None:
@@ -392,12 +318,3 @@ async def test_put_replaces_what_another_frontend_creates_at_the_same_moment() -
     assert answer.status == 200
     [stored] = bench.stored(names.WORKERS).values()
     assert stored["spec"]["title"] == "Mine"
-
-
-async def test_a_link_may_start_at_a_compute_that_another_frontend_has_just_made() -> None:
-    bench = Bench().fill()
-    other = bench.beside()
-    made = await bench.create(**{"occi.core.id": "mine"})
-    kind = 'Category: amqplink; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"\n'
-    ends = f'occi.core.source="{made.path}", occi.core.target="amqp:///q", occi.amqplink.queue="q"'
-    assert (await other.ask("POST", "/amqplink/", f"{kind}X-OCCI-Attribute: {ends}")).status == 201

@@ -1,4 +1,5 @@
-"""Entities by absolute URIs, whichever frontend has given them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Entities by absolute URIs that any of the frontends has returned."""
 
 from __future__ import annotations
 
@@ -24,6 +25,6 @@ async def test_a_uri_of_another_frontend_names_the_same_entity(memory: MemoryBac
     await call.text("POST", "/-/", lines(TAG_LINE))
     answer = await call("POST", "/tag/", f"X-OCCI-Location: {uri}", host="seen.example")
     assert answer.status == status
-    assert memory.paths("/tag/") == (("/compute/c1",) if status == 200 else ())
+    assert memory.list_paths("/tag/") == (("/compute/c1",) if status == 200 else ())
     await call("DELETE", "/tag/", f"X-OCCI-Location: {uri}", host="seen.example")
-    assert memory.paths("/tag/") == ()
+    assert memory.list_paths("/tag/") == ()

@@ -1,4 +1,5 @@
-"""Who may what, and how refusals and failures are answered."""
+# SPDX-License-Identifier: Apache-2.0
+"""Rights, refusals and failures in the handlers."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from occi_memory import (
     lines,
 )
 
-from simyard.apiserver.status import StatusError, StatusReason
 from simyard.frontend.handlers import Handlers
 from simyard.occi.errors import OcciError
 from simyard.occi.standard import COMPUTE, INFRASTRUCTURE_SCHEME, NETWORKINTERFACE
+from simyard.serving.status import StatusError, StatusReason
 
-# Who may
+# Rights
 
 
 async def test_whoever_may_nothing_learns_nothing(call: Caller) -> None:
@@ -89,7 +90,7 @@ async def test_whoever_may_only_read_changes_nothing(call: Caller) -> None:
 
 async def test_two_users_never_share_what_only_one_may_see(call: Caller) -> None:
     net = call.as_user("net")
-    for _ in range(2):  # the second time from what is kept
+    for _ in range(2):  # the second time from the cache
         assert (await call.text("GET", "/", accept="text/uri-list")).count("\n") == 3
         assert await net.text("GET", "/", accept="text/uri-list") == f"{BASE}/network/n1\n"
         assert "c1" in await call.text("GET", "/?full=true")

@@ -1,4 +1,5 @@
-"""The HTTP transport, spoken to byte by byte."""
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP transport, tested byte by byte."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from occi_memory import BASE, MemoryBackend, Served, compute, parts, served
 
-from simyard.frontend.connection import Limits
-from simyard.frontend.exchange import MOST_BODY_BYTES
+from simyard.frontend.exchange import MAX_BODY_BYTES
+from simyard.frontend.http.connection import Limits
 from simyard.occi.standard import COMPUTE
 
 KIND = 'compute; scheme="http://schemas.ogf.org/occi/infrastructure#"; class="kind"'
@@ -36,7 +37,7 @@ async def until(met: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-# What every response has
+# Every response
 
 
 async def test_every_response_says_who_answers_and_what_is_accepted(http: Served) -> None:
@@ -125,7 +126,7 @@ async def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(http: Serv
     assert status == 413
 
 
-# Who asks
+# Authentication
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", "Basic !", "Basic YWRh", "Digest x", "ada-token"])
@@ -175,7 +176,7 @@ async def test_the_browsers_own_credentials_are_for_origins_on_the_list(http: Se
     assert "Allow-Credentials" not in head
 
 
-# What is ambiguous, broken or endless
+# Ambiguous, broken and endless requests
 
 
 @pytest.mark.parametrize(
@@ -254,8 +255,8 @@ async def test_oversized_headers_and_bodies_are_refused(http: Served) -> None:
     assert (await http.request("GET", "/", "X-Long: " + "x" * 70_000))[0] == 400
     assert (await http.request("GET", "/", *(f"X-{number}: y" for number in range(2000))))[0] == 400
     assert (await http.request("GET", "/", *(f"X-{number}: {'y' * 30_000}" for number in range(12))))[0] == 400
-    status, _, body = await http.request("POST", "/compute/", f"Content-Length: {MOST_BODY_BYTES + 1}")
-    assert status == 413 and str(MOST_BODY_BYTES) in body
+    status, _, body = await http.request("POST", "/compute/", f"Content-Length: {MAX_BODY_BYTES + 1}")
+    assert status == 413 and str(MAX_BODY_BYTES) in body
     assert http.backend.changes == []
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests over HTTP that their sender repeats."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ BODY = f"{COMPUTE_LINE}\n".encode()
 
 
 async def key_of(http: Served, method: str, target: str, *headers: str, body: bytes = b"", token: str) -> str:
-    """The key under which something was created."""
+    """Return the key under which an entity was created."""
     await http.request(method, target, *headers, body=body, token=token)
     return http.backend.changes[-1].removeprefix("create compute").strip()
 

@@ -1,4 +1,5 @@
-"""Whose token it is."""
+# SPDX-License-Identifier: Apache-2.0
+"""Users behind tokens."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from typing import Any
 import pytest
 
 from simyard.frontend import identity
-from simyard.frontend.identity import Authenticator, Authorization, token_of
+from simyard.frontend.exchange import Identity
+from simyard.frontend.identity import CAPACITY, TTL_SECONDS, Authenticator, Authorization, read_token
 from simyard.occi.errors import OcciError
+from simyard.serving.answers import RecentAnswers
 from simyard_sites.kubernetes.errors import UnavailableError
 
 
 class Api:
-    """Knows one token, and counts the questions."""
+    """An API server that knows one token and counts the reviews."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -54,18 +57,18 @@ def api() -> Api:
 
 
 def authenticator(api: Api, clock: Clock) -> Authenticator:
-    return Authenticator(api, clock=clock)  # type: ignore[arg-type]
+    return Authenticator(api, RecentAnswers(TTL_SECONDS, CAPACITY, clock=clock))  # type: ignore[arg-type]
 
 
 async def test_a_token_is_asked_about_once_in_ten_seconds(api: Api) -> None:
     clock = Clock()
     ask = authenticator(api, clock)
     for _ in range(3):
-        known = await ask.of_header(Authorization("bearer good"))
+        known = await ask.identify_header(Authorization("bearer good"))
     assert (known.user, known.uid, known.groups, known.extra) == ("ada", "1", ("a", "b"), (("k", ("v",)),))
     assert api.asked == ["good"]
     clock.now += identity.TTL_SECONDS + 1
-    await ask.of_token("good")
+    await ask.identify_token("good")
     assert api.asked == ["good", "good"]
 
 
@@ -73,7 +76,7 @@ async def test_a_token_of_nobody_is_remembered_too(api: Api) -> None:
     ask = authenticator(api, Clock())
     for _ in range(3):
         with pytest.raises(OcciError) as refused:
-            await ask.of_token("bad")
+            await ask.identify_token("bad")
         assert refused.value.status == 401
     assert api.asked == ["bad"]
 
@@ -81,7 +84,7 @@ async def test_a_token_of_nobody_is_remembered_too(api: Api) -> None:
 async def test_requests_at_the_same_time_share_one_question(api: Api) -> None:
     api.gate.clear()
     ask = authenticator(api, Clock())
-    waiting = [asyncio.create_task(ask.of_token("good")) for _ in range(5)]
+    waiting = [asyncio.create_task(ask.identify_token("good")) for _ in range(5)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     api.gate.set()
@@ -93,38 +96,38 @@ async def test_requests_at_the_same_time_share_one_question(api: Api) -> None:
 async def test_a_flood_of_made_up_tokens_asks_few_questions_at_a_time(api: Api) -> None:
     api.gate.clear()
     ask = authenticator(api, Clock())
-    waiting = [asyncio.create_task(ask.of_token(f"bad{number}")) for number in range(100)]
+    waiting = [asyncio.create_task(ask.identify_token(f"bad{number}")) for number in range(100)]
     for _ in range(5):
         await asyncio.sleep(0)
     api.gate.set()
     assert all(isinstance(item, OcciError) for item in await asyncio.gather(*waiting, return_exceptions=True))
-    assert api.most == identity.STRANGERS
+    assert api.most == identity.MAX_UNKNOWN_TOKEN_REVIEWS
 
 
 async def test_whoever_is_known_does_not_wait_for_strangers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     ask = authenticator(api, clock)
-    await ask.of_token("good")
+    await ask.identify_token("good")
     clock.now += identity.TTL_SECONDS + 1
     monkeypatch.setattr(identity, "REFUSED_SECONDS", 1000.0)
-    monkeypatch.setattr(identity, "MOST_STRANGERS", 100)
-    strangers = [asyncio.create_task(ask.of_token(f"bad{number}")) for number in range(100)]
+    monkeypatch.setattr(identity, "MAX_WAITING_UNKNOWN_TOKENS", 100)
+    strangers = [asyncio.create_task(ask.identify_token(f"bad{number}")) for number in range(100)]
     await asyncio.sleep(0)
-    assert (await ask.of_token("good")).user == "ada"
+    assert (await ask.identify_token("good")).user == "ada"
     with pytest.raises(OcciError) as refused:
-        await ask.of_token("one more")
+        await ask.identify_token("one more")
     assert refused.value.status == 503
-    assert len(api.asked) <= 2 + identity.STRANGERS
+    assert len(api.asked) <= 2 + identity.MAX_UNKNOWN_TOKEN_REVIEWS
     for stranger in strangers:
         stranger.cancel()
 
 
 async def test_a_header_s_text_is_no_token(api: Api) -> None:
     ask = authenticator(api, Clock())
-    assert (await ask.of_header(Authorization("Bearer good"))).user == "ada"
+    assert (await ask.identify_header(Authorization("Bearer good"))).user == "ada"
     for token in ("Bearer good", ""):
         with pytest.raises(OcciError) as refused:
-            await ask.of_token(token)
+            await ask.identify_token(token)
         assert refused.value.status == 401
     assert "auth is required" in refused.value.message
 
@@ -133,20 +136,28 @@ async def test_a_failure_is_503_not_remembered_and_never_says_the_token(api: Api
     api.down = True
     ask = authenticator(api, Clock())
     with pytest.raises(OcciError) as refused:
-        await ask.of_token("good")
+        await ask.identify_token("good")
     assert refused.value.status == 503 and "good" not in refused.value.message
     api.down = False
-    assert (await ask.of_token("good")).user == "ada"
+    assert (await ask.identify_token("good")).user == "ada"
 
 
-async def test_what_is_remembered_is_bounded_and_holds_no_token(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "CAPACITY", 3)
-    ask = authenticator(api, Clock())
-    for number in range(10):
+async def test_what_is_remembered_is_bounded_and_holds_no_token(api: Api) -> None:
+    questions: list[bytes] = []
+
+    class Recorded(RecentAnswers[bytes, Identity | None]):
+        def keep(self, question: bytes, answer: Identity | None) -> None:
+            questions.append(question)
+            super().keep(question, answer)
+
+    ask = Authenticator(api, Recorded(TTL_SECONDS, 3, clock=Clock()))  # type: ignore[arg-type]
+    tokens = [f"bad{number}" for number in range(10)]
+    for token in (*tokens, *tokens[-3:], tokens[0]):
         with pytest.raises(OcciError):
-            await ask.of_token(f"bad{number}")
-    assert len(ask._known) == 3
-    assert not any(b"bad" in key for key in ask._known)
+            await ask.identify_token(token)
+    assert api.asked == [*tokens, tokens[0]], "the last three are remembered, and the first is not"
+    assert len(questions) == 11
+    assert not any(b"bad" in question for question in questions)
 
 
 def basic(text: str) -> str:
@@ -154,14 +165,14 @@ def basic(text: str) -> str:
 
 
 def test_a_token_comes_as_bearer_or_as_password() -> None:
-    assert token_of("Bearer abc ") == "abc"
-    assert token_of(basic("anybody:a:b")) == "a:b"
+    assert read_token("Bearer abc ") == "abc"
+    assert read_token(basic("anybody:a:b")) == "a:b"
 
 
 @pytest.mark.parametrize("header", ["", "abc", "Digest abc", "Basic !!!", "Basic \udcff"])
 def test_anything_else_is_refused(header: str) -> None:
     with pytest.raises(OcciError) as refused:
-        token_of(header)
+        read_token(header)
     assert refused.value.status == 401
 
 
@@ -169,5 +180,5 @@ async def test_an_empty_or_endless_token_is_not_asked_about(api: Api) -> None:
     ask = authenticator(api, Clock())
     for header in ("Bearer ", basic("user:"), basic("user"), "Bearer " + "x" * 20_000):
         with pytest.raises(OcciError):
-            await ask.of_header(Authorization(header))
+            await ask.identify_header(Authorization(header))
     assert api.asked == []

@@ -1,4 +1,5 @@
-"""Links as they are listed and shown, whatever comes and goes at their ends."""
+# SPDX-License-Identifier: Apache-2.0
+"""Links in listings and renderings while the entities at their ends come and go."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from simyard.api import names
 from simyard.api.base import Json
+from simyard.frontend.entities.links import Pulled
 from simyard.frontend.exchange import OcciRequest
 from simyard.frontend.handlers import Handlers
-from simyard.frontend.links import Pulled
 from simyard.frontend.objects import ForeignAdapters
 from simyard.occi.model import LINK, Draft, Model, Resource
 from simyard.occi.standard import AMQPLINK, COMPUTE, NETWORKINTERFACE
@@ -46,7 +47,7 @@ def mixin(name: str, *members: str) -> Json:
 
 
 class Foreign:
-    """Service adapters that tell the same of every link, unless they are silent; ``asked`` counts."""
+    """Service adapters that report the same values for every link, or are silent; ``asked`` counts questions."""
 
     def __init__(self, **told: Any) -> None:
         self.told = {name.replace("__", "."): value for name, value in told.items()}
@@ -73,14 +74,14 @@ def bench_with(foreign: ForeignAdapters | None = None) -> Bench:
 def test_a_link_is_listed_while_what_it_starts_at_is_shown() -> None:
     bench = bench_with()
     listed = ("/amqplink/uid-l", "/amqplink/uid-w")
-    assert sorted(bench.objects.paths("/amqplink/")) == list(listed)
-    assert bench.objects.paths("/mine/") == ("/amqplink/uid-l",)
+    assert sorted(bench.objects.list_paths("/amqplink/")) == list(listed)
+    assert bench.objects.list_paths("/mine/") == ("/amqplink/uid-l",)
     bench.forget(names.WORKERS, "w")
-    assert bench.objects.paths("/amqplink/") == bench.objects.paths("/mine/") == ()
+    assert bench.objects.list_paths("/amqplink/") == bench.objects.list_paths("/mine/") == ()
     bench.put(names.WORKERS, worker("w", uid="another", annotations={names.ANNOTATION_OCCI_ID: "uid-w"}))
-    assert sorted(bench.objects.paths("/amqplink/")) == list(listed)
+    assert sorted(bench.objects.list_paths("/amqplink/")) == list(listed)
     bench.put(names.OCCI_LINKS, link("elsewhere", "/compute/of-another-service"))
-    assert "/amqplink/uid-elsewhere" not in bench.objects.paths("/")
+    assert "/amqplink/uid-elsewhere" not in bench.objects.list_paths("/")
 
 
 async def test_links_are_found_by_their_kind_wherever_they_are_shown() -> None:
@@ -105,14 +106,14 @@ async def test_links_are_found_by_their_kind_wherever_they_are_shown() -> None:
 
 def test_a_component_is_linked_to_its_application_while_there_is_one() -> None:
     bench = Bench().fill()
-    assert bench.objects.paths("/componentlink/") == ("/componentlink/uid-pool",)
+    assert bench.objects.list_paths("/componentlink/") == ("/componentlink/uid-pool",)
     bench.forget(names.SIMULATION_SERVICES, "beam")
-    assert bench.objects.paths("/componentlink/") == ()
-    assert bench.objects.paths("/component/") == ("/component/uid-pool",)
+    assert bench.objects.list_paths("/componentlink/") == ()
+    assert bench.objects.list_paths("/component/") == ("/component/uid-pool",)
     again = service()
     again["metadata"]["uid"] = "another"
     bench.put(names.SIMULATION_SERVICES, again)
-    assert bench.objects.paths("/componentlink/") == ("/componentlink/uid-pool",)
+    assert bench.objects.list_paths("/componentlink/") == ("/componentlink/uid-pool",)
 
 
 def test_the_numbers_of_an_application_are_those_of_its_components() -> None:
@@ -151,22 +152,22 @@ def test_what_is_listed_is_there_and_what_is_another_has_another_key(steps: list
             made += before is None
             raw["metadata"]["uid"] = before["metadata"]["uid"] if before is not None else f"uid-{made}"
             bench.put(resource, raw)
-        listed = objects.paths("/")
+        listed = objects.list_paths("/")
         assert len(set(listed)) == len(listed)
-        assert [path for path in listed if objects.entity(path) is None] == []
+        assert [path for path in listed if objects.get_entity(path) is None] == []
         for location in ("/compute/", "/amqplink/", "/application/", "/component/", "/componentlink/"):
-            assert {path for path in listed if path.startswith(location)} == set(objects.paths(location))
+            assert {path for path in listed if path.startswith(location)} == set(objects.list_paths(location))
         for path in PATHS:
-            entity = objects.entity(path)
+            entity = objects.get_entity(path)
             assert (entity is not None) == (path in listed)
             if entity is not None:
-                key = path, objects.part_key(path), objects.model().version
+                key = path, objects.make_part_key(path), objects.get_model().version
                 assert seen.setdefault(key, entity) == entity
 
 
 def test_mixins_of_links_that_belong_to_others_are_shown() -> None:
     bench = bench_with()
-    keys = {path: bench.objects.part_key(path) for path in ("/compute/uid-w", "/application/uid-beam")}
+    keys = {path: bench.objects.make_part_key(path) for path in ("/compute/uid-w", "/application/uid-beam")}
     members = ("/componentlink/uid-pool", "/amqplink/uid-w", "/amqplink/uid-l")
     bench.put(names.OCCI_MIXINS, mixin("more", *members))
     for path in members:
@@ -175,7 +176,7 @@ def test_mixins_of_links_that_belong_to_others_are_shown() -> None:
         entity = bench.entity(path)
         assert isinstance(entity, Resource)
         assert [MINE + "more" in item.mixins for item in entity.links] == [True] * len(entity.links)
-        assert bench.objects.part_key(path) != key
+        assert bench.objects.make_part_key(path) != key
 
 
 def test_a_mixin_of_one_link_alone_changes_what_its_resource_shows() -> None:
@@ -187,9 +188,9 @@ def test_a_mixin_of_one_link_alone_changes_what_its_resource_shows() -> None:
     for link_path, owner in owners.items():
         bench = bench_with()
         bench.put(names.OCCI_MIXINS, mixin("more"))
-        key = bench.objects.part_key(owner)
+        key = bench.objects.make_part_key(owner)
         bench.put(names.OCCI_MIXINS, mixin("more", link_path))
-        assert bench.objects.part_key(owner) != key, link_path
+        assert bench.objects.make_part_key(owner) != key, link_path
 
 
 async def test_an_adapter_tells_what_the_link_s_mixins_declare_and_nothing_else() -> None:
@@ -212,7 +213,7 @@ async def test_what_an_adapter_tells_is_asked_for_by_get_and_stays_until_it_is_a
         response = await handlers.handle(request)
         assert response.status == 200
         values = [line for line in response.body.splitlines() if TEMPERATURE.encode() in line]
-        return objects.age_seconds(path) or 0.0, values[0].rpartition(b"=")[2] if values else b""
+        return objects.measure_age_seconds(path) or 0.0, values[0].rpartition(b"=")[2] if values else b""
 
     assert await get(path) == (0, b"20")
     foreign.told[TEMPERATURE] = 21
@@ -222,14 +223,14 @@ async def test_what_an_adapter_tells_is_asked_for_by_get_and_stays_until_it_is_a
     writes = [call for call in bench.kube.calls if call[0] == "patch"]
     now[0] += 1
     assert await get(path) == (0, b"21")
-    assert [call for call in bench.kube.calls if call[0] == "patch"] == writes  # what is as before is not written
+    assert [call for call in bench.kube.calls if call[0] == "patch"] == writes  # unchanged values are not written
     foreign.silent = True
     now[0] += 7
     asked = foreign.asked
     assert (await get(path), await get(path), foreign.asked) == ((7, b"21"), (7, b"21"), asked + 1)
     now[0] += 3
-    assert (await get(path), foreign.asked) == ((10, b"21"), asked + 1)  # who is silent is asked less often
-    assert objects.age_seconds("/compute/uid-w") == 10.0
+    assert (await get(path), foreign.asked) == ((10, b"21"), asked + 1)  # a silent adapter is asked less often
+    assert objects.measure_age_seconds("/compute/uid-w") == 10.0
     stored = bench.stored(names.OCCI_LINKS)["l"]
     moved = link("l", "/compute/uid-w", queue="occi.amqp.service.2")
     moved["metadata"]["annotations"] |= stored["metadata"]["annotations"]
@@ -252,7 +253,7 @@ async def test_an_answer_that_is_older_than_another_frontend_s_is_not_kept() -> 
 
     def another(verb: str, plural: str, name: str) -> None:
         bench.kube.before = lambda *_: None
-        newer = Pulled("occi.amqp.service.1", 1.0, {TEMPERATURE: 30}).annotation()
+        newer = Pulled("occi.amqp.service.1", 1.0, {TEMPERATURE: 30}).build_annotation()
         bench.kube.touch(names.OCCI_LINKS, "l")["metadata"]["annotations"][names.ANNOTATION_OCCI_PULLED] = newer
 
     bench.kube.before = another

@@ -1,4 +1,5 @@
-"""Methods and statuses over HTTP, as they are told."""
+# SPDX-License-Identifier: Apache-2.0
+"""Methods and statuses over HTTP."""
 
 from __future__ import annotations
 

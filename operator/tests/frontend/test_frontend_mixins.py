@@ -1,4 +1,5 @@
-"""User mixins: stored as objects, seen by every frontend, however many change them at once."""
+# SPDX-License-Identifier: Apache-2.0
+"""User mixins: stored as objects, visible on every frontend, changed by several frontends at once."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from frontend_objects import ADA, Bench, worker
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.api.occi import MOST_MEMBERS
-from simyard.frontend import storing
-from simyard.frontend.mixins import mixin_name
+from simyard.api.occi import MAX_MIXIN_MEMBERS
+from simyard.frontend.changes import storing
+from simyard.frontend.entities.mixins import make_mixin_name
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, AttributeSpec, Mixin, ValueType
 from simyard.occi.standard import COMPUTE
@@ -32,14 +33,14 @@ async def defined(*names_of_workers: str) -> Bench:
 
 
 def members(bench: Bench) -> list[str]:
-    return list(bench.stored(names.OCCI_MIXINS)[mixin_name(TAG.id)]["spec"].get("members", ()))
+    return list(bench.stored(names.OCCI_MIXINS)[make_mixin_name(TAG.id)]["spec"].get("members", ()))
 
 
 async def test_a_mixin_comes_back_as_it_was_defined_with_its_actions() -> None:
     bench = await defined()
-    assert bench.objects.model().mixin(TAG.id) == TAG
-    assert bench.objects.model().action(HURRY.id) == HURRY
-    assert bench.objects.model().at("/urgent/") == TAG
+    assert bench.objects.get_model().find_mixin(TAG.id) == TAG
+    assert bench.objects.get_model().find_action(HURRY.id) == HURRY
+    assert bench.objects.get_model().find_by_location("/urgent/") == TAG
 
 
 async def test_another_frontend_has_it_as_soon_as_it_hears_of_the_object() -> None:
@@ -47,8 +48,8 @@ async def test_another_frontend_has_it_as_soon_as_it_hears_of_the_object() -> No
     await bench.objects.associate(ADA, TAG, ["/compute/uid-a"], replace=False)
     other.put(names.WORKERS, worker("a"))
     other.put(names.OCCI_MIXINS, *bench.stored(names.OCCI_MIXINS).values())
-    assert other.objects.model().mixin(TAG.id) == TAG
-    assert other.objects.paths("/urgent/") == ("/compute/uid-a",)
+    assert other.objects.get_model().find_mixin(TAG.id) == TAG
+    assert other.objects.list_paths("/urgent/") == ("/compute/uid-a",)
     assert TAG.id in other.entity("/compute/uid-a").mixins
 
 
@@ -56,19 +57,19 @@ async def test_defining_it_again_changes_it_and_keeps_its_members() -> None:
     bench = await defined("a")
     await bench.objects.associate(ADA, TAG, ["/compute/uid-a"], replace=False)
     await bench.objects.define(ADA, [Mixin(TAG.scheme, TAG.term, "Other", "/other/", user=True)])
-    changed = bench.objects.model().mixin(TAG.id)
+    changed = bench.objects.get_model().find_mixin(TAG.id)
     assert changed is not None and (changed.title, changed.location, changed.actions) == ("Other", "/other/", ())
-    assert bench.objects.paths("/other/") == ("/compute/uid-a",)
+    assert bench.objects.list_paths("/other/") == ("/compute/uid-a",)
 
 
 async def test_undefining_it_takes_it_from_everything() -> None:
     bench = await defined("a")
     await bench.objects.associate(ADA, TAG, ["/compute/uid-a"], replace=False)
-    key = bench.objects.part_key("/compute/uid-a")
+    key = bench.objects.make_part_key("/compute/uid-a")
     await bench.objects.undefine(ADA, [TAG.id, HURRY.id])
-    assert bench.objects.model().mixin(TAG.id) is bench.objects.model().action(HURRY.id) is None
+    assert bench.objects.get_model().find_mixin(TAG.id) is bench.objects.get_model().find_action(HURRY.id) is None
     assert TAG.id not in bench.entity("/compute/uid-a").mixins
-    assert bench.objects.part_key("/compute/uid-a") != key
+    assert bench.objects.make_part_key("/compute/uid-a") != key
     await bench.objects.undefine(ADA, [TAG.id])
 
 
@@ -77,14 +78,14 @@ async def test_members_are_added_replaced_and_taken() -> None:
     a, b, c = (f"/compute/uid-{name}" for name in "abc")
     await bench.objects.associate(ADA, TAG, [a, b, a], replace=False)
     await bench.objects.associate(ADA, TAG, [b, c], replace=False)
-    assert bench.objects.paths("/urgent/") == (a, b, c)
-    shown = bench.objects.paths("/urgent/")
+    assert bench.objects.list_paths("/urgent/") == (a, b, c)
+    shown = bench.objects.list_paths("/urgent/")
     await bench.objects.associate(ADA, TAG, [c], replace=False)
-    assert bench.objects.paths("/urgent/") is shown
+    assert bench.objects.list_paths("/urgent/") is shown
     await bench.objects.dissociate(ADA, TAG, [a])
-    assert bench.objects.paths("/urgent/") == (b, c)
+    assert bench.objects.list_paths("/urgent/") == (b, c)
     await bench.objects.associate(ADA, TAG, [a, c], replace=True)
-    assert bench.objects.paths("/urgent/") == (a, c)
+    assert bench.objects.list_paths("/urgent/") == (a, c)
     assert [TAG.id in bench.entity(path).mixins for path in (a, b, c)] == [True, False, True]
 
 
@@ -95,7 +96,7 @@ async def test_a_member_that_is_deleted_leaves_no_trace_and_one_that_vanishes_is
     await bench.objects.delete(ADA, [bench.entity(paths[0])])
     assert members(bench) == paths[1:]
     bench.forget(names.WORKERS, "b")
-    assert bench.objects.paths("/urgent/") == (paths[2],)
+    assert bench.objects.list_paths("/urgent/") == (paths[2],)
 
 
 async def test_a_compute_is_made_with_mixins_and_their_attributes() -> None:
@@ -103,14 +104,14 @@ async def test_a_compute_is_made_with_mixins_and_their_attributes() -> None:
     made = await bench.create(TAG.id, **{"org.example.due": "tomorrow"})
     assert TAG.id in made.mixins
     assert made.attributes["org.example.due"] == "tomorrow"
-    assert bench.objects.paths("/urgent/") == (made.path,)
+    assert bench.objects.list_paths("/urgent/") == (made.path,)
     await bench.objects.undefine(ADA, [TAG.id])
     assert "org.example.due" not in bench.entity(made.path).attributes
 
 
 async def test_a_compute_is_not_made_when_its_mixin_is_gone_meanwhile() -> None:
     bench = await defined()
-    name = mixin_name(TAG.id)
+    name = make_mixin_name(TAG.id)
     bench.kube.before = lambda verb, plural, _: (
         bench.kube.objects.pop(("occimixins", name), None) if plural == "workers" else None
     )
@@ -122,7 +123,7 @@ async def test_a_compute_is_not_made_when_its_mixin_is_gone_meanwhile() -> None:
 
 async def test_the_provider_s_mixins_are_neither_given_nor_taken() -> None:
     bench = await defined("a")
-    template = bench.objects.model().at("/os_tpl/beam/")
+    template = bench.objects.get_model().find_by_location("/os_tpl/beam/")
     assert isinstance(template, Mixin)
     for call in (
         bench.objects.associate(ADA, template, ["/compute/uid-a"], replace=False),
@@ -162,7 +163,7 @@ async def test_members_that_many_frontends_change_at_the_same_time_are_all_there
 
 async def test_more_members_than_an_object_holds_are_refused_and_dead_ones_make_room() -> None:
     bench = await defined("a", "b")
-    dead = [f"/compute/dead-{n}" for n in range(MOST_MEMBERS)]
+    dead = [f"/compute/dead-{n}" for n in range(MAX_MIXIN_MEMBERS)]
     await bench.objects.associate(ADA, TAG, dead, replace=True)
     await bench.objects.associate(ADA, TAG, ["/compute/uid-a"], replace=False)
     assert members(bench) == ["/compute/uid-a"]
@@ -199,4 +200,4 @@ async def test_a_mixin_does_not_move_to_the_location_of_one_that_this_frontend_h
     with pytest.raises(OcciError, match="is taken by") as refused:
         await bench.objects.define(ADA, [Mixin(TAG.scheme, TAG.term, "", "/other/", user=True)])
     assert refused.value.status == 409
-    assert bench.stored(names.OCCI_MIXINS)[mixin_name(TAG.id)]["spec"]["location"] == "/urgent/"
+    assert bench.stored(names.OCCI_MIXINS)[make_mixin_name(TAG.id)]["spec"]["location"] == "/urgent/"

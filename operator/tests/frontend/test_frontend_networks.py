@@ -1,4 +1,5 @@
-"""Networks of sites and interfaces of computes."""
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of sites, and interfaces of computes."""
 
 from __future__ import annotations
 
@@ -62,26 +63,26 @@ async def test_an_interface_links_its_compute_with_the_network_of_its_site(bench
 
 async def test_interfaces_come_and_go_with_addresses_and_computes(bench: Bench) -> None:
     both = ("/networkinterface/uid-w_0", "/networkinterface/uid-w_1")
-    assert bench.objects.paths("/networkinterface/") == bench.objects.paths("/ipnetworkinterface/") == both
+    assert bench.objects.list_paths("/networkinterface/") == bench.objects.list_paths("/ipnetworkinterface/") == both
     bench.put(names.WORKERS, worker("w", addresses=[INTERNAL]))
-    assert bench.objects.paths("/networkinterface/") == both[:1]
+    assert bench.objects.list_paths("/networkinterface/") == both[:1]
     [_, link] = getattr(bench.entity("/compute/uid-w"), "links", ())
     assert link.attributes["occi.networkinterface.address"] == "10.0.0.7"
     bench.forget(names.WORKERS, "w")
-    assert bench.objects.paths("/networkinterface/") == ()
+    assert bench.objects.list_paths("/networkinterface/") == ()
 
 
 async def test_a_namespace_sees_the_networks_of_the_sites_that_it_may_use_and_those_where_it_has_workers() -> None:
     bench = Bench().fill()
     closed = {"from": "Selected", "names": ["other"]}
     bench.put(names.CLOUD_SITES, site("closed", allowedNamespaces=closed), site("broken", ready=False))
-    assert bench.objects.paths("/network/") == ("/network/broken", "/network/site")
+    assert bench.objects.list_paths("/network/") == ("/network/broken", "/network/site")
     assert bench.entity("/network/broken").attributes["occi.network.state"] == "inactive"
     assert (await bench.ask("GET", "/network/closed")).status == 404
     bench.put(names.WORKERS, {**worker("w"), "spec": {"serviceRef": {"name": "beam"}, "site": "closed"}})
     assert isinstance(bench.entity("/network/closed"), Resource)
     bench.forget(names.CLOUD_SITES, "broken")
-    assert bench.objects.paths("/network/") == ("/network/site",)
+    assert bench.objects.list_paths("/network/") == ("/network/site",)
 
 
 @pytest.mark.parametrize("path", ["/network/site", "/networkinterface/uid-w_0"])

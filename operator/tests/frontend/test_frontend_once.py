@@ -1,4 +1,5 @@
-"""Requests that arrive at two frontends, or twice at one after it was killed, are carried out once."""
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that arrive at two frontends, or at one before and after it was killed, are carried out once."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from frontend_objects import Bench, link, pool, service, worker
 
 from simyard.api import names
 from simyard.api.base import Json, Metadata
-from simyard.frontend.noted import MOST_KEPT, noting, without
+from simyard.frontend.changes.noted_requests import MAX_ENTRIES, add_notes, find_unnoted_keys
 from simyard.occi.standard import COMPONENT_ACTION_SCHEME, COMPUTE, COMPUTE_ACTION_SCHEME
 from simyard_sites.kubernetes.resource import Resource
 
@@ -20,7 +21,7 @@ START_WORKERS = "/application/uid-beam?action=start_workers&n={}"
 
 
 class Killed(BaseException):
-    """What a frontend does no more of."""
+    """The exception at the side effect where a frontend is killed."""
 
 
 def action(term: str, scheme: str = COMPUTE_ACTION_SCHEME) -> str:
@@ -37,7 +38,7 @@ def replicas(bench: Bench) -> int:
 
 @pytest.fixture
 def bench() -> Bench:
-    """Five workers of a pool of five."""
+    """Return a frontend with five workers of a pool of five."""
     bench = Bench().fill()
     bench.put(names.WORKER_POOLS, pool(replicas=5))
     bench.put(names.WORKERS, *(worker(f"w{n}", pool="pool") for n in range(5)))
@@ -46,7 +47,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def other(bench: Bench) -> Bench:
-    """A second frontend that sees what the first saw at the beginning."""
+    """Return a second frontend that sees the state that the first one saw at the beginning."""
     other = bench.beside()
     other.hear(names.WORKERS, *bench.stored(names.WORKERS).values())
     return other
@@ -87,7 +88,7 @@ async def test_deletions_of_different_computes_by_two_frontends_all_count(bench:
 
 
 async def test_the_last_of_a_pool_deleted_twice_does_not_take_two_places_along() -> None:
-    """The pool has one worker, and three more to come."""
+    """The pool has one worker, and three are yet to be created."""
     bench = Bench().fill()
     bench.put(names.WORKER_POOLS, pool(replicas=4))
     bench.put(names.WORKERS, worker("w0", pool="pool"))
@@ -112,9 +113,9 @@ async def test_a_deletion_under_one_key_is_answered_again_by_every_frontend(
     [gone] = before.keys() - bench.kube.objects.keys()
     noted = copy.deepcopy(before[gone])
     resource = {"workers": names.WORKERS, "workerpools": names.WORKER_POOLS, "occilinks": names.OCCI_LINKS}[gone[0]]
-    notes = noting({}, metadata_of({}), [KEY])["metadata"]["annotations"]
+    notes = add_notes({}, metadata_of({}), [KEY])["metadata"]["annotations"]
     noted["metadata"] |= {"annotations": noted["metadata"].get("annotations", {}) | notes, "resourceVersion": "1000000"}
-    other.put(resource, noted)  # what the watch tells, and then
+    other.put(resource, noted)  # the report of the watch, and then
     other.forget(resource, gone[1])
     for frontend in (bench, other):
         assert (await frontend.ask("DELETE", path, key=KEY)).status == 200
@@ -200,20 +201,20 @@ async def test_what_was_made_with_the_last_seat_is_found_again() -> None:
 
 
 def test_a_note_is_kept_until_many_newer_ones_are_there() -> None:
-    metadata = metadata_of(noting({}, metadata_of({}), ["first"]))
-    assert without(metadata, ["first", "second"]) == ["second"]
-    many = [f"later-{number}" for number in range(MOST_KEPT)]
+    metadata = metadata_of(add_notes({}, metadata_of({}), ["first"]))
+    assert find_unnoted_keys(metadata, ["first", "second"]) == ["second"]
+    many = [f"later-{number}" for number in range(MAX_ENTRIES)]
     for key in many[:-1]:
-        metadata = metadata_of(noting({}, metadata, [key]))
-    assert without(metadata, ["first"]) == []
-    metadata = metadata_of(noting({}, metadata, many[-1:]))
-    assert without(metadata, ["first", *many]) == ["first"]
+        metadata = metadata_of(add_notes({}, metadata, [key]))
+    assert find_unnoted_keys(metadata, ["first"]) == []
+    metadata = metadata_of(add_notes({}, metadata, many[-1:]))
+    assert find_unnoted_keys(metadata, ["first", *many]) == ["first"]
 
 
 def test_what_changes_at_once_is_noted_as_a_whole_and_other_annotations_stay() -> None:
-    keys = [str(number) for number in range(MOST_KEPT * 3)]
-    change = noting({"metadata": {"annotations": {"a": "b"}}, "spec": {"replicas": 1}}, metadata_of({}), keys)
-    assert without(metadata_of(change), keys) == []
+    keys = [str(number) for number in range(MAX_ENTRIES * 3)]
+    change = add_notes({"metadata": {"annotations": {"a": "b"}}, "spec": {"replicas": 1}}, metadata_of({}), keys)
+    assert find_unnoted_keys(metadata_of(change), keys) == []
     assert (change["spec"], change["metadata"]["annotations"]["a"]) == ({"replicas": 1}, "b")
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GET of every path."""
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ async def test_an_api_server_that_does_not_answer_is_a_503_and_no_time_out_of_a_
     monkeypatch.setattr(reading, "FIND_SECONDS", 0.01)
     monkeypatch.setattr(call.backend, "find", lambda _: asyncio.Event().wait())
     response = await call("GET", "/compute/unknown")
-    assert response.status == 503 and b"whether there is" in response.body and b"carried out" not in response.body
+    assert response.status == 503 and b"unknown if" in response.body and b"carried out" not in response.body
 
 
 async def test_an_abstract_kind_s_location_never_shows_what_is_not_of_it(call: Caller) -> None:

@@ -1,4 +1,5 @@
-"""What is refused is refused in OCCI's words, and says what to do."""
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals name the OCCI attribute or header that is wrong, and say what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ STOP = f'Category: stop; scheme="{COMPUTE_ACTION_SCHEME}"; class="action"\n'
 
 @pytest.fixture
 def bench() -> Bench:
-    """One compute, of nobody's pool."""
+    """Return a frontend with one compute without a pool."""
     bench = Bench().fill()
     bench.put(names.WORKERS, worker(title="A beam", hostname="h"))
     return bench
@@ -26,7 +27,7 @@ def bench() -> Bench:
 @pytest.mark.parametrize("path", ["/compute/uid-w", "/compute/", "/-/"])
 async def test_an_action_that_is_no_post_is_refused_and_nothing_is_done(bench: Bench, method: str, path: str) -> None:
     answer = await bench.ask(method, f"{path}?action=stop", "" if method in ("GET", "HEAD") else STOP)
-    assert (answer.status, b"is a POST" in answer.body) == (400, True)
+    assert (answer.status, b"; send POST to an entity" in answer.body) == (400, True)
     assert "powerState" not in bench.stored(names.WORKERS)["w"]["spec"]
 
 
@@ -107,7 +108,7 @@ async def test_what_is_passed_over_takes_no_right(bench: Bench) -> None:
     allowed = {("delete", "workers"), ("delete", "workerpools"), ("patch", "workerpools")}
     bench.kube.denied = lambda asked: asked["verb"] != "list" and (asked["verb"], asked["resource"]) not in allowed
     assert (await bench.ask("DELETE", "/")).status == 200
-    assert bench.objects.paths("/") == ("/application/uid-beam", "/network/site")
+    assert bench.objects.list_paths("/") == ("/application/uid-beam", "/network/site")
     assert (await bench.ask("DELETE", "/")).status == 200
 
 

@@ -1,4 +1,5 @@
-"""What is kept, and when it is not used any more."""
+# SPDX-License-Identifier: Apache-2.0
+"""Cached renderings, and the changes after which they are not used any more."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import pytest
 from occi_memory import Caller, MemoryBackend, compute
 from prometheus_client import REGISTRY
 
-from simyard.frontend import renderings
-from simyard.frontend.renderings import OVERHEAD_BYTES, Kept
+from simyard.frontend.entities import renderings
+from simyard.frontend.entities.renderings import OVERHEAD_BYTES, BoundedCache
 
 
 def rendered(of: str) -> float:
@@ -57,15 +58,15 @@ async def test_an_entity_changes_in_every_rendering_at_once(call: Caller) -> Non
 async def test_members_that_go_while_a_listing_is_rendered_are_left_out(memory: MemoryBackend) -> None:
     call = Caller(memory)
     memory.put(*(compute(f"x{number}") for number in range(renderings.SLICE * 2)))
-    paths = memory.paths("/compute/")
-    memory.paths = lambda location: paths  # type: ignore[method-assign]
+    paths = memory.list_paths("/compute/")
+    memory.list_paths = lambda location: paths  # type: ignore[method-assign]
     memory.remove(paths[-1])
     text = await call.text("GET", "/compute/?full=true")
     assert text.count("Category: compute;") == len(paths) - 1
 
 
 def test_what_is_kept_is_bounded_and_the_least_used_goes_first() -> None:
-    kept: Kept[bytes] = Kept("test", 3 * (11 + OVERHEAD_BYTES), len)
+    kept: BoundedCache[bytes] = BoundedCache("test", 3 * (11 + OVERHEAD_BYTES), len)
     for key in "abc":
         kept.put(key, 1, b"0123456789")
     assert kept.find("a", 1) is not None
@@ -79,7 +80,7 @@ def test_what_is_kept_is_bounded_and_the_least_used_goes_first() -> None:
 
 
 def test_what_keys_and_tokens_take_counts_too() -> None:
-    kept: Kept[bytes] = Kept("test", 100_000, len)
+    kept: BoundedCache[bytes] = BoundedCache("test", 100_000, len)
     for number in range(100):
         kept.put(f"/{number}{'x' * 10_000}/", 1, b"")
     assert len(kept) < 10

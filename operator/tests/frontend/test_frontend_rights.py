@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What takes which right in Kubernetes."""
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ START_WORKERS = "http://cloud4e/beam/action#start_workers"
 
 async def update(bench: Bench, path: str, *, replace: bool = False, mixins: tuple[str, ...] = (), **given: Any) -> Any:
     entity = bench.entity(path)
-    checked = check_update(Draft("", mixins, given), entity, bench.objects.model(), replace)
+    checked = check_update(Draft("", mixins, given), entity, bench.objects.get_model(), replace)
     return await bench.objects.update(ADA, entity, checked, replace=replace)
 
 
@@ -83,7 +84,7 @@ async def test_a_right_to_one_object_only_is_a_right_to_its_entity_only() -> Non
 async def test_thousands_of_entities_cost_one_review() -> None:
     bench = Bench().fill()
     bench.put(names.WORKERS, *(worker(f"w{n}") for n in range(100)))
-    for path in bench.objects.paths("/compute/"):
+    for path in bench.objects.list_paths("/compute/"):
         await bench.objects.may(ADA, Verb.GET, path)
     assert len(bench.kube.reviews) == 1
 
@@ -139,7 +140,7 @@ async def test_an_action_of_a_client_s_mixin_takes_the_right_to_the_link_that_ha
     for name in ("mine", "other"):
         await bench.ask("POST", "/urgent/", f"X-OCCI-Location: /amqplink/uid-{name}")
     bench.kube.denied = lambda asked: asked["resource"] == "occilinks" and asked["name"] != "mine"
-    bench.objects._access._authorizer._known.clear()
+    bench.forget_reviews()
     statuses = [
         (await bench.ask("POST", f"{path}?action=hurry", action)).status
         for path in ("/amqplink/uid-mine", "/amqplink/uid-other", "/urgent/")
@@ -167,7 +168,7 @@ async def test_giving_a_mixin_takes_the_right_to_change_it_however_it_is_given()
     ):
         answer = await bench.ask(method, path, body)
         assert (answer.status, b"occimixins" in answer.body) == (403, True), (method, path, answer)
-    assert bench.objects.paths("/urgent/") == ()
+    assert bench.objects.list_paths("/urgent/") == ()
     assert list(bench.stored(names.WORKERS)) == ["w"] and not bench.stored(names.OCCI_LINKS)
 
 

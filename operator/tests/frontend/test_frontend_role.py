@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``simyard frontend`` as a process: its account, TLS, tokens that kube-apiserver checks, rights, and its end."""
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import pytest
 from frontend_objects import INTERFACE
 
 from simyard.api import names
-from simyard.build import install
-from simyard.build.frontend_account import bound_account
+from simyard.manifests import install
+from simyard.manifests.frontend_account import build_bound_account
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.ports import LOOPBACK, Ports
@@ -85,7 +86,7 @@ def frontend(simyard_directory: Path, control_plane: ControlPlane) -> Iterator[F
     directory = simyard_directory / "frontend-role"
     directory.mkdir(exist_ok=True)
     namespace = f"frontend-{uuid.uuid4().hex[:8]}"
-    objects = install.objects(names.SYSTEM_NAMESPACE)
+    objects = install.build_objects(names.SYSTEM_NAMESPACE)
     apply(control_plane, *objects)
     crds = [item["metadata"]["name"] for item in objects if item["kind"] == "CustomResourceDefinition"]
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
@@ -114,7 +115,7 @@ def frontend(simyard_directory: Path, control_plane: ControlPlane) -> Iterator[F
     authority = CertificateAuthority(directory / "keys", "serving-ca")
     authority.issue_server("serving", ["localhost", LOOPBACK])
     account = f"occi-{namespace}"
-    apply(control_plane, *bound_account(account, namespace, names.SYSTEM_NAMESPACE))
+    apply(control_plane, *build_bound_account(account, namespace, names.SYSTEM_NAMESPACE))
     control_plane.write_service_account_kubeconfig(directory / "frontend.kubeconfig", names.SYSTEM_NAMESPACE, account)
     frontend = Frontend(control_plane, directory, namespace, ports, authority, Process(directory, "frontend"))
     frontend.start()

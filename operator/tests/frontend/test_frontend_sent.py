@@ -1,4 +1,5 @@
-"""A change concerns what its request names, wherever that stands: never more."""
+# SPDX-License-Identifier: Apache-2.0
+"""A change affects only the entities that its request names, wherever it names them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ NAMING_C1 = [
     (lines(COMPUTE_LINE, 'X-OCCI-Attribute: occi.core.id="c1"'), {}),
     ("", {"x_occi_attribute": 'occi.core.id="c1"', "content_type": "text/plain"}),
 ]
-"""Bodies and headers, each of which means the first compute alone."""
+"""Bodies and headers that each name the first compute alone."""
 
 
 @pytest.mark.parametrize(("body", "headers"), NAMING_C1)
@@ -83,7 +84,7 @@ async def test_a_mixin_is_taken_from_what_is_named(call: Caller, body: str, head
     await call.text("POST", "/-/", lines(TAG_LINE))
     await call.text("POST", "/tag/", f"{BASE}/compute/c1\n{BASE}/compute/c2", content_type="text/uri-list")
     await call.text("DELETE", "/tag/", body, **headers)
-    assert call.backend.paths("/tag/") == ("/compute/c2",)
+    assert call.backend.list_paths("/tag/") == ("/compute/c2",)
 
 
 async def test_a_mixin_is_taken_from_a_page_of_its_members(call: Caller) -> None:
@@ -93,7 +94,7 @@ async def test_a_mixin_is_taken_from_a_page_of_its_members(call: Caller) -> None
         assert (await call(method, f"/tag/?{query}", "X-OCCI-Location: /compute/c1")).status == 400
     assert (await call("DELETE", "/tag/?page=1", "X-OCCI-Location: /compute/c1")).status == 400
     await call.text("DELETE", "/tag/?page=1&number=1")
-    assert call.backend.paths("/tag/") == ("/compute/c2",)
+    assert call.backend.list_paths("/tag/") == ("/compute/c2",)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,6 @@ async def test_no_deletion_that_says_something_deletes_more_than_one(
     call.backend.put(*(compute(number) for number in (1, 2, 3)), network(1), network(2))
     await call.text("POST", "/-/", lines(TAG_LINE))
     await call.text("PUT", "/tag/", f"{BASE}/compute/c1\n{BASE}/compute/c2", content_type="text/uri-list")
-    before, members = len(call.backend.stored), len(call.backend.paths("/tag/"))
+    before, members = len(call.backend.stored), len(call.backend.list_paths("/tag/"))
     await call("DELETE", target + query, said[0], **said[1])
-    assert before - len(call.backend.stored) + members - len(call.backend.paths("/tag/")) <= 1
+    assert before - len(call.backend.stored) + members - len(call.backend.list_paths("/tag/")) <= 1

@@ -1,4 +1,5 @@
-"""Our objects as entities: what is shown, in which order, and when it counts as changed."""
+# SPDX-License-Identifier: Apache-2.0
+"""Objects as entities: their content, their order, and the moments at which they count as changed."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from simyard.api import names
 from simyard.api.base import Json, Metadata
-from simyard.frontend.catalogue import terms_of
-from simyard.frontend.listing import Listings, entry_of
+from simyard.frontend.entities.catalogue import make_terms
+from simyard.frontend.entities.listing import Listings, make_entry
 from simyard.guest.values import ClaimedAttributes
 from simyard.occi.model import Link, Resource
 from simyard.occi.standard import AMQPLINK, COMPUTE, COMPUTE_ACTION_SCHEME
@@ -41,7 +42,7 @@ def test_a_worker_is_a_compute_with_its_service_s_values_and_actions_and_an_amqp
     assert shown.attributes["org.simyard.observed"] == "2026-01-01T00:00:00.000Z"
     assert "cloud4e.undeclared" not in shown.attributes
     assert SOLVE in shown.actions
-    assert bench.objects.age_seconds(shown.path) == 10.0
+    assert bench.objects.measure_age_seconds(shown.path) == 10.0
     [inline] = shown.links
     link = bench.entity("/amqplink/uid-pool-0")
     assert isinstance(link, Link)
@@ -92,27 +93,27 @@ def test_a_service_is_an_application_with_a_component_for_each_pool() -> None:
     assert shown.attributes["org.simyard.replicas"] == 5
     assert shown.attributes["occi.app.state"] == "active"
     assert {name.rpartition("#")[2] for name in shown.actions} == {"start", "stop", "scale", "start_workers"}
-    assert bench.objects.paths("/component/") == (
+    assert bench.objects.list_paths("/component/") == (
         "/component/uid-other",
         "/component/uid-pool",
         "/component/uid-second",
     )
-    assert bench.entity("/componentlink/uid-second").path in bench.objects.paths("/componentlink/")
+    assert bench.entity("/componentlink/uid-second").path in bench.objects.list_paths("/componentlink/")
 
 
 def test_a_pool_that_is_deleted_is_no_component_while_its_workers_end() -> None:
     bench = Bench().fill()
-    key = bench.objects.part_key("/application/uid-beam")
+    key = bench.objects.make_part_key("/application/uid-beam")
     ending = pool()
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:01Z"
     bench.put(names.WORKER_POOLS, ending)
     for path in ("/component/uid-pool", "/componentlink/uid-pool"):
-        assert bench.objects.entity(path) is None
-        assert path not in bench.objects.paths("/")
+        assert bench.objects.get_entity(path) is None
+        assert path not in bench.objects.list_paths("/")
     assert compute(bench, "/application/uid-beam").links == ()
-    assert bench.objects.part_key("/application/uid-beam") != key
+    assert bench.objects.make_part_key("/application/uid-beam") != key
     bench.forget(names.WORKER_POOLS, "pool")
-    assert bench.objects.paths("/component/") == ()
+    assert bench.objects.list_paths("/component/") == ()
 
 
 def test_listings_of_kinds_and_mixins_are_by_creation_and_the_same_until_a_member_comes_or_goes() -> None:
@@ -125,75 +126,75 @@ def test_listings_of_kinds_and_mixins_are_by_creation_and_the_same_until_a_membe
     )
     everyone = ("/compute/uid-c", "/compute/uid-b", "/compute/uid-a")
     for location in ("/compute/", "/os_tpl/", "/os_tpl/beam/", "/worker/"):
-        assert bench.objects.paths(location) == everyone
-    assert bench.objects.paths("/resource_tpl/small/") == ("/compute/uid-a",)
-    assert bench.objects.paths("/resource_tpl/default/") == ("/compute/uid-c", "/compute/uid-b")
-    assert bench.objects.paths("/ssh_key/") == ("/compute/uid-c",)
-    assert set(bench.objects.paths("/service/beam/")) == {
+        assert bench.objects.list_paths(location) == everyone
+    assert bench.objects.list_paths("/resource_tpl/small/") == ("/compute/uid-a",)
+    assert bench.objects.list_paths("/resource_tpl/default/") == ("/compute/uid-c", "/compute/uid-b")
+    assert bench.objects.list_paths("/ssh_key/") == ("/compute/uid-c",)
+    assert set(bench.objects.list_paths("/service/beam/")) == {
         *everyone,
         *(p.replace("compute", "amqplink") for p in everyone),
     }
-    assert bench.objects.paths("/master/beam/") == ("/application/uid-beam",)
-    assert bench.objects.paths("/scalable/") == ("/application/uid-beam", "/component/uid-pool")
-    assert bench.objects.paths("/networkinterface/") == bench.objects.paths("/nowhere/") == ()
-    assert len(bench.objects.paths("/")) == 10
-    before = bench.objects.paths("/compute/")
+    assert bench.objects.list_paths("/master/beam/") == ("/application/uid-beam",)
+    assert bench.objects.list_paths("/scalable/") == ("/application/uid-beam", "/component/uid-pool")
+    assert bench.objects.list_paths("/networkinterface/") == bench.objects.list_paths("/nowhere/") == ()
+    assert len(bench.objects.list_paths("/")) == 10
+    before = bench.objects.list_paths("/compute/")
     bench.put(names.WORKERS, worker("b", created="2026-01-01T00:00:02Z", ready=False))
-    assert bench.objects.paths("/compute/") is before
+    assert bench.objects.list_paths("/compute/") is before
     bench.forget(names.WORKERS, "b")
-    assert bench.objects.paths("/compute/") == ("/compute/uid-c", "/compute/uid-a")
-    assert bench.objects.entity("/compute/uid-b") is None
-    assert bench.objects.part_key("/compute/uid-b") is None
+    assert bench.objects.list_paths("/compute/") == ("/compute/uid-c", "/compute/uid-a")
+    assert bench.objects.get_entity("/compute/uid-b") is None
+    assert bench.objects.make_part_key("/compute/uid-b") is None
 
 
 def test_only_what_changes_gets_another_key_and_everything_another_version() -> None:
     bench = Bench().fill()
     bench.put(names.WORKERS, worker("a"), worker("b"))
     objects = bench.objects
-    keys = {path: objects.part_key(path) for path in ("/compute/uid-a", "/compute/uid-b", "/amqplink/uid-a")}
+    keys = {path: objects.make_part_key(path) for path in ("/compute/uid-a", "/compute/uid-b", "/amqplink/uid-a")}
     version = objects.version
     interface = Interface.from_json({"attributes": [{"name": "length", "type": "number"}]})
-    subject = objects.view.directory.worker_by_uid("uid-a")
+    subject = objects.view.directory.find_worker_by_uid("uid-a")
     assert subject is not None
     objects.view.values.record(subject, ClaimedAttributes({"length": 3}), interface, 5.0)
     assert objects.version > version
-    assert [path for path, key in keys.items() if objects.part_key(path) != key] == [
+    assert [path for path, key in keys.items() if objects.make_part_key(path) != key] == [
         "/compute/uid-a",
         "/amqplink/uid-a",
     ]
     version = objects.version
     bench.put(names.WORKERS, worker("b", ready=False))
     assert objects.version > version
-    assert objects.part_key("/compute/uid-b") != keys["/compute/uid-b"]
+    assert objects.make_part_key("/compute/uid-b") != keys["/compute/uid-b"]
 
 
 def test_the_templates_of_sizes_bring_their_sizes() -> None:
-    model = Bench().fill().objects.model()
+    model = Bench().fill().objects.get_model()
     for term, cores, memory in (("small", 1, 1), ("huge", 8, 16)):
-        mixin = model.mixin(f"http://simyard.dev/occi/resource_tpl#{term}")
+        mixin = model.find_mixin(f"http://simyard.dev/occi/resource_tpl#{term}")
         assert mixin is not None
         assert {spec.name: spec.default for spec in mixin.attributes} == {
             "occi.compute.cores": cores,
             "occi.compute.memory": memory,
         }
         for spec in mixin.attributes:
-            assert replace(spec, default=None) == model.specs((COMPUTE,))[spec.name]
+            assert replace(spec, default=None) == model.collect_specs((COMPUTE,))[spec.name]
         assert mixin.title == f"{cores} core{'s' * (cores > 1)} and {memory} GiB"
 
 
 def test_the_model_is_the_same_until_a_service_s_spec_changes() -> None:
     bench = Bench().fill()
-    model = bench.objects.model()
+    model = bench.objects.get_model()
     counted = service()
     counted["status"]["conditions"] = [condition("Available", False)]
     bench.put(names.SIMULATION_SERVICES, counted)
-    assert bench.objects.model() is model
+    assert bench.objects.get_model() is model
     changed = service(interface={"actions": [{"name": "other"}]})
     changed["metadata"]["generation"] = 2
     bench.put(names.SIMULATION_SERVICES, changed)
-    assert bench.objects.model().version > model.version
-    assert bench.objects.model().action("http://cloud4e/beam/action#other") is not None
-    assert bench.objects.model().action(SOLVE) is None
+    assert bench.objects.get_model().version > model.version
+    assert bench.objects.get_model().find_action("http://cloud4e/beam/action#other") is not None
+    assert bench.objects.get_model().find_action(SOLVE) is None
 
 
 def test_nobody_takes_the_id_of_another_worker() -> None:
@@ -213,7 +214,7 @@ def test_nobody_takes_the_id_of_another_worker() -> None:
     assert bench.entity("/compute/uid-unsafe").attributes["org.simyard.worker"] == "unsafe"
     for name in ("victim", "thief", "late", "unsafe"):
         bench.forget(names.WORKERS, name)
-    assert bench.objects.paths("/compute/") == bench.objects.paths("/amqplink/") == ()
+    assert bench.objects.list_paths("/compute/") == bench.objects.list_paths("/amqplink/") == ()
 
 
 def test_a_worker_whose_service_is_gone_is_shown_without_it() -> None:
@@ -228,9 +229,9 @@ async def test_a_frontend_of_one_service_shows_no_other() -> None:
     bench = Bench("beam").fill()
     bench.put(names.WORKER_POOLS, pool("other", service="plate"))
     bench.put(names.WORKERS, worker("mine"), worker("other", service="plate"))
-    assert bench.objects.paths("/compute/") == ("/compute/uid-mine",)
-    assert bench.objects.paths("/component/") == ("/component/uid-pool",)
-    assert bench.objects.entity("/component/uid-other") is None
+    assert bench.objects.list_paths("/compute/") == ("/compute/uid-mine",)
+    assert bench.objects.list_paths("/component/") == ("/component/uid-pool",)
+    assert bench.objects.get_entity("/component/uid-other") is None
     bench.forget(names.WORKERS, "other")
     assert await bench.objects.find("/compute/uid-other") is None
 
@@ -259,18 +260,18 @@ def test_a_listing_is_sorted_whatever_comes_and_goes(steps: list[tuple[bool, int
     for is_added, name, second in steps:
         stamp = f"2026-01-01T00:00:0{second}Z"
         if is_added and name not in there:
-            there[name] = entry_of(Metadata.model_validate(metadata(str(name), creationTimestamp=stamp)), f"/{name}")
+            there[name] = make_entry(Metadata.model_validate(metadata(str(name), creationTimestamp=stamp)), f"/{name}")
             listings.add(there[name], ["all"])
         elif not is_added and name in there:
             listings.remove(there.pop(name), ["all"])
-        assert listings.paths("all") == tuple(entry.path for entry in sorted(there.values()))
+        assert listings.list_paths("all") == tuple(entry.path for entry in sorted(there.values()))
         assert listings.count("all") == len(there)
 
 
 @given(st.sets(st.text(max_size=6) | st.sampled_from(["beam", "Beam", "be.am", "be-am", "beam-9d1b7bd5"]), max_size=12))
 @settings(max_examples=200)
 def test_terms_of_services_can_be_written_and_never_collide(known: set[str]) -> None:
-    terms = terms_of(known)
+    terms = make_terms(known)
     assert terms.keys() == known
     assert len(set(terms.values())) == len(known)
     for name, term in terms.items():

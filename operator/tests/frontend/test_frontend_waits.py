@@ -1,4 +1,5 @@
-"""Actions that somebody waits for, and what can be called meanwhile."""
+# SPDX-License-Identifier: Apache-2.0
+"""Actions with a client that waits, and the actions that are available meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 from frontend_objects import NAMESPACE, Bench, pool, worker
 
 from simyard.api import names
-from simyard.frontend import actions, scaling
+from simyard.frontend.changes import actions, scaling
 from simyard.frontend.exchange import OcciResponse
 from simyard.guest.messages import Registered
 from simyard.guest.values import ClaimedAttributes
@@ -23,7 +24,7 @@ def action(term: str, scheme: str = COMPUTE_ACTION_SCHEME) -> str:
 
 
 async def begun(bench: Bench, target: str, body: str) -> asyncio.Task[OcciResponse]:
-    """A request that goes as far as it gets without anything from outside."""
+    """Start a request, and let it run until it waits for something from outside."""
     task = asyncio.create_task(bench.ask("POST", target, body))
     for _ in range(50):
         await asyncio.sleep(0)
@@ -31,7 +32,7 @@ async def begun(bench: Bench, target: str, body: str) -> asyncio.Task[OcciRespon
 
 
 def worker_is(bench: Bench, *, ready: bool = True, machine: str = "Running", restarts: int = 0) -> None:
-    """The operator has written a new status."""
+    """Store the status that the operator would write."""
     raw = bench.kube.touch(names.WORKERS, "w")
     raw["status"] = {**worker(ready=ready, machine=machine)["status"], "restarts": restarts}
     bench.put(names.WORKERS, raw)
@@ -66,10 +67,10 @@ async def test_a_restart_is_done_when_the_site_has_accepted_it_and_the_adapter_h
     assert subject is not None
     register = ReceivedEvent(subject.user, "uid-w", REGISTERED, 1.0)
     somebody_else_s = ReceivedEvent("another", "uid-w", REGISTERED, 1.0)
-    bench.objects.take(register)  # an older one
+    bench.objects.apply_event(register)  # an older one
     waiting = await begun(bench, "/compute/uid-w?action=restart&wait=true", action("restart"))
     if last == "status":
-        bench.objects.take(register)
+        bench.objects.apply_event(register)
     for ready, restarts in ((True, 0), (False, 1)):
         worker_is(bench, ready=ready, restarts=restarts)
         await turns()
@@ -77,10 +78,10 @@ async def test_a_restart_is_done_when_the_site_has_accepted_it_and_the_adapter_h
     worker_is(bench, restarts=1)
     await turns()
     if last == "registration":
-        bench.objects.take(somebody_else_s)
+        bench.objects.apply_event(somebody_else_s)
         await turns()
         assert not waiting.done()
-        bench.objects.take(register)
+        bench.objects.apply_event(register)
     assert (await waiting).status == 200
 
 
@@ -149,4 +150,4 @@ async def test_the_same_again_is_no_error_while_the_first_is_on_its_way(bench: B
 async def test_a_restart_that_takes_too_long_is_504(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actions, "WAIT_SECONDS", 0.01)
     late = await bench.ask("POST", "/compute/uid-w?action=restart&wait=true", action("restart"))
-    assert (late.status, b"restart is asked for" in late.body) == (504, True)
+    assert (late.status, b"restart was requested" in late.body) == (504, True)

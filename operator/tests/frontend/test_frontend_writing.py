@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """POST, PUT and DELETE of every path."""
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ async def test_of_a_batch_that_fails_nothing_remains(call: Caller) -> None:
     call.backend.refused_at = 2
     response = await call("POST", "/compute/", batch("a", "b", "c"), content_type="application/occi+json")
     assert response.status == 409
-    assert call.backend.changes == ["create compute", "create compute"]  # the third and its undoing are refused
+    assert call.backend.changes == [
+        "create compute",
+        "create compute",
+    ]  # the third creation and its deletion are refused
     call.backend.remove("/compute/a")
     call.backend.remove("/compute/b")
     call.backend.changes.clear()
@@ -229,7 +233,7 @@ async def test_an_action_that_is_not_applicable_is_a_400(call: Caller, target: s
 
 
 async def offer(call: Caller, parameters: str) -> None:
-    """A compute with an action ``solve``."""
+    """Return a compute with an action ``solve``."""
     solve = "http://cloud4e/fem/action#solve"
     mixin = f'Category: fem; scheme="http://cloud4e/fem#"; class="mixin"; location="/fem/"; actions="{solve}"'
     action = f'Category: solve; scheme="http://cloud4e/fem/action#"; class="action"; attributes="{parameters}"'
@@ -247,7 +251,7 @@ async def test_an_action_may_stand_in_the_query_alone(call: Caller) -> None:
 async def test_parameters_in_the_query_count_beside_a_category_in_the_body(
     call: Caller, in_body: tuple[str, ...]
 ) -> None:
-    """Every ``trigger`` of Cloud4E's client is of this form."""
+    """Every ``trigger`` of Cloud4E's client has this form."""
     await offer(call, "cloud4e.load cloud4e.steps")
     body = lines('Category: solve; scheme="http://cloud4e/fem/action#"; class="action"', *in_body)
     for target in ("/compute/c9", "/fem/"):

@@ -1,4 +1,5 @@
-"""Frontends without anything behind them, on a clients' virtual host of the test's own."""
+# SPDX-License-Identifier: Apache-2.0
+"""Frontends without a backend, on a virtual host of the test's own."""
 
 import asyncio
 import contextlib
@@ -8,11 +9,11 @@ from dataclasses import dataclass, field
 
 from cloud4e_client import Cloud4eClient, client_of
 
-from simyard.frontend.amqp import AmqpServer
+from simyard.frontend.amqp.consumer import AmqpServer
 from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.connection import open_link
+from simyard.messaging.connection import open_channel
 from simyard.occi.errors import OcciError
 
 ENDPOINT = "https://127.0.0.1:8443/"
@@ -23,7 +24,7 @@ PASSWORD = "a password of the test's"
 
 @dataclass
 class Vhost:
-    """What a test has at the broker; every user's name is the test's own."""
+    """Access to the broker for a test; every user has a name of the test's own."""
 
     admin: BrokerAdmin
     access: BrokerAccess
@@ -32,14 +33,14 @@ class Vhost:
     service: BrokerAccess
 
     def url(self, access: BrokerAccess) -> str:
-        return str(access.amqp_url("a test"))
+        return str(access.build_amqp_url("a test"))
 
     def connect(self) -> AbstractAsyncContextManager[Cloud4eClient]:
         return client_of(self.url(self.client), QUEUE, TOKEN)
 
 
 async def identify(token: str) -> Identity:
-    """One user, by one token."""
+    """Return the one user, who has one token."""
     if token != TOKEN:
         raise OcciError(401, "the token is nobody's")
     return Identity("alice", "1", (), ())
@@ -50,7 +51,7 @@ Answerer = Callable[[OcciRequest], Awaitable[OcciResponse]]
 
 @dataclass
 class Frontend:
-    """A frontend without anything behind it: it says what it is asked, and answers as it is told."""
+    """A frontend without a backend: it records its requests, and answers as the test tells it."""
 
     answer: Answerer
     requests: list[OcciRequest] = field(default_factory=list)
@@ -65,12 +66,12 @@ class Frontend:
 
 
 async def echo(request: OcciRequest) -> OcciResponse:
-    """Says what was asked."""
+    """Answer with the content of the request."""
     return OcciResponse(200, f"{request.method} {request.path}".encode(), "text/plain; charset=utf-8")
 
 
 async def until(check: Callable[[], bool]) -> None:
-    """Wait until it is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(30):
         while True:
             if check():
@@ -80,7 +81,7 @@ async def until(check: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(vhost: Vhost, answer: Answerer = echo) -> AsyncIterator[Frontend]:
-    """A frontend that serves the queue; when the block ends it is gone without a farewell."""
+    """Run a frontend that serves the queue; at the end of the block it ends without closing its connections."""
     frontend = Frontend(answer)
     task = asyncio.create_task(frontend.server.run(vhost.frontend))
     try:
@@ -93,8 +94,8 @@ async def serving(vhost: Vhost, answer: Answerer = echo) -> AsyncIterator[Fronte
 
 
 async def dead_letters(vhost: Vhost, count: int) -> list[bytes]:
-    """The bodies of so many dead letters, taken out; waits for them."""
-    async with open_link(vhost.access, "a test") as link, asyncio.timeout(30):
+    """Wait for this number of dead letters, and return their bodies."""
+    async with open_channel(vhost.access, "a test") as link, asyncio.timeout(30):
         found: list[bytes] = []
         while len(found) < count:
             letter = await link.channel.basic_get("simyard.dead.requests", no_ack=True)

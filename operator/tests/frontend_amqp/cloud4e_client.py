@@ -1,4 +1,5 @@
-"""A client and a service adapter of the Cloud4E binding, from its description alone: nothing of ours in here."""
+# SPDX-License-Identifier: Apache-2.0
+"""A client and a service adapter of the Cloud4E binding, written from its description without code of Simyard."""
 
 import asyncio
 import contextlib
@@ -47,7 +48,7 @@ class Answer:
 
 
 class Cloud4eClient:
-    """One connection, one exclusive reply queue, requests with a message id each."""
+    """A client with one connection, one exclusive reply queue, and a message id for each request."""
 
     def __init__(self, channel: AbstractChannel, queue: str, replies: str, token: str) -> None:
         self.channel = channel
@@ -68,7 +69,7 @@ class Cloud4eClient:
         reply_to: str | None = None,
         **headers: Any,
     ) -> str:
-        """Send a request; gives its message id."""
+        """Send a request, and return its message id."""
         message_id = uuid.uuid4().hex if message_id is None else message_id
         auth = {"type": "basic", "username": "somebody", "password": self.token}
         properties = Properties(
@@ -82,16 +83,16 @@ class Cloud4eClient:
         return message_id
 
     async def publish(self, body: bytes, properties: Properties) -> None:
-        """Put any message into the shared queue."""
+        """Publish any message to the shared queue."""
         await self.channel.basic_publish(body, routing_key=self.queue, properties=properties)
 
     async def answer(self) -> Answer:
-        """The next response."""
+        """Return the next response."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.answers.get()
 
     async def call(self, method: str, path: str, body: bytes = b"", **options: Any) -> Answer:
-        """Send a request and wait for its response."""
+        """Send a request, and return its response."""
         message_id = await self.send(method, path, body, **options)
         answer = await self.answer()
         assert answer.correlation_id == message_id
@@ -100,7 +101,7 @@ class Cloud4eClient:
 
 @contextlib.asynccontextmanager
 async def client_of(url: str, queue: str, token: str = "a token", ssl: Any = None) -> AsyncIterator[Cloud4eClient]:
-    """A client of the frontends that share a queue."""
+    """Run a client of the frontends that share a queue."""
     connection = aiormq.Connection(url, context=ssl)
     await connection.connect()
     try:
@@ -119,18 +120,18 @@ async def client_of(url: str, queue: str, token: str = "a token", ssl: Any = Non
 
 @dataclass(frozen=True)
 class Adapter:
-    """A service adapter: what arrives in its queue."""
+    """A service adapter with the messages of its queue."""
 
     queue: str
     messages: "asyncio.Queue[DeliveredMessage]"
 
     async def next(self) -> DeliveredMessage:
-        """The next message."""
+        """Return the next message."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.messages.get()
 
     async def called(self) -> DeliveredMessage:
-        """The next action; what pulls attributes is passed over."""
+        """Return the next action, and skip requests for attributes."""
         while (message := await self.next()).body == b"update_link":
             pass
         return message
@@ -141,7 +142,7 @@ Reply = Callable[[DeliveredMessage], Awaitable[tuple[bytes, dict[str, Any]] | No
 
 @contextlib.asynccontextmanager
 async def adapter_of(url: str, reply: Reply | None = None, ssl: Any = None) -> AsyncIterator[Adapter]:
-    """A service adapter that answers what asks for an answer, if it is told how."""
+    """Run a service adapter that answers messages with a reply queue, if it has a reply."""
     connection = aiormq.Connection(url, context=ssl)
     await connection.connect()
     try:
@@ -164,5 +165,5 @@ async def adapter_of(url: str, reply: Reply | None = None, ssl: Any = None) -> A
 
 
 def as_json(value: Any) -> bytes:
-    """A JSON document."""
+    """Return a JSON document."""
     return json.dumps(value).encode()

@@ -1,4 +1,5 @@
-"""A clients' virtual host for each test, with the frontends' queue in it, and users as the platform makes them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a clients' virtual host for each test, with the frontends' queue and users as the platform creates them."""
 
 import contextlib
 import secrets
@@ -12,14 +13,14 @@ import pytest
 
 from kube_api import Api
 from simyard.api import names
-from simyard.build import install
+from simyard.manifests import install
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.occi_topology import (
-    client_user_spec,
-    clients_specs,
-    frontend_clients_user_spec,
-    request_queue_spec,
+    build_client_user_spec,
+    build_clients_specs,
+    build_frontend_clients_user_spec,
+    build_request_queue_spec,
 )
 from simyard.messaging.topology import QueueKind
 from simyard_dev.broker import Broker
@@ -32,7 +33,7 @@ from amqp_frontends import ENDPOINT, PASSWORD, Vhost
 
 @pytest.fixture
 def queue_kind(request: pytest.FixtureRequest) -> QueueKind:
-    """The kind of the shared queue; tests for which it matters ask for both."""
+    """Return the kind of the shared queue; tests for which it matters run with both kinds."""
     kind: QueueKind = getattr(request, "param", QueueKind.CLASSIC)
     return kind
 
@@ -43,17 +44,17 @@ async def vhost(broker: Broker, queue_kind: QueueKind) -> AsyncIterator[Vhost]:
         pytest.skip("RABBITMQ_MANAGEMENT_URL is not set")
     digits = secrets.token_hex(8)
     ca_file = broker.ca_file if "amqps:" in broker.url else None
-    access = BrokerAccess.from_url(broker.url, broker.management_url, ca_file).in_vhost(f"test/{digits}-occi")
+    access = BrokerAccess.from_url(broker.url, broker.management_url, ca_file).enter_vhost(f"test/{digits}-occi")
     specs = {
-        "frontend": replace(frontend_clients_user_spec(), name=f"frontend-{digits}"),
-        "client": client_user_spec(f"client-{digits}"),
-        "service": client_user_spec(f"service-{digits}", serves=True),
+        "frontend": replace(build_frontend_clients_user_spec(), name=f"frontend-{digits}"),
+        "client": build_client_user_spec(f"client-{digits}"),
+        "service": build_client_user_spec(f"service-{digits}", serves=True),
     }
     async with contextlib.aclosing(BrokerAdmin(access)) as admin:
         await admin.ensure_vhost()
         try:
-            await admin.ensure_platform(clients_specs())
-            await admin.ensure_queues([request_queue_spec(ENDPOINT, queue_kind)])
+            await admin.ensure_platform(build_clients_specs())
+            await admin.ensure_queues([build_request_queue_spec(ENDPOINT, queue_kind)])
             for spec in specs.values():
                 await admin.ensure_user(spec, PASSWORD)
             users = {role: access.as_user(spec.name, PASSWORD) for role, spec in specs.items()}
@@ -67,13 +68,13 @@ async def vhost(broker: Broker, queue_kind: QueueKind) -> AsyncIterator[Vhost]:
 @pytest.fixture(scope="module")
 def api(control_plane: ControlPlane) -> Api:
     api = Api(control_plane.kubeconfig)
-    api.install(install.objects())
+    api.install(install.build_objects())
     return api
 
 
 @pytest.fixture
 def compute(api: Api) -> Iterator[tuple[str, str]]:
-    """A namespace, and the path of the one compute in it."""
+    """Return a namespace, and the path of the one compute in it."""
     namespace = f"cloud4e-{uuid.uuid4().hex[:8]}"
     assert api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}).accepted
     worker = {

@@ -1,7 +1,8 @@
-"""What Cloud4E's client of 2014 puts on the wire (rOCCI, branch cloud4e, client_amqp.rb), and how it reads answers.
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of Cloud4E's client of 2014 (rOCCI, branch cloud4e, client_amqp.rb), and its way to read answers.
 
-Its credentials are the one thing that is another: it has a password built in where our clients give a token, and sends
-none with ``get``.
+Only the credentials differ: that client has a password built in where clients of Simyard send a token, and sends none
+with ``get``.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 
 Properties = aiormq.spec.Basic.Properties
 URI = re.compile(r"([a-z][a-z0-9+.-]*:)?[!#-;=?-Z_a-z~]*", re.ASCII | re.IGNORECASE)
-"""What Ruby's URI.parse accepts, line ends excluded."""
+"""The URIs that Ruby's URI.parse accepts, line ends excluded."""
 JSON = "application/occi+json"
 
 
@@ -27,7 +28,7 @@ class RocciError(Exception):
 
 
 class RocciClient:
-    """``ClientAmqp``: message ids count from 1, and the reply queue has the name of a moment."""
+    """``ClientAmqp``: message ids count from 1, and the time is the name of the reply queue."""
 
     def __init__(self, channel: AbstractChannel, endpoint: str, media_type: str, token: str, replies: str) -> None:
         self._channel = channel
@@ -113,7 +114,7 @@ class RocciClient:
         return message.body
 
     async def receive(self, message: DeliveredMessage) -> None:
-        """Take an answer."""
+        """Receive an answer."""
         self._waiting.pop(message.header.properties.correlation_id or "").set_result(message)
 
 

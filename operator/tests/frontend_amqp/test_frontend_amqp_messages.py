@@ -1,4 +1,5 @@
-"""Any message is understood or refused, and what tells one request from another stays the same."""
+# SPDX-License-Identifier: Apache-2.0
+"""Any message is understood or refused, and requests keep the same fingerprint in every delivery."""
 
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from pamqp import encode
 from pamqp.header import ContentHeader
 
-from simyard.frontend.amqp_messages import MOST_HEADER_BYTES, Envelope, message, read
+from simyard.frontend.amqp.messages import MAX_HEADER_BYTES, Envelope, build_message, read_request
 from simyard.frontend.exchange import Identity, OcciResponse
 from simyard.occi.errors import OcciError
 
@@ -44,30 +45,30 @@ def test_every_message_is_understood_or_refused(
     found = spec.Basic.Properties(message_type=method, headers=headers, message_id=message_id)
     envelope = Envelope.of(found)
     try:
-        call = read(found, body, BASE)
+        call = read_request(found, body, BASE)
     except OcciError as error:
         assert error.status in (400, 413)
         response = OcciResponse(error.status, error.message.encode(), "text/plain")
     else:
         assert call.path.startswith("/")
         assert all("\n" not in value for _, value in call.headers)
-        assert bool(call.by(ALICE, BASE).key) == (call.changes and bool(message_id))
+        assert bool(call.authenticate(ALICE, BASE).key) == (call.changes and bool(message_id))
         response = OcciResponse(200, b"", "text/plain")
-    _, answer = message(envelope, response)
+    _, answer = build_message(envelope, response)
     ContentHeader(properties=answer).marshal()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Category", "X-OCCI-Location", "Link", "Age", "Server"]), TEXT), max_size=5))
 def test_a_response_fits_into_a_message_whatever_its_headers(headers: list[tuple[str, str]]) -> None:
-    _, answer = message(Envelope("q", "1", "/", ""), OcciResponse(200, b"", "text/plain", tuple(headers)))
+    _, answer = build_message(Envelope("q", "1", "/", ""), OcciResponse(200, b"", "text/plain", tuple(headers)))
     assert answer.headers is not None
-    assert len(encode.field_table(answer.headers)) < 2 * MOST_HEADER_BYTES
+    assert len(encode.field_table(answer.headers)) < 2 * MAX_HEADER_BYTES
     assert "Server" not in answer.headers
     assert "is_error" not in answer.headers
 
 
 def key(identity: Identity = ALICE, body: bytes = b"", **changes: Any) -> str:
-    return read(properties(**changes), body, BASE).by(identity, BASE).key
+    return read_request(properties(**changes), body, BASE).authenticate(identity, BASE).key
 
 
 LONG = "0123456789abcdef"
@@ -108,19 +109,19 @@ def test_what_changes_nothing_or_has_no_message_id_has_no_key(changes: dict[str,
     ],
 )
 def test_path_info_is_read_as_a_path_and_a_query(path_info: str, path: str, query: dict[str, str]) -> None:
-    call = read(properties(headers={"path_info": path_info}), b"", BASE)
+    call = read_request(properties(headers={"path_info": path_info}), b"", BASE)
     assert (call.path, call.query) == (path, query)
 
 
 def test_entity_tags_and_conditions_on_them_have_a_place_in_messages() -> None:
-    asked = read(properties(headers={"path_info": "/", "if_match": '"a-b"', "If-None-Match": "*"}), b"", BASE)
-    request = asked.by(ALICE, BASE)
-    assert (request.header("if-match"), request.header("if-none-match")) == ('"a-b"', "*")
+    asked = read_request(properties(headers={"path_info": "/", "if_match": '"a-b"', "If-None-Match": "*"}), b"", BASE)
+    request = asked.authenticate(ALICE, BASE)
+    assert (request.get_header("if-match"), request.get_header("if-none-match")) == ('"a-b"', "*")
     envelope = Envelope.of(properties())
-    _, answer = message(envelope, OcciResponse(304, b"", "text/plain", (("ETag", '"a-b"'),)))
+    _, answer = build_message(envelope, OcciResponse(304, b"", "text/plain", (("ETag", '"a-b"'),)))
     assert answer.headers == {"status_code": 304, "path_info": "/", "etag": '"a-b"'}
 
 
 def test_the_token_is_the_password_or_a_header_of_its_own() -> None:
     for headers in ({"auth": {"type": "Basic", "username": "u", "password": "t"}}, {"x_auth_token": "t"}):
-        assert read(properties(headers={"path_info": "/", **headers}), b"", BASE).token == "t"
+        assert read_request(properties(headers={"path_info": "/", **headers}), b"", BASE).token == "t"

@@ -1,4 +1,5 @@
-"""Requests over AMQP that wait, and frontends that stop or get other credentials meanwhile."""
+# SPDX-License-Identifier: Apache-2.0
+"""Requests over AMQP that wait while a frontend stops or gets other credentials."""
 
 from __future__ import annotations
 
@@ -9,19 +10,19 @@ from dataclasses import replace
 import pytest
 from amqp_frontends import ENDPOINT, Frontend, Vhost, echo, identify, serving, until
 
-from simyard.frontend import amqp
-from simyard.frontend.amqp_messages import Properties, read
-from simyard.frontend.amqp_transport import AmqpTransport
+from simyard.frontend.amqp import consumer as amqp
+from simyard.frontend.amqp.messages import Properties, read_request
+from simyard.frontend.amqp.transport import AmqpTransport
 from simyard.frontend.exchange import OcciRequest, OcciResponse
 from simyard.frontend.identity import Authenticator
-from simyard.messaging.occi_topology import frontend_clients_user_spec
+from simyard.messaging.occi_topology import build_frontend_clients_user_spec
 from simyard.occi.errors import OcciError
 
 ACTION = "/compute/1?action=solve&wait=true"
 
 
 class Waiting:
-    """Answers actions when it is told to, and all else at once."""
+    """A handler that answers actions when it is told to, and all other requests at once."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -37,14 +38,14 @@ class Waiting:
 async def test_those_who_wait_for_results_leave_room_for_the_others(vhost: Vhost) -> None:
     waiting = Waiting()
     async with serving(vhost, waiting), vhost.connect() as one, vhost.connect() as other:
-        for _ in range(amqp.MOST_ACTIONS_OF_ONE):
+        for _ in range(amqp.MAX_ACTIONS_PER_USER):
             await one.send("post", ACTION)
-        await until(lambda: waiting.begun == amqp.MOST_ACTIONS_OF_ONE)
+        await until(lambda: waiting.begun == amqp.MAX_ACTIONS_PER_USER)
         assert (await other.call("get", "/compute/")).status == 200
         refused = await other.call("post", ACTION)
         assert refused.status == 503 and b"send this one again later" in refused.body
         waiting.go_on.set()
-        for _ in range(amqp.MOST_ACTIONS_OF_ONE):
+        for _ in range(amqp.MAX_ACTIONS_PER_USER):
             assert (await one.answer()).status == 200
         assert (await other.call("post", ACTION)).status == 200
 
@@ -52,7 +53,7 @@ async def test_those_who_wait_for_results_leave_room_for_the_others(vhost: Vhost
 async def test_whoever_drains_ends_its_consumer_before_it_is_idle(
     vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the broker had sent by then is answered, not cancelled in the middle and carried out by another."""
+    """Messages that the broker has sent by then are answered, not cancelled and carried out by another frontend."""
     frontend = Frontend(echo)
     task = asyncio.create_task(frontend.server.run(vhost.frontend))
     await until(lambda: frontend.server.connected)
@@ -83,15 +84,15 @@ async def test_other_credentials_take_nothing_from_what_was_begun(vhost: Vhost) 
     transport = AmqpTransport(ENDPOINT, waiting, identify, None)
     task = asyncio.create_task(transport.run())
     try:
-        transport.use(vhost.frontend)
-        await until(lambda: transport.finding.good and "serves" in transport.finding.detail)
+        transport.use_access(vhost.frontend)
+        await until(lambda: transport.health_check.good and "serves" in transport.health_check.detail)
         async with vhost.connect() as client:
             await client.send("post", ACTION)
             await until(lambda: waiting.begun == 1)
-            spec = replace(frontend_clients_user_spec(), name=vhost.frontend.username)
+            spec = replace(build_frontend_clients_user_spec(), name=vhost.frontend.username)
             await vhost.admin.ensure_user(spec, "another password")
-            transport.use(vhost.frontend.as_user(vhost.frontend.username, "another password"))
-            await until(lambda: not transport.finding.good)
+            transport.use_access(vhost.frontend.as_user(vhost.frontend.username, "another password"))
+            await until(lambda: not transport.health_check.good)
             waiting.go_on.set()
             assert (await client.answer()).status == 200
             assert (await client.call("get", "/")).status == 200
@@ -104,9 +105,9 @@ async def test_other_credentials_take_nothing_from_what_was_begun(vhost: Vhost) 
 
 @pytest.mark.parametrize("auth", [None, "Basic", {"type": "basic"}, {"type": "basic", "password": 3}])
 async def test_without_credentials_a_request_is_told_that_they_are_required(auth: object) -> None:
-    server = amqp.AmqpServer(ENDPOINT, echo, Authenticator(None).of_token)  # type: ignore[arg-type]
+    server = amqp.AmqpServer(ENDPOINT, echo, Authenticator(None).identify_token)  # type: ignore[arg-type]
     table = {"path_info": "/compute/"} | ({"auth": auth} if auth is not None else {})
-    call = read(Properties(message_type="get", headers=table), b"", ENDPOINT)  # type: ignore[arg-type]
+    request = read_request(Properties(message_type="get", headers=table), b"", ENDPOINT)  # type: ignore[arg-type]
     with pytest.raises(OcciError) as refused:
-        await server._carry_out(call, redelivered=False)
+        await server._execute(request, redelivered=False)
     assert refused.value.status == 401 and "auth is required" in refused.value.message

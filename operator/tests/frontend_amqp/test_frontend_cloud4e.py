@@ -1,25 +1,35 @@
-"""The service side of the Cloud4E binding, against an adapter that knows nothing of us."""
+# SPDX-License-Identifier: Apache-2.0
+"""The service side of the Cloud4E binding, with an adapter that shares no code with Simyard."""
 
 import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from amqp_frontends import Vhost, until
-from cloud4e_client import Adapter, Reply, adapter_of
+from cloud4e_client import Adapter, Reply, adapter_of, as_json
 
-from simyard.frontend.cloud4e import ServiceAdapters
-from simyard.messaging.connection import open_link
+from simyard.frontend.amqp.cloud4e import MAX_LINK_BYTES, ServiceAdapters
+from simyard.frontend.backend import Invocation
+from simyard.frontend.exchange import Identity
+from simyard.guest.reading import MAX_CONTAINERS
+from simyard.messaging.connection import open_channel
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, Model
 from simyard.occi.standard import STANDARD
+from simyard_adapter.limits import MAX_DEPTH, MAX_RESULT_BYTES
 
 SOLVE = Action("http://cloud4e/beam/action#", "solve")
 PATH = "/amqplink/7"
+ALICE = Identity("alice", "", (), ())
 MODEL = Model(STANDARD)
+LINK = "http://schemas.ogf.org/occi/infrastructure#amqplink"
+TITLE = "\x1b]0;owned\x07"
+"""Renames the window of a terminal that prints it."""
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +52,7 @@ def adapter(vhost: Vhost, reply: Reply | None = None) -> AbstractAsyncContextMan
 async def test_an_action_arrives_as_cloud4e_has_it(vhost: Vhost) -> None:
     async with speaking(vhost) as services, adapter(vhost) as service:
         values = {"cloud4e.load": 12.5, "cloud4e.name": "a b&c", "cloud4e.fine": True}
-        assert await services.invoke(service.queue, PATH, SOLVE, values, wait=False) is None
+        assert await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, values, wait=False)) is None
         message = await service.next()
     properties = message.header.properties
     assert properties.message_type == "post"
@@ -62,19 +72,19 @@ async def test_an_adapter_that_is_not_there_is_a_503_at_once(vhost: Vhost, wait:
             pass
         await until_absent(vhost, service.queue)
         with pytest.raises(OcciError, match="not there") as refusal:
-            await services.invoke(service.queue, PATH, SOLVE, {}, wait=wait)
+            await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=wait))
         assert refusal.value.status == 503
-        async with open_link(vhost.access, "a test") as link:  # a queue without anybody who reads it
+        async with open_channel(vhost.access, "a test") as link:  # a queue without a consumer
             await link.channel.queue_declare(service.queue, exclusive=False, durable=True)
             with pytest.raises(OcciError, match="not there"):
-                await services.invoke(service.queue, PATH, SOLVE, {}, wait=wait)
+                await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=wait))
             assert (await link.channel.queue_declare(service.queue, passive=True)).message_count == 0
 
 
 async def until_absent(vhost: Vhost, queue: str) -> None:
     async with asyncio.timeout(30):
         while True:
-            if queue not in await vhost.admin.queues(queue):
+            if queue not in await vhost.admin.list_queues(queue):
                 return
             await asyncio.sleep(0.02)
 
@@ -84,7 +94,9 @@ async def test_who_waits_gets_the_result(vhost: Vhost) -> None:
         return b'{"deflection": 1.5}', {"status_code": 200}
 
     async with speaking(vhost) as services, adapter(vhost, reply) as service:
-        assert await services.invoke(service.queue, PATH, SOLVE, {}, wait=True, key="k") == {"deflection": 1.5}
+        assert await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=True, key="k")) == {
+            "deflection": 1.5
+        }
         assert (await service.next()).header.properties.message_id == "k"
 
 
@@ -109,15 +121,55 @@ async def test_an_error_of_the_adapter_is_the_error(
 
     async with speaking(vhost) as services, adapter(vhost, reply) as service:
         with pytest.raises(OcciError) as refusal:
-            await services.invoke(service.queue, PATH, SOLVE, {}, wait=True)
+            await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=True))
     assert refusal.value.status == status
 
 
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b'{"a": ' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", "nested deeper than 32 levels"),
+        (b'{"a": [' + b"[]," * MAX_CONTAINERS + b"[]]}", "more than 50000 arrays and objects"),
+        (b'{"a": "' + b"x" * MAX_RESULT_BYTES + b'"}', "at most 1048576 are read"),
+    ],
+    ids=["depth", "number", "length"],
+)
+async def test_a_result_beyond_the_limits_of_workers_is_a_502(vhost: Vhost, body: bytes, problem: str) -> None:
+    async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
+        return body, {"status_code": 200}
+
+    async with speaking(vhost) as services, adapter(vhost, reply) as service:
+        with pytest.raises(OcciError, match=problem) as refusal:
+            await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=True))
+    assert refusal.value.status == 502
+
+
+async def test_a_terminal_obeys_neither_results_nor_errors_nor_attributes(vhost: Vhost) -> None:
+    replies = {
+        "solve": (as_json({f"na{TITLE}me": [f"va{TITLE}lue", {"k\u202e": "\x07"}]}), {"status_code": 200}),
+        "melt": (f"too{TITLE} hot".encode(), {"status_code": 409}),
+        "": (as_json({"kind": LINK, "id": "7", "attributes": {"cloud4e.name": f"be{TITLE}am"}}), {}),
+    }
+
+    async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
+        path = (message.header.properties.headers or {}).get("path_info", "")
+        return replies[path.partition("=")[2]]
+
+    async with speaking(vhost) as services, adapter(vhost, reply) as service:
+        result = await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=True))
+        assert result == {"name": ["value", {"k": ""}]}
+        with pytest.raises(OcciError, match=f"^{PATH}: too hot$"):
+            await services.invoke(service.queue, PATH, Invocation(ALICE, replace(SOLVE, term="melt"), {}, wait=True))
+        draft = await services.pull(service.queue, MODEL, timeout_seconds=10)
+    assert draft is not None
+    assert draft.attributes["cloud4e.name"] == "beam"
+
+
 async def test_an_adapter_that_does_not_answer_is_a_504(vhost: Vhost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simyard.frontend.cloud4e.ACTION_SECONDS", 0.2)
+    monkeypatch.setattr("simyard.frontend.amqp.cloud4e.ACTION_SECONDS", 0.2)
     async with speaking(vhost) as services, adapter(vhost) as service:
         with pytest.raises(OcciError) as refusal:
-            await services.invoke(service.queue, PATH, SOLVE, {}, wait=True)
+            await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=True))
     assert refusal.value.status == 504
 
 
@@ -125,13 +177,13 @@ async def test_an_adapter_that_does_not_answer_is_a_504(vhost: Vhost, monkeypatc
 async def test_nothing_is_forwarded_to_what_is_no_queue_of_an_adapter(vhost: Vhost, queue: str) -> None:
     async with speaking(vhost) as services:
         with pytest.raises(OcciError) as refusal:
-            await services.invoke(queue, PATH, SOLVE, {}, wait=False)
+            await services.invoke(queue, PATH, Invocation(ALICE, SOLVE, {}, wait=False))
     assert refusal.value.status == 400
 
 
 async def test_attributes_are_pulled_by_update_link(vhost: Vhost) -> None:
     link = {
-        "kind": "http://schemas.ogf.org/occi/infrastructure#amqplink",
+        "kind": LINK,
         "attributes": {"occi": {"core": {"id": "7"}, "amqplink": {"queue": "q"}}, "cloud4e": {"load": "12"}},
         "source": "/compute/1",
         "target": "/compute/1",
@@ -162,7 +214,18 @@ async def test_two_frontends_may_pull_at_once(vhost: Vhost) -> None:
         assert all(draft is not None for draft in await asyncio.gather(*pulls))
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", b"[", b'{"kind": 7}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        b"[",
+        b'{"kind": 7}',
+        as_json({"kind": LINK, "attributes": {"cloud4e": {"many": [[]] * MAX_CONTAINERS}}}),
+        as_json({"kind": LINK, "attributes": {"cloud4e": {"large": "x" * MAX_LINK_BYTES}}}),
+    ],
+    ids=len,
+)
 async def test_what_cannot_be_read_is_as_no_answer(vhost: Vhost, body: bytes) -> None:
     async def reply(message: Any) -> tuple[bytes, dict[str, Any]]:
         return body, {}

@@ -1,4 +1,5 @@
-"""Two frontends as `make dev-up` starts them, used with nothing but what its file of addresses says."""
+# SPDX-License-Identifier: Apache-2.0
+"""Two frontends that `make dev-up` starts, used only through its file of addresses."""
 
 import asyncio
 import os
@@ -37,7 +38,7 @@ def environment(simyard_directory: Path) -> Iterator[Environment]:
 
 @pytest.fixture
 def variables(environment: Environment) -> dict[str, str]:
-    """What a shell has that sources the file."""
+    """Return the variables of a shell that sources the file."""
     script = f"set -a; . {environment.directory / 'env'}; env"
     told = subprocess.run(["env", "-i", "bash", "-c", script], capture_output=True, text=True, check=True).stdout
     return dict(re.findall(r"^(\w+)=(.*)$", told, re.MULTILINE))

@@ -1,12 +1,13 @@
-"""Registrations of foreign adapters, as the requests that the handlers know."""
+# SPDX-License-Identifier: Apache-2.0
+"""Registrations of foreign adapters, translated into requests for the handlers."""
 
 import json
 from typing import Any
 
 import pytest
 
+from simyard.frontend.amqp.registration import accept_registrations
 from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse
-from simyard.frontend.registration import registering
 from simyard.occi.errors import OcciError
 
 ALICE = Identity("alice", "", (), ())
@@ -18,7 +19,7 @@ REGISTRATION = {
 
 
 async def carried_out(document: Any, refuse: str = "", **other: Any) -> tuple[list[OcciRequest], OcciResponse]:
-    """What handlers are asked for one request, and its response."""
+    """Return the requests that the handlers get for one request, and its response."""
     seen: list[OcciRequest] = []
 
     async def handle(request: OcciRequest) -> OcciResponse:
@@ -30,7 +31,7 @@ async def carried_out(document: Any, refuse: str = "", **other: Any) -> tuple[li
         "body": document if isinstance(document, bytes) else json.dumps(document).encode(),
         "identity": ALICE, "base": "https://h", "key": "k",
     }  # fmt: skip
-    response = await registering(handle)(OcciRequest(**(fields | other)))
+    response = await accept_registrations(handle)(OcciRequest(**(fields | other)))
     return seen, response
 
 
@@ -59,7 +60,7 @@ async def test_a_link_whose_id_is_there_is_replaced_and_answered_as_if_it_were_c
     (asked, put), response = await carried_out(LINK_ALONE, headers=headers)
     assert (asked.method, asked.path) == ("GET", "/amqplink/7")
     assert (put.method, put.path, put.key) == ("PUT", "/amqplink/7", "k")
-    assert put.header("accept") is None
+    assert put.get_header("accept") is None
     assert (response.status, response.body.strip()) == (200, b"https://h/amqplink/7")
     assert ("Location", "https://h/amqplink/7") in response.headers
 
@@ -72,7 +73,7 @@ async def test_a_link_whose_id_is_there_is_replaced_and_answered_as_if_it_were_c
 async def test_an_adapter_that_serves_another_compute_now_gets_another_link(
     document: Any, connects: tuple[str, str], gets_another: bool
 ) -> None:
-    """What a link connects is immutable (403): it is made anew, if that is what is in the way."""
+    """The ends of a link are immutable (403), so the link is created anew."""
     link: list[tuple[str, str]] = [connects]
     seen: list[str] = []
 
@@ -91,7 +92,7 @@ async def test_an_adapter_that_serves_another_compute_now_gets_another_link(
 
     links = [{**REGISTRATION["links"][0], "target": "/t"}]
     request = OcciRequest("POST", "/amqplink/", {}, JSON, json.dumps({**document, "links": links}).encode(), ALICE, "h")
-    response = await registering(handle)(request)
+    response = await accept_registrations(handle)(request)
     assert response.status in ((200, 201) if gets_another else (403,))
     assert ("DELETE" in seen) == gets_another
 
@@ -106,7 +107,7 @@ async def test_a_link_stays_when_the_other_compute_is_not_there() -> None:
         return OcciResponse(status, json.dumps(ends).encode(), "application/occi+json")
 
     request = OcciRequest("POST", "/amqplink/", {}, JSON, json.dumps(LINK_ALONE).encode(), ALICE, "h")
-    assert (await registering(handle)(request)).status == 403
+    assert (await accept_registrations(handle)(request)).status == 403
     assert seen[-1] == "GET /compute/1" and not any(asked.startswith("DELETE") for asked in seen)
 
 

@@ -1,4 +1,5 @@
-"""Cloud4E's own registration, action and attribute pull: a foreign adapter against whole frontends."""
+# SPDX-License-Identifier: Apache-2.0
+"""Registration, action and attribute pull of Cloud4E: a foreign adapter with whole frontends."""
 
 import json
 from typing import Any
@@ -42,7 +43,7 @@ def link_of(adapter: Adapter, compute: str) -> dict[str, Any]:
 
 
 async def register(client: Cloud4eClient, adapter: Adapter, compute: str) -> str:
-    """The five requests that Cloud4E's adapters sent; gives the path of the link."""
+    """Send the five requests of Cloud4E's adapters, and return the path of the link."""
     model = await client.call("get", "/-/", accept=JSON)
     assert model.status == 200
     assert any(kind["term"] == "amqplink" for kind in json.loads(model.body)["kinds"])
@@ -120,7 +121,7 @@ async def test_one_message_does_what_five_did_and_may_be_repeated(
 async def test_a_create_that_a_killed_frontend_has_done_is_not_done_again(
     control_plane: ControlPlane, vhost: Vhost, compute: tuple[str, str]
 ) -> None:
-    """The message comes again to another frontend, as after a kill between the write and the acknowledgement."""
+    """The message is delivered to another frontend, as after a kill between the write and the acknowledgement."""
     namespace, path = compute
     body = as_json({"links": [{"kind": AMQPLINK, "source": path, "target": "/a",
                                "attributes": {"occi.amqplink.queue": "occi.amqp.service.x"}}]})  # fmt: skip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two replicas of a frontend, on a real API server and a real broker: one client sees its own writes on both."""
 
 import asyncio
@@ -13,15 +14,15 @@ from amqp_frontends import PASSWORD, until
 
 from kube_api import Api
 from simyard.api import names
-from simyard.build import install
-from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse, path_and_query
+from simyard.frontend.changes.written import Record, Written
+from simyard.frontend.exchange import Identity, OcciRequest, OcciResponse, parse_target
 from simyard.frontend.handlers import Handlers
 from simyard.frontend.objects import Objects
 from simyard.frontend.replicas import Replicas
-from simyard.frontend.written import Record, Written
+from simyard.manifests import install
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.topology import frontend_user_spec, platform_specs
+from simyard.messaging.topology import build_frontend_user_spec, build_platform_specs
 from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
 from simyard_sites.kubernetes.client import KubeClient, WatchEvent
@@ -35,7 +36,7 @@ WORKERS = 12
 @pytest.fixture(scope="module")
 def api(control_plane: ControlPlane) -> Api:
     api = Api(control_plane.kubeconfig)
-    api.install(install.objects())
+    api.install(install.build_objects())
     return api
 
 
@@ -57,17 +58,17 @@ def namespace(api: Api) -> Iterator[str]:
 
 @pytest.fixture
 async def access(broker: Broker) -> AsyncIterator[BrokerAccess]:
-    """The installation's virtual host, as the frontends' user has it."""
+    """Return the access of the frontends' user to the installation's virtual host."""
     if broker.management_url is None:
         pytest.skip("RABBITMQ_MANAGEMENT_URL is not set")
     digits = secrets.token_hex(8)
     ca_file = broker.ca_file if "amqps:" in broker.url else None
-    platform = BrokerAccess.from_url(broker.url, broker.management_url, ca_file).in_vhost(f"test/{digits}")
-    user = replace(frontend_user_spec(), name=f"frontend-{digits}")
+    platform = BrokerAccess.from_url(broker.url, broker.management_url, ca_file).enter_vhost(f"test/{digits}")
+    user = replace(build_frontend_user_spec(), name=f"frontend-{digits}")
     async with contextlib.aclosing(BrokerAdmin(platform)) as admin:
         await admin.ensure_vhost()
         try:
-            await admin.ensure_platform(platform_specs())
+            await admin.ensure_platform(build_platform_specs())
             await admin.ensure_user(user, PASSWORD)
             yield platform.as_user(user.name, PASSWORD)
         finally:
@@ -76,7 +77,7 @@ async def access(broker: Broker) -> AsyncIterator[BrokerAccess]:
 
 
 class SlowWatch:
-    """A client of the API server whose watches bring nothing until they are let go."""
+    """A client of the API server whose watches deliver nothing until the test releases them."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -97,7 +98,7 @@ class Replica:
     client: SlowWatch
 
     async def ask(self, method: str, target: str, body: str = "", **headers: str) -> OcciResponse:
-        path, query = path_and_query(target, "target")
+        path, query = parse_target(target, "target")
         sent = [(name.replace("_", "-"), value) for name, value in headers.items()]
         request = OcciRequest(method, path, query, sent, body.encode(), ADMINISTRATOR, "https://h")
         return await Handlers(self.objects).handle(request)
@@ -107,7 +108,7 @@ class Replica:
 async def replicas(
     control_plane: ControlPlane, namespace: str, access: BrokerAccess, count: int = 2, *, slow: bool = True
 ) -> AsyncIterator[list[Replica]]:
-    """So many replicas that know each other; with ``slow``, none hears anything from the API server by itself."""
+    """Run this number of replicas that know each other; with ``slow``, their watches deliver nothing by themselves."""
     async with contextlib.AsyncExitStack() as stack:
         made: list[Replica] = []
         tasks: list[asyncio.Task[Any]] = []
@@ -116,7 +117,7 @@ async def replicas(
             if not slow:
                 client.released.set()
             objects = Objects(client, namespace)  # type: ignore[arg-type]
-            objects.broker.use(access)
+            objects.broker.set_access(access)
             made.append(Replica(objects, client))
             tasks += [asyncio.create_task(run) for run in (objects.run(), objects.broker.run())]
         try:
@@ -184,7 +185,7 @@ async def nothing(*_: object) -> None:
 
 @contextlib.asynccontextmanager
 async def running(access: BrokerAccess, *replicas: Replicas) -> AsyncIterator[list[asyncio.Task[Any]]]:
-    """Replicas without anything behind them."""
+    """Run replicas without a backend."""
     tasks: list[asyncio.Task[Any]] = [asyncio.create_task(replica.run(access)) for replica in replicas]
     try:
         yield tasks
@@ -203,7 +204,7 @@ async def test_a_replica_that_has_ended_is_not_waited_for(access: BrokerAccess) 
         async with running(access, ended):
             await until(lambda: writer.known == 1)
         async with asyncio.timeout(60):
-            await writer.confirmed(RECORD)
+            await writer.wait_confirmed(RECORD)
         assert writer.known == 0
 
 
@@ -221,14 +222,14 @@ async def test_a_replica_that_hangs_delays_one_write_and_is_waited_for_again_whe
     hanging, stranger = Replicas("g", hang), Replicas("another", nothing)
     async with running(access, writer, hanging, stranger):
         await until(lambda: writer.known == hanging.known == 1)
-        await writer.confirmed(RECORD)
+        await writer.wait_confirmed(RECORD)
         assert (writer.known, applied) == (0, 0)
-        await writer.confirmed(RECORD)  # waits for nobody
+        await writer.wait_confirmed(RECORD)  # waits for no replica
         wakes.set()
         await until(lambda: writer.known == 1 and applied == 2)
-        await writer.confirmed(RECORD)
+        await writer.wait_confirmed(RECORD)
         assert (writer.known, stranger.known, applied) == (1, 0, 3)
 
 
 async def test_without_a_broker_a_write_is_answered_all_the_same() -> None:
-    await Replicas("g", nothing).confirmed(RECORD)
+    await Replicas("g", nothing).wait_confirmed(RECORD)

@@ -1,4 +1,5 @@
-"""Cloud4E's client and service adapters of 2014, as they are, against two replicas of a frontend."""
+# SPDX-License-Identifier: Apache-2.0
+"""Cloud4E's unchanged client and service adapters of 2014, with two replicas of a frontend."""
 
 import json
 from typing import Any
@@ -94,7 +95,7 @@ async def test_a_client_of_2014_registers_describes_triggers_and_deletes(
 async def test_the_attributes_of_an_adapter_of_2014_are_the_same_and_the_newest_on_every_replica(
     control_plane: ControlPlane, vhost: Vhost, compute: tuple[str, str]
 ) -> None:
-    """Nobody asks for fresh ones: a client of 2014 cannot."""
+    """The client asks for no fresh values: a client of 2014 cannot."""
     namespace, path = compute
     told = {"load": "0"}
 

@@ -1,4 +1,5 @@
-"""Frontends with an API server and a broker behind them: all but HTTP."""
+# SPDX-License-Identifier: Apache-2.0
+"""Frontends with an API server and a broker behind them, without HTTP."""
 
 import asyncio
 import contextlib
@@ -6,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from amqp_frontends import ENDPOINT, TOKEN, Vhost
 
-from simyard.frontend.amqp_transport import AmqpTransport
-from simyard.frontend.cloud4e import ServiceAdapters
+from simyard.frontend.amqp.cloud4e import ServiceAdapters
+from simyard.frontend.amqp.transport import AmqpTransport
 from simyard.frontend.exchange import Identity
 from simyard.frontend.handlers import Handlers
 from simyard.frontend.objects import Objects
@@ -22,7 +23,7 @@ ADMINISTRATOR = Identity("admin", "", ("system:masters",), ())
 async def frontend(
     control_plane: ControlPlane, vhost: Vhost, namespace: str, replicas: BrokerAccess | None = None
 ) -> AsyncIterator[Objects]:
-    """A frontend of a namespace; ``replicas``: the virtual host where it speaks with others of its kind."""
+    """Run a frontend of a namespace; ``replicas`` is the virtual host where it finds its replicas."""
 
     async def identify(token: str) -> Identity:
         assert token == TOKEN
@@ -32,14 +33,14 @@ async def frontend(
         services = ServiceAdapters()
         objects = Objects(client, namespace, foreign=services)
         transport = AmqpTransport(ENDPOINT, Handlers(objects).handle, identify, services)
-        transport.use(vhost.frontend)
+        transport.use_access(vhost.frontend)
         if replicas is not None:
-            objects.broker.use(replicas)
+            objects.broker.set_access(replicas)
         tasks = [asyncio.create_task(run) for run in (objects.run(), transport.run(), objects.broker.run())]
         try:
             async with asyncio.timeout(60):
                 while True:
-                    if objects.synced and transport.finding.good and services.connected:
+                    if objects.synced and transport.health_check.good and services.connected:
                         break
                     await asyncio.sleep(0.02)
             yield objects

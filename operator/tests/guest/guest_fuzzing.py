@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages that no adapter would send, for everything that reads what workers say (``make fuzz-guest``).
 
 The promises: a message is read or refused with a reason of one line; whatever is read can be written, fits its limits,
@@ -15,8 +16,8 @@ import orjson
 import simyard.guest
 from simyard.guest.messages import AttributesChanged, Registered, Resulted, read_event, read_reply
 from simyard.guest.reading import RefusedError, read_object
-from simyard.guest.text import printable
-from simyard.guest.values import ClaimedAttributes, ClaimedResult, InvalidResultError, merged
+from simyard.guest.text import make_printable
+from simyard.guest.values import ClaimedAttributes, ClaimedResult, InvalidResultError, merge_attributes
 from simyard_adapter.declarations import Interface, ValueType
 from simyard_adapter.limits import MAX_ATTRIBUTES_BYTES, MAX_DEPTH, MAX_RESULT_BYTES
 from simyard_adapter.wire import Event, WireError
@@ -29,7 +30,7 @@ INTERFACE = Interface.from_json(
         "actions": [{"name": "solve", "result": VALUES}],
     }
 )
-SOLVE = INTERFACE.action("solve")
+SOLVE = INTERFACE.find_action("solve")
 KINDS = tuple(Event)
 
 
@@ -55,7 +56,7 @@ def exercise(data: bytes) -> None:
             _check_result(reply.result)
         else:
             text = body.decode(errors="surrogateescape")
-            _check_text([printable(text)])
+            _check_text([make_printable(text)])
     except RefusedError as refused:
         promise(refused.problem.isprintable() and len(refused.problem) < 1000, refused.problem)
         _check_refused(body)
@@ -75,8 +76,8 @@ def _check_event(message: Any) -> None:
 
 def _check_attributes(claimed: ClaimedAttributes) -> None:
     refused: list[RefusedError] = []
-    values = claimed.checked(INTERFACE.attributes, refused.append)
-    values = merged({"state": "x" * 8}, values, refused.append)
+    values = claimed.check(INTERFACE.attributes, refused.append)
+    values = merge_attributes({"state": "x" * 8}, values, refused.append)
     _check_value(values, MAX_ATTRIBUTES_BYTES)
     for error in refused:
         _check_text([error.problem])
@@ -84,7 +85,7 @@ def _check_attributes(claimed: ClaimedAttributes) -> None:
 
 def _check_result(claimed: ClaimedResult) -> None:
     try:
-        _check_value(claimed.checked(SOLVE), MAX_RESULT_BYTES)
+        _check_value(claimed.check(SOLVE), MAX_RESULT_BYTES)
     except InvalidResultError as invalid:
         _check_text(_texts(invalid.error))
 
@@ -97,7 +98,7 @@ def _check_value(value: Any, most: int) -> None:
 
 def _check_text(texts: list[str]) -> None:
     for text in texts:
-        promise(printable(text) == text, text)
+        promise(make_printable(text) == text, text)
 
 
 def _texts(error: WireError | None) -> list[str]:
@@ -158,4 +159,4 @@ FUZZER = Fuzzer(
 )
 
 if __name__ == "__main__":
-    FUZZER.main(__doc__)
+    FUZZER.run_command(__doc__)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kept corpus breaks no promise, nor do random changes of it (``make fuzz-guest`` looks for longer)."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from guest_fuzzing import FUZZER, KINDS, WORDS, exercise
 
 
 def test_the_corpus_breaks_no_promise() -> None:
-    kept = FUZZER.inputs()
+    kept = FUZZER.read_inputs()
     assert len(kept) > 5
     for data in kept:
         exercise(data)
@@ -30,7 +31,7 @@ def test_words_in_any_order_break_no_promise(choice: int, words: list[bytes]) ->
 @settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_changes_of_the_corpus_break_no_promise(chance: random.Random) -> None:
-    kept = FUZZER.inputs()
-    data = FUZZER.changed(chance.choice(kept), kept, chance)
+    kept = FUZZER.read_inputs()
+    data = FUZZER.mutate(chance.choice(kept), kept, chance)
     assert len(data) <= FUZZER.max_bytes
     exercise(data)

@@ -1,4 +1,5 @@
-"""What workers say is typed, bounded and held against the declared interface."""
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of workers are typed, limited and checked against the declared interface."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ import pytest
 
 from simyard.guest.messages import MAX_EVENT_BYTES, Progressed, Registered, Resulted, read_event, read_reply
 from simyard.guest.reading import Refusal, RefusedError
-from simyard.guest.values import ClaimedAttributes, ClaimedResult, InvalidResultError, merged
+from simyard.guest.values import ClaimedAttributes, ClaimedResult, InvalidResultError, merge_attributes
 from simyard_adapter.declarations import Interface
 from simyard_adapter.limits import MAX_ATTRIBUTES_BYTES, MAX_RESULT_BYTES, MAX_VALUE_BYTES
-from simyard_adapter.wire import Event, Reason, WireError
+from simyard_adapter.wire import ErrorReason, Event, WireError
 
 INTERFACE = Interface.from_json(
     {
@@ -26,12 +27,12 @@ INTERFACE = Interface.from_json(
         ],
     }
 )
-SOLVE = INTERFACE.action("solve")
+SOLVE = INTERFACE.find_action("solve")
 
 
 def checked(values: dict[str, Any]) -> tuple[dict[str, Any], list[Refusal]]:
     refused: list[Refusal] = []
-    found = ClaimedAttributes(values).checked(INTERFACE.attributes, lambda error: refused.append(error.refusal))
+    found = ClaimedAttributes(values).check(INTERFACE.attributes, lambda error: refused.append(error.refusal))
     return found, refused
 
 
@@ -44,9 +45,9 @@ def test_attributes_are_those_that_are_declared_and_fit() -> None:
 def test_all_attributes_together_are_bounded_and_the_last_good_values_stay() -> None:
     part = "x" * (MAX_ATTRIBUTES_BYTES // 3)
     refused: list[RefusedError] = []
-    known = merged({"a": part, "b": "old"}, {"b": part, "c": 1}, refused.append)
+    known = merge_attributes({"a": part, "b": "old"}, {"b": part, "c": 1}, refused.append)
     assert (known, refused) == ({"a": part, "b": part, "c": 1}, [])
-    after = merged(known, {"b": part * 2, "c": 2}, refused.append)
+    after = merge_attributes(known, {"b": part * 2, "c": 2}, refused.append)
     assert after == {"a": part, "b": part, "c": 2}
     assert [error.refusal for error in refused] == [Refusal.TOO_LARGE]
 
@@ -54,37 +55,37 @@ def test_all_attributes_together_are_bounded_and_the_last_good_values_stay() -> 
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        ("not an object", Reason.INVALID_RESULT),
-        ([], Reason.INVALID_RESULT),
-        ({"stress": "high"}, Reason.INVALID_RESULT),
-        ({"log": "x" * MAX_RESULT_BYTES}, Reason.RESULT_TOO_LARGE),
+        ("not an object", ErrorReason.INVALID_RESULT),
+        ([], ErrorReason.INVALID_RESULT),
+        ({"stress": "high"}, ErrorReason.INVALID_RESULT),
+        ({"log": "x" * MAX_RESULT_BYTES}, ErrorReason.RESULT_TOO_LARGE),
     ],
 )
-def test_a_result_that_is_not_declared_so_is_an_error(result: Any, reason: Reason) -> None:
+def test_a_result_that_is_not_declared_so_is_an_error(result: Any, reason: ErrorReason) -> None:
     with pytest.raises(InvalidResultError) as invalid:
-        ClaimedResult(result).checked(SOLVE)
+        ClaimedResult(result).check(SOLVE)
     assert invalid.value.error.reason is reason
 
 
 def test_of_a_result_the_declared_fields_are_kept() -> None:
-    assert ClaimedResult({"stress": 2.5, "log": "\x1b[31ma\r\n", "other": 1}).checked(SOLVE) == {
+    assert ClaimedResult({"stress": 2.5, "log": "\x1b[31ma\r\n", "other": 1}).check(SOLVE) == {
         "stress": 2.5,
         "log": "a\n",
     }
-    assert ClaimedResult(None).checked(SOLVE) == {}
-    assert ClaimedResult({"stress": 1}).checked(None) == {}
+    assert ClaimedResult(None).check(SOLVE) == {}
+    assert ClaimedResult({"stress": 1}).check(None) == {}
 
 
 @pytest.mark.parametrize(
     ("rest", "reason"),
     [
-        (b'"result":' + b"[" * 300 + b"]" * 300 + b"}", Reason.INVALID_RESULT),
-        (b'"result":{"log":"' + b"x" * (4 * 2**20) + b'"}}', Reason.RESULT_TOO_LARGE),
-        (b"garbage", Reason.INVALID_RESULT),
+        (b'"result":' + b"[" * 300 + b"]" * 300 + b"}", ErrorReason.INVALID_RESULT),
+        (b'"result":{"log":"' + b"x" * (4 * 2**20) + b'"}}', ErrorReason.RESULT_TOO_LARGE),
+        (b"garbage", ErrorReason.INVALID_RESULT),
     ],
     ids=["deep", "large", "garbage"],
 )
-def test_a_result_that_cannot_be_read_is_an_error_of_its_action(rest: bytes, reason: Reason) -> None:
+def test_a_result_that_cannot_be_read_is_an_error_of_its_action(rest: bytes, reason: ErrorReason) -> None:
     read = read_event(Event.RESULT, b'{"worker":"w","invocation":"0a-1.2","startedAt":1,' + rest)
     assert isinstance(read, Resulted)
     assert isinstance(read.outcome, WireError)
@@ -116,4 +117,4 @@ def test_a_reply_is_typed_and_its_text_is_clean() -> None:
     reply = read_reply(b'{"worker":"../../x\\r\\ny","seconds":1e12,"log":"\\u001b]0;a\\u0007b","result":[],"values":3}')
     assert (reply.worker, reply.seconds, reply.log) == ("../../x y", None, "b")
     error = read_reply(b'{"error":{"reason":["x"],"message":{"a":1},"field":"p\\nq"}}').error
-    assert error == WireError(Reason.ACTION_FAILED, "", "p q")
+    assert error == WireError(ErrorReason.ACTION_FAILED, "", "p q")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A body of a worker is read within bounds, whatever it holds."""
 
 from __future__ import annotations

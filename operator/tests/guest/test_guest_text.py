@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text of strangers tells a terminal nothing."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from simyard.guest.text import printable, printable_line, printable_value
+from simyard.guest.text import make_printable, make_printable_line, make_printable_value
 
 CONTROLS = st.text(alphabet="\x1b[]\x07\x9b\x9d\x9c\\0;mPX^_a\r\n\t\x00\u202e\u2066\ud800é")
 
@@ -17,7 +18,7 @@ CONTROLS = st.text(alphabet="\x1b[]\x07\x9b\x9d\x9c\\0;mPX^_a\r\n\t\x00\u202e\u2
 @example("\x1b\x1b[m[31mred")
 @example("\x1b]\x1b]0;a\x07b")
 def test_no_control_is_left(text: str) -> None:
-    for character in printable(text):
+    for character in make_printable(text):
         assert character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs"), repr(character)
         assert unicodedata.bidirectional(character) not in (
             "RLE",
@@ -30,13 +31,13 @@ def test_no_control_is_left(text: str) -> None:
             "FSI",
             "PDI",
         )
-    assert printable(printable(text)) == printable(text)
-    assert "\n" not in printable_line(text)
+    assert make_printable(make_printable(text)) == make_printable(text)
+    assert "\n" not in make_printable_line(text)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])))
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert printable(text) == text
+    assert make_printable(text) == text
 
 
 @pytest.mark.parametrize(
@@ -54,9 +55,9 @@ def test_other_text_stays_as_it_is(text: str) -> None:
     ],
 )
 def test_sequences_are_removed_whole(text: str, shown: str) -> None:
-    assert printable(text) == shown
+    assert make_printable(text) == shown
 
 
 def test_values_are_cleaned_everywhere() -> None:
     value = {"a\x1b[m": ["x\x07", {"b": "\u202ey"}, 1.5, None, True]}
-    assert printable_value(value) == {"a": ["x", {"b": "y"}, 1.5, None, True]}
+    assert make_printable_value(value) == {"a": ["x", {"b": "y"}, 1.5, None, True]}

@@ -1,4 +1,5 @@
-"""The local copy of objects: which state wins, what is indexed, what happens when the API server comes and goes."""
+# SPDX-License-Identifier: Apache-2.0
+"""The local copy of objects: the newest state, the indexes, and outages of the API server."""
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ import pytest
 
 from simyard.api import names
 from simyard.api.base import Json, Metadata
-from simyard.api.cloud_site import CloudSite
 from simyard.api.worker import Worker
 from simyard.kube.cache import Cache
 from simyard_dev.controlplane import ControlPlane
@@ -32,7 +32,7 @@ def raw(name: str, version: int, uid: str = "u", site: str = "local") -> Json:
 
 
 class Named:
-    """The least that can be cached."""
+    """The smallest object that can be cached."""
 
     def __init__(self, item: Json) -> None:
         metadata = item["metadata"]
@@ -58,7 +58,7 @@ async def test_an_older_state_never_replaces_a_newer_one(workers: Cache[Worker])
     found = workers.get("default", "w")
     assert found is not None
     assert found.spec.site == "new"
-    assert (len(workers.by("site", "new")), workers.count("site", "old")) == (1, 0)
+    assert (len(workers.list_by("site", "new")), workers.count("site", "old")) == (1, 0)
 
 
 async def test_what_was_deleted_does_not_come_back_by_a_late_answer(workers: Cache[Worker]) -> None:
@@ -98,11 +98,11 @@ async def test_it_survives_the_api_server_and_its_age_tells(tmp_path: Path, simy
             running = asyncio.create_task(maps.run())
             await asyncio.wait_for(maps.synced.wait(), WAIT_SECONDS)
             await asyncio.to_thread(control_plane.stop, 0)
-            await until(lambda: maps.age_seconds() > 2)
+            await until(lambda: maps.measure_age_seconds() > 2)
             await asyncio.to_thread(control_plane.start)
             await asyncio.to_thread(control_plane.kubectl, "create", "configmap", "late")
             await until(lambda: maps.get("default", "late") is not None)
-            assert maps.age_seconds() < 2
+            assert maps.measure_age_seconds() < 2
             running.cancel()
     finally:
         control_plane.stop(0)
@@ -136,7 +136,7 @@ async def test_it_has_the_objects_of_the_watched_namespaces_and_of_no_other(cont
         for namespace in (watched, other):
             await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         every = Cache(client, CONFIG_MAPS, Named, namespaces=("default", watched))
-        # A list of one namespace says nothing of the other one.
+        # A listing of one namespace must not remove objects of the other one.
         stale = {"metadata": {"namespace": watched, "name": "gone", "uid": "gone", "resourceVersion": "1"}}
         every.learn(stale)
         running = asyncio.create_task(every.run())
@@ -147,8 +147,8 @@ async def test_it_has_the_objects_of_the_watched_namespaces_and_of_no_other(cont
             await client.create(CONFIG_MAPS, body, namespace)
         await until(lambda: every.get(watched, name) is not None and every.get("default", name) is not None)
         assert {item.metadata.namespace for item in every} == {"default", watched}
-        sites = Cache(client, names.CLOUD_SITES, CloudSite.model_validate, namespaces=(watched,))
-        running_sites = asyncio.create_task(sites.run())
-        await asyncio.wait_for(sites.synced.wait(), WAIT_SECONDS)  # they are in no namespace
-        for task in (running, running_sites):
+        all_namespaces = Cache(client, NAMESPACES, Named, namespaces=(watched,))
+        running_all = asyncio.create_task(all_namespaces.run())
+        await asyncio.wait_for(all_namespaces.synced.wait(), WAIT_SECONDS)  # a Namespace has no namespace
+        for task in (running, running_all):
             task.cancel()

@@ -1,4 +1,5 @@
-"""Who leads, as those see it who wait."""
+# SPDX-License-Identifier: Apache-2.0
+"""The leader, as observed by processes that wait for the Lease."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ async def test_who_waits_says_who_leads_and_that_nobody_does_when_that_was_not_s
     async with await KubeClient.connect(control_plane.kubeconfig) as client:
         await lease("first").acquire()
         second = lease("second")
-        assert second.leader == "another one", "it has only begun to look"
+        assert second.leader == "another one", "the second process has not seen the holder's name yet"
         waiting = asyncio.create_task(second.acquire())
         async with asyncio.timeout(60):
             while second.leader != "first":  # noqa: ASYNC110 - what is waited for has no event

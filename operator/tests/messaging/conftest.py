@@ -1,4 +1,5 @@
-"""A virtual host of its own for each test, with the platform in it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: each test has its own virtual host with the platform's exchanges and queues."""
 
 import contextlib
 import secrets
@@ -12,7 +13,8 @@ import pytest
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard_dev.broker import Broker, LocalBroker
+from simyard_dev.broker import Broker
+from simyard_dev.local_broker import LocalBroker
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -21,7 +23,7 @@ from messaging_workers import MakeWorker, access_to, worker_maker
 
 @pytest.fixture
 async def access(broker: Broker) -> AsyncIterator[BrokerAccess]:
-    """The administrator's access to a virtual host with the platform in it."""
+    """Yield the administrator's access to a virtual host with the platform's exchanges and queues."""
     access = replace(access_to(broker), vhost=f"test/{secrets.token_hex(8)}")
     vhost = access.vhost.replace("/", "%2F")
     authorization = {"Authorization": aiohttp.encode_basic_auth(access.username, access.password)}
@@ -37,7 +39,7 @@ async def access(broker: Broker) -> AsyncIterator[BrokerAccess]:
 
 @pytest.fixture
 async def admin(access: BrokerAccess) -> AsyncIterator[BrokerAdmin]:
-    """An administrator, who has made the platform."""
+    """Yield an administrator after it has created the exchanges and queues of the platform."""
     async with contextlib.aclosing(BrokerAdmin(access)) as admin:
         await admin.ensure_platform()
         yield admin
@@ -45,14 +47,14 @@ async def admin(access: BrokerAccess) -> AsyncIterator[BrokerAdmin]:
 
 @pytest.fixture
 async def make_worker(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterator[MakeWorker]:
-    """Makes a worker in a pool of its own, by the pool's uid."""
+    """Return a function that creates a worker in its own pool, given the pool's uid."""
     async with worker_maker(access, admin) as make:
         yield make
 
 
 @pytest.fixture(scope="module")
 def mortal_broker(simyard_directory: Path) -> Iterator[LocalBroker]:
-    """A broker that the module's tests may kill; its event exchange is in the virtual host."""
+    """Yield a broker that the tests of a module may kill; its event exchange is in the virtual host."""
     broker = LocalBroker(simyard_directory / f"mortal-{secrets.token_hex(4)}")
     broker.start()
     yield broker

@@ -1,4 +1,5 @@
-"""Workers as the broker sees them, for tests: users, queues, replies and events, without an adapter."""
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated workers for tests: broker users, queues, replies and events, without an adapter."""
 
 import asyncio
 import contextlib
@@ -13,17 +14,17 @@ from aiormq.abc import DeliveredMessage
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.connection import Link, open_link
-from simyard.messaging.topology import pool_queue_spec, pool_user_spec, worker_queue_spec
+from simyard.messaging.connection import BrokerChannel, open_channel
+from simyard.messaging.topology import build_pool_queue_spec, build_pool_user_spec, build_worker_queue_spec
 from simyard_adapter.wire import (
     EVENTS_EXCHANGE,
     REPLIES_EXCHANGE,
     REPLY,
     Event,
-    event_key,
-    pool_user,
-    reply_key,
-    worker_queue,
+    make_event_key,
+    make_reply_key,
+    name_pool_user,
+    name_worker_queue,
 )
 from simyard_dev.broker import Broker
 
@@ -33,18 +34,18 @@ WORKER_UID = "w1"
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker of a pool of its own."""
+    """A worker that is alone in its pool."""
 
     access: BrokerAccess
     user: str
     queue: str
 
-    def connect(self, *, confirms: bool = True) -> contextlib.AbstractAsyncContextManager[Link]:
-        return open_link(self.access, "test worker", confirms=confirms)
+    def connect(self, *, confirms: bool = True) -> contextlib.AbstractAsyncContextManager[BrokerChannel]:
+        return open_channel(self.access, "test worker", confirms=confirms)
 
     @contextlib.asynccontextmanager
     async def answering(self, *replies: bytes) -> AsyncIterator[asyncio.Queue[DeliveredMessage]]:
-        """Answer each request with these replies; the requests are put into the queue."""
+        """Answer each request with these replies, and put the request into the queue."""
         requests: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         async with self.connect() as link:
 
@@ -56,21 +57,21 @@ class Worker:
             await link.channel.basic_consume(self.queue, answer, no_ack=True)
             yield requests
 
-    async def reply(self, link: Link, request: DeliveredMessage, body: bytes, kind: str = REPLY) -> None:
+    async def reply(self, link: BrokerChannel, request: DeliveredMessage, body: bytes, kind: str = REPLY) -> None:
         asked = request.header.properties
         await link.channel.basic_publish(
             body,
             exchange=REPLIES_EXCHANGE,
-            routing_key=reply_key(asked.reply_to or "", self.user),
+            routing_key=make_reply_key(asked.reply_to or "", self.user),
             properties=spec.Basic.Properties(user_id=self.user, correlation_id=asked.correlation_id, message_type=kind),
             mandatory=True,
         )
 
-    async def say(self, link: Link, kind: Event, body: bytes, *, vouched: bool = True) -> None:
+    async def say(self, link: BrokerChannel, kind: Event, body: bytes, *, vouched: bool = True) -> None:
         await link.channel.basic_publish(
             body,
             exchange=EVENTS_EXCHANGE,
-            routing_key=event_key(kind, self.user, WORKER_UID),
+            routing_key=make_event_key(kind, self.user, WORKER_UID),
             properties=spec.Basic.Properties(user_id=self.user if vouched else None, delivery_mode=2),
         )
 
@@ -85,14 +86,14 @@ def access_to(broker: Broker) -> BrokerAccess:
 
 
 class Runs(Protocol):
-    """What runs until it is cancelled."""
+    """An object that runs until it is cancelled."""
 
     async def run(self) -> NoReturn: ...
 
 
 @contextlib.asynccontextmanager
 async def running(service: Runs) -> AsyncIterator[None]:
-    """Run it beside the block."""
+    """Run the object while the block runs."""
     task = asyncio.create_task(service.run())
     try:
         yield
@@ -108,11 +109,11 @@ async def worker_maker(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterato
 
     async def make(name: str) -> Worker:
         uid = f"{name}-{secrets.token_hex(4)}"
-        user = pool_user(uid)
+        user = name_pool_user(uid)
         users.append(user)
-        await admin.ensure_user(pool_user_spec(uid), PASSWORD)
-        await admin.ensure_queues([worker_queue_spec(user, WORKER_UID), pool_queue_spec(user)])
-        return Worker(access.as_user(user, PASSWORD), user, worker_queue(user, WORKER_UID))
+        await admin.ensure_user(build_pool_user_spec(uid), PASSWORD)
+        await admin.ensure_queues([build_worker_queue_spec(user, WORKER_UID), build_pool_queue_spec(user)])
+        return Worker(access.as_user(user, PASSWORD), user, name_worker_queue(user, WORKER_UID))
 
     try:
         yield make

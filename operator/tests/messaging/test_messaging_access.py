@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 import base64
 from pathlib import Path
 
 import pytest
 
 from simyard.messaging.access import BrokerAccess
-from simyard.messaging.credentials import derive_password, new_master_key
+from simyard.messaging.credentials import derive_password, make_master_key
 
 
 def encoded(**values: str) -> dict[str, str]:
@@ -55,14 +56,14 @@ def test_a_url_that_cannot_work_is_refused(url: str) -> None:
 
 
 def test_passwords_depend_on_the_user_and_the_key_alone() -> None:
-    key = new_master_key()
+    key = make_master_key()
     assert derive_password(key, "pool-1") == derive_password(key, "pool-1")
     assert (
         len(
             {
                 derive_password(key, "pool-1"),
                 derive_password(key, "pool-2"),
-                derive_password(new_master_key(), "pool-1"),
+                derive_password(make_master_key(), "pool-1"),
             }
         )
         == 3

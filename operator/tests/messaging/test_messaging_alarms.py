@@ -1,4 +1,5 @@
-"""A broker that is short of memory takes no messages: requests fail at once and say so."""
+# SPDX-License-Identifier: Apache-2.0
+"""A broker that is short of memory accepts no messages: requests fail at once with that reason."""
 
 from __future__ import annotations
 
@@ -10,23 +11,23 @@ from collections.abc import AsyncIterator
 import pytest
 from messaging_workers import access_to, running, worker_maker
 
-from simyard.fleet.broker_health import BrokerHealth
+from simyard.fleet.broker.health import BrokerHealth
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.errors import BrokerBlockedError, MessagingError
 from simyard.messaging.requests import Requester
 from simyard_adapter.wire import Request
-from simyard_dev.broker import LocalBroker
+from simyard_dev.local_broker import LocalBroker
 
 PATIENCE_SECONDS = 60.0
 
 
 @contextlib.asynccontextmanager
 async def short_of_memory(broker: LocalBroker) -> AsyncIterator[None]:
-    await asyncio.to_thread(broker.control, "set_vm_memory_high_watermark", "absolute", "1MB")
+    await asyncio.to_thread(broker.run_rabbitmqctl, "set_vm_memory_high_watermark", "absolute", "1MB")
     try:
         yield
     finally:
-        await asyncio.to_thread(broker.control, "set_vm_memory_high_watermark", "0.4")
+        await asyncio.to_thread(broker.run_rabbitmqctl, "set_vm_memory_high_watermark", "0.4")
 
 
 @pytest.fixture
@@ -41,14 +42,14 @@ async def test_a_request_fails_at_once_and_names_the_alarm(mortal_broker: LocalB
     requester = Requester(access, "test")
     async with worker_maker(access, admin) as make, running(requester), asyncio.timeout(PATIENCE_SECONDS):
         worker = await make("pool")
-        await requester.until_connected()
+        await requester.wait_until_connected()
 
         async def ask() -> object:
             return await requester.request(worker.queue, worker.user, Request.LOG, {}, timeout_seconds=3600)
 
         async with worker.answering(b"{}"):
             async with short_of_memory(mortal_broker):
-                # The broker tells a connection at its first message, which it may still take; the answer may not come.
+                # The broker blocks a connection at its first message, which it may still accept without an answer.
                 first = asyncio.create_task(ask())
                 with pytest.raises(BrokerBlockedError, match="memory"):
                     while True:
@@ -57,7 +58,7 @@ async def test_a_request_fails_at_once_and_names_the_alarm(mortal_broker: LocalB
                                 await ask()
                 assert "memory" in requester.blocked
                 first.cancel()
-            while True:  # until the broker takes messages again
+            while True:  # until the broker accepts messages again
                 with contextlib.suppress(MessagingError):
                     await ask()
                     break
@@ -83,11 +84,11 @@ async def test_the_operator_knows_of_an_alarm_without_sending_anything(
 async def test_a_silent_broker_is_left_and_found_again(mortal_broker: LocalBroker, admin: BrokerAdmin) -> None:
     requester = Requester(access_to(mortal_broker), "test")
     async with running(requester), asyncio.timeout(PATIENCE_SECONDS):
-        await requester.until_connected()
-        mortal_broker.signal(signal.SIGSTOP)
+        await requester.wait_until_connected()
+        mortal_broker.send_signal(signal.SIGSTOP)
         try:
             with pytest.raises(MessagingError):
                 await requester.request("simyard.worker.none", "none", Request.LOG, {}, timeout_seconds=3600)
         finally:
-            mortal_broker.signal(signal.SIGCONT)
-        await requester.until_connected()
+            mortal_broker.send_signal(signal.SIGCONT)
+        await requester.wait_until_connected()

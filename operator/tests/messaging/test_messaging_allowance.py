@@ -1,4 +1,5 @@
-"""How many events a broker user may send."""
+# SPDX-License-Identifier: Apache-2.0
+"""The allowance of events of a broker user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who consumes, from events as RabbitMQ 3.10 and 4.0.5 send them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Consumers, computed from the events of RabbitMQ 3.10 and 4.0.5."""
 
 from __future__ import annotations
 
@@ -26,40 +27,40 @@ def connection_closed(name: str = CONNECTION) -> ConsumerEvent:
 
 def test_a_consumer_that_is_deleted_is_gone() -> None:
     consumers = Consumers()
-    assert consumers.apply(created()) == {QUEUE}
-    assert consumers.apply(deleted()) == {QUEUE}
+    assert consumers.apply_event(created()) == {QUEUE}
+    assert consumers.apply_event(deleted()) == {QUEUE}
     assert QUEUE not in consumers
 
 
 def test_a_channel_that_closes_takes_its_consumers_along_and_no_others() -> None:
     consumers = Consumers()
-    consumers.apply(created())
-    consumers.apply(created(OTHER, channel="<rabbit@localhost.1795374918.799.0>"))
-    assert consumers.apply(channel_closed()) == {QUEUE}
+    consumers.apply_event(created())
+    consumers.apply_event(created(OTHER, channel="<rabbit@localhost.1795374918.799.0>"))
+    assert consumers.apply_event(channel_closed()) == {QUEUE}
     assert consumers.queues == {OTHER}
 
 
 def test_a_connection_that_closes_takes_along_the_consumers_of_the_snapshot() -> None:
     consumers = Consumers({Consumer(QUEUE, "ctag1"): CONNECTION, Consumer(OTHER, "ctag1"): "127.0.0.1:1 -> x"})
-    assert consumers.apply(channel_closed()) == frozenset(), "nobody knows whose channel that is"
-    assert consumers.apply(connection_closed()) == {QUEUE}
+    assert consumers.apply_event(channel_closed()) == frozenset(), "the connection of that channel is unknown"
+    assert consumers.apply_event(connection_closed()) == {QUEUE}
     assert consumers.queues == {OTHER}
 
 
 def test_a_queue_with_another_consumer_stays() -> None:
     consumers = Consumers({Consumer(QUEUE, "old"): CONNECTION})
-    assert consumers.apply(created(tag="new")) == frozenset()
-    assert consumers.apply(connection_closed()) == frozenset()
+    assert consumers.apply_event(created(tag="new")) == frozenset()
+    assert consumers.apply_event(connection_closed()) == frozenset()
     assert QUEUE in consumers
-    assert consumers.apply(channel_closed()) == {QUEUE}
+    assert consumers.apply_event(channel_closed()) == {QUEUE}
 
 
 def test_what_is_told_twice_counts_once() -> None:
     consumers = Consumers({Consumer(QUEUE, "ctag1"): CONNECTION})
-    consumers.apply(created())
-    assert consumers.apply(channel_closed()) == {QUEUE}
+    consumers.apply_event(created())
+    assert consumers.apply_event(channel_closed()) == {QUEUE}
     for again in (deleted(), connection_closed(), channel_closed()):
-        assert consumers.apply(again) == frozenset()
+        assert consumers.apply_event(again) == frozenset()
     assert len(consumers) == 0
 
 
@@ -69,4 +70,4 @@ def test_a_correction_adds_what_is_new_and_removes_what_is_gone() -> None:
     assert consumers.correct(found, frozenset()) == {OTHER}
     assert consumers.queues == {QUEUE, OTHER}
     assert consumers.correct(found, frozenset({QUEUE})) == {QUEUE}
-    assert consumers.apply(connection_closed("another")) == {OTHER}
+    assert consumers.apply_event(connection_closed("another")) == {OTHER}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
@@ -10,7 +11,7 @@ from messaging_workers import PASSWORD, WORKER_UID, MakeWorker, running
 from simyard.guest.messages import AttributesChanged, EventMessage, Progressed, Resulted
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.connection import open_link
+from simyard.messaging.connection import open_channel
 from simyard.messaging.errors import BrokerRefusedError
 from simyard.messaging.events import (
     AttributeEvents,
@@ -28,16 +29,16 @@ from simyard.messaging.topology import (
     POOL_DELIVERY_LIMIT,
     REFUSED_QUEUE,
     UPDATES_QUEUE,
-    apiserver_user_spec,
+    build_apiserver_user_spec,
 )
 from simyard.messaging.window import WindowSettings
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, event_key, pool_queue
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key, name_pool_queue
 
 T = TypeVar("T")
 
 
 class Received(Generic[T]):
-    """A handler that keeps what it gets."""
+    """A handler that keeps all items."""
 
     def __init__(self) -> None:
         self.items: asyncio.Queue[T] = asyncio.Queue()
@@ -61,7 +62,7 @@ def number_of(event: ReceivedEvent) -> int:
 
 @contextlib.asynccontextmanager
 async def hearing_all(access: BrokerAccess, handler: EventHandler) -> AsyncIterator[OperatorEvents]:
-    """The operator's three consumers."""
+    """The three consumers of the operator."""
     events = OperatorEvents(access, handler)
     async with running(events), running(OperatorUpdates(access, handler)), running(OverflowEvents(access, handler)):
         yield events
@@ -85,12 +86,12 @@ async def test_refused_events_of_one_sender_do_not_delay_what_is_known_of_others
     honest, hostile = await make_worker("pool"), await make_worker("other")
     events, overflow = OperatorEvents(access, lambda _: None), OverflowEvents(access, lambda _: None)
     async with running(events), running(overflow), hostile.connect() as link, asyncio.timeout(20):
-        while min(lane.heard_seconds(honest.user) for lane in (events, overflow)) == 0:  # noqa: ASYNC110
+        while min(lane.measure_heard_seconds(honest.user) for lane in (events, overflow)) == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         await hostile.say(link, Event.RESULT, b'{"invocation": ["x"]}')
-        while overflow.heard_seconds(hostile.user) == overflow.heard_seconds(honest.user):  # noqa: ASYNC110
+        while overflow.measure_heard_seconds(hostile.user) == overflow.measure_heard_seconds(honest.user):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        assert 0 < overflow.heard_seconds(hostile.user) < overflow.heard_seconds(honest.user)
+        assert 0 < overflow.measure_heard_seconds(hostile.user) < overflow.measure_heard_seconds(honest.user)
 
 
 async def test_a_full_window_has_not_heard_everything(access: BrokerAccess, make_worker: MakeWorker) -> None:
@@ -102,9 +103,9 @@ async def test_a_full_window_has_not_heard_everything(access: BrokerAccess, make
         await done.wait()
 
     events = OperatorEvents(access, lambda _: wait(), WindowSettings(deliveries=4))
-    assert events.heard_seconds("") == 0, "it is not connected"
+    assert events.measure_heard_seconds("") == 0, "the consumer is not connected"
     async with running(events), worker.connect() as link, asyncio.timeout(20):
-        while events.heard_seconds("") < 0.3:  # noqa: ASYNC110 - time has no event
+        while events.measure_heard_seconds("") < 0.3:  # noqa: ASYNC110 - time has no event
             await asyncio.sleep(0.05)
         for kind in (worker, await make_worker("other")):
             async with kind.connect() as link:
@@ -112,12 +113,12 @@ async def test_a_full_window_has_not_heard_everything(access: BrokerAccess, make
                     await kind.say(link, Event.RESULT, result(number))
         for _ in range(4):
             await begun.acquire()
-        assert events.heard_seconds("") == 0
-        assert events.oldest_seconds() > 0
+        assert events.measure_heard_seconds("") == 0
+        assert events.measure_oldest_seconds() > 0
         done.set()
-        while events.heard_seconds("") == 0:  # noqa: ASYNC110
+        while events.measure_heard_seconds("") == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        assert events.heard_seconds("") < 0.3, "it counts anew"
+        assert events.measure_heard_seconds("") < 0.3, "the time starts again"
 
 
 async def test_events_that_nobody_vouches_for_are_dropped(access: BrokerAccess, make_worker: MakeWorker) -> None:
@@ -131,9 +132,9 @@ async def test_events_that_nobody_vouches_for_are_dropped(access: BrokerAccess, 
 
 
 async def waiting_in(access: BrokerAccess, queue: str, count: int) -> list[bytes]:
-    """The bodies in a queue, once there are so many."""
+    """Return the bodies in a queue, once it has that number of messages."""
     bodies: list[bytes] = []
-    async with open_link(access, "test") as link, asyncio.timeout(20):
+    async with open_channel(access, "test") as link, asyncio.timeout(20):
         while len(bodies) < count:
             message = await link.channel.basic_get(queue, no_ack=True)
             if message.delivery_tag is not None:
@@ -187,7 +188,7 @@ async def test_an_event_that_waits_for_its_write_holds_up_nobody(access: BrokerA
         assert [number_of(event) for event in await received.take(3)] == [0, 1, 2]
     again = Received[ReceivedEvent]()
     async with hearing_all(access, again):
-        assert [event.user for event in await again.take(1)] == [slow.user], "only this one was not handled"
+        assert [event.user for event in await again.take(1)] == [slow.user], "only this event was not handled"
 
 
 async def test_a_sender_that_floods_leaves_half_of_the_window_to_the_others(
@@ -214,11 +215,11 @@ async def test_a_sender_that_floods_leaves_half_of_the_window_to_the_others(
         assert users == [flooding.user] * 4 + [other.user]
         handled.set()
         async with running(OverflowEvents(access, handle)):
-            assert {number_of(event) for event in await received.take(46)} == set(range(4, 50)), "none is lost"
+            assert {number_of(event) for event in await received.take(46)} == set(range(4, 50)), "no event is lost"
 
 
 async def test_only_the_event_that_ends_the_process_is_set_aside(access: BrokerAccess, make_worker: MakeWorker) -> None:
-    """One of ten events ends each consumer that takes it: from there on nothing is acknowledged."""
+    """One of ten events ends each consumer that receives it: after it, the consumer acknowledges nothing."""
     worker = await make_worker("pool")
     async with worker.connect() as link:
         for number in range(10):
@@ -257,9 +258,9 @@ async def test_an_event_sent_under_anothers_key_as_well_is_refused_or_its_sender
             await link.channel.basic_publish(
                 b'{"values": {}}',
                 exchange=EVENTS_EXCHANGE,
-                routing_key=event_key(Event.ATTRIBUTES, worker.user, WORKER_UID),
+                routing_key=make_event_key(Event.ATTRIBUTES, worker.user, WORKER_UID),
                 properties=spec.Basic.Properties(
-                    user_id=worker.user, headers={"CC": [event_key(Event.RESULT, other.user, WORKER_UID)]}
+                    user_id=worker.user, headers={"CC": [make_event_key(Event.RESULT, other.user, WORKER_UID)]}
                 ),
             )
     async with hearing_all(access, received), worker.connect() as link:
@@ -289,7 +290,7 @@ async def test_consuming_resumes_when_a_deleted_queue_is_made_again(
 async def test_attributes_reach_all_who_follow_them(
     access: BrokerAccess, admin: BrokerAdmin, make_worker: MakeWorker
 ) -> None:
-    await admin.ensure_user(apiserver_user_spec(), PASSWORD)
+    await admin.ensure_user(build_apiserver_user_spec(), PASSWORD)
     worker = await make_worker("pool")
     first, second = Received[ReceivedEvent](), Received[ReceivedEvent]()
     as_apiserver = access.as_user(APISERVER_USER, PASSWORD)
@@ -307,9 +308,9 @@ async def test_a_request_that_no_worker_finishes_is_a_dead_letter(
     access: BrokerAccess, make_worker: MakeWorker
 ) -> None:
     worker = await make_worker("pool")
-    queue = pool_queue(worker.user)
+    queue = name_pool_queue(worker.user)
     received = Received[DeadLetter]()
-    async with open_link(access, "test", confirms=True) as link:
+    async with open_channel(access, "test", confirms=True) as link:
         await link.channel.basic_publish(
             b"{}", routing_key=queue, properties=spec.Basic.Properties(message_id="id-1", message_type="action")
         )

@@ -1,4 +1,5 @@
-"""What the user of a pool can and cannot do, tried on a real broker."""
+# SPDX-License-Identifier: Apache-2.0
+"""The rights of a pool's user, tried on a real broker."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,7 +15,14 @@ from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import open_connection
 from simyard.messaging.errors import BrokerRefusedError, BrokerUnavailableError, MessagingError
 from simyard.messaging.topology import DEAD_EXCHANGE, OPERATOR_QUEUE, UserLimits
-from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, event_key, pool_queue, reply_key
+from simyard_adapter.wire import (
+    EVENTS_EXCHANGE,
+    REPLIES_EXCHANGE,
+    Event,
+    make_event_key,
+    make_reply_key,
+    name_pool_queue,
+)
 
 Attempt = Callable[[AbstractChannel, Worker, Worker], Awaitable[object]]
 
@@ -58,33 +66,37 @@ FORBIDDEN: dict[str, Attempt] = {
     "purge another's queue": lambda channel, own, other: channel.queue_purge(other.queue),
     "get from another's queue": lambda channel, own, other: channel.basic_get(other.queue),
     "consume another's queue": lambda channel, own, other: channel.basic_consume(other.queue, ignore),
-    "consume another pool's queue": lambda channel, own, other: channel.basic_consume(pool_queue(other.user), ignore),
+    "consume another pool's queue": lambda channel, own, other: channel.basic_consume(
+        name_pool_queue(other.user), ignore
+    ),
     "consume the operator's queue": lambda channel, own, other: channel.basic_consume(OPERATOR_QUEUE, ignore),
     "publish to the default exchange, another's queue": publish("", lambda own, other: other.queue, as_self),
     "publish to the default exchange, its own queue": publish("", lambda own, other: own.queue, as_self),
     "publish to amq.topic": publish("amq.topic", lambda own, other: "any", as_self),
     "publish dead letters": publish(DEAD_EXCHANGE, lambda own, other: "", as_self),
     "publish an event of another": publish(
-        EVENTS_EXCHANGE, lambda own, other: event_key(Event.RESULT, other.user, WORKER_UID), as_self
+        EVENTS_EXCHANGE, lambda own, other: make_event_key(Event.RESULT, other.user, WORKER_UID), as_self
     ),
     "publish an event with words to spare": publish(
-        EVENTS_EXCHANGE, lambda own, other: event_key(Event.RESULT, own.user, f"{WORKER_UID}.x"), as_self
+        EVENTS_EXCHANGE, lambda own, other: make_event_key(Event.RESULT, own.user, f"{WORKER_UID}.x"), as_self
     ),
     "publish a reply of another": publish(
-        REPLIES_EXCHANGE, lambda own, other: reply_key("requester", other.user), as_self
+        REPLIES_EXCHANGE, lambda own, other: make_reply_key("requester", other.user), as_self
     ),
     "publish as another": publish(
-        EVENTS_EXCHANGE, lambda own, other: event_key(Event.RESULT, own.user, WORKER_UID), as_other
+        EVENTS_EXCHANGE, lambda own, other: make_event_key(Event.RESULT, own.user, WORKER_UID), as_other
     ),
 }
 
 PERMITTED: dict[str, Attempt] = {
     "consume its own queue": lambda channel, own, other: channel.basic_consume(own.queue, ignore),
-    "consume its pool's queue": lambda channel, own, other: channel.basic_consume(pool_queue(own.user), ignore),
+    "consume its pool's queue": lambda channel, own, other: channel.basic_consume(name_pool_queue(own.user), ignore),
     "publish its own event": publish(
-        EVENTS_EXCHANGE, lambda own, other: event_key(Event.RESULT, own.user, WORKER_UID), as_self
+        EVENTS_EXCHANGE, lambda own, other: make_event_key(Event.RESULT, own.user, WORKER_UID), as_self
     ),
-    "publish its own reply": publish(REPLIES_EXCHANGE, lambda own, other: reply_key("requester", own.user), as_self),
+    "publish its own reply": publish(
+        REPLIES_EXCHANGE, lambda own, other: make_reply_key("requester", own.user), as_self
+    ),
 }
 
 
@@ -122,7 +134,7 @@ async def test_a_pools_user_opens_no_more_connections_and_channels_than_its_work
                 pass
     with pytest.raises(MessagingError):
         async with open_connection(worker.access, "first") as first:
-            for _ in range(4):  # the connection has a channel already, to ask for answers
+            for _ in range(4):  # the connection already has a channel, for its pings
                 await first.channel(publisher_confirms=False)
 
 

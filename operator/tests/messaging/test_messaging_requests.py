@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
@@ -21,18 +22,18 @@ from simyard.messaging.errors import (
     RemoteError,
     ReplyTimeoutError,
 )
-from simyard.messaging.requests import MOST_ATTEMPTS, Requester
-from simyard.messaging.topology import APISERVER_USER, WORKER_QUEUE_MESSAGES, apiserver_user_spec
-from simyard_adapter.wire import BEGUN, Reason, Request, pool_queue
+from simyard.messaging.requests import MAX_ATTEMPTS, Requester
+from simyard.messaging.topology import APISERVER_USER, WORKER_QUEUE_MESSAGES, build_apiserver_user_spec
+from simyard_adapter.wire import BEGUN, ErrorReason, Request, name_pool_queue
 
 
 @pytest.fixture
 async def requester(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterator[Requester]:
-    """A requester with the rights of the apiserver alone."""
-    await admin.ensure_user(apiserver_user_spec(), PASSWORD)
+    """Yield a requester with only the rights of the apiserver."""
+    await admin.ensure_user(build_apiserver_user_spec(), PASSWORD)
     requester = Requester(access.as_user(APISERVER_USER, PASSWORD), "test")
     async with running(requester), asyncio.timeout(60):
-        await requester.until_connected()
+        await requester.wait_until_connected()
         yield requester
 
 
@@ -67,7 +68,7 @@ async def test_an_error_of_the_worker_is_raised(requester: Requester, make_worke
     async with worker.answering(error):
         with pytest.raises(RemoteError, match="no such action") as caught:
             await ask(requester, worker)
-    assert (caught.value.error.reason, caught.value.error.field) == (Reason.UNKNOWN_ACTION, "action")
+    assert (caught.value.error.reason, caught.value.error.field) == (ErrorReason.UNKNOWN_ACTION, "action")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ async def test_without_a_queue_there_is_no_consumer_at_once(requester: Requester
     with pytest.raises(NoConsumerError):
         await ask(requester, worker, seconds=3600)
     with pytest.raises(NoConsumerError):
-        await requester.publish_durable(worker.queue, Request.ACTION, {}, "id")
+        await requester.publish_persistent(worker.queue, Request.ACTION, {}, "id")
 
 
 async def test_no_reply_is_a_timeout_and_the_request_expires(requester: Requester, make_worker: MakeWorker) -> None:
@@ -120,7 +121,7 @@ async def test_a_full_queue_takes_nothing_more(requester: Requester, make_worker
     worker = await make_worker("pool")
 
     async def publish(number: int) -> None:
-        await requester.publish_durable(worker.queue, Request.ACTION, {}, f"id-{number}")
+        await requester.publish_persistent(worker.queue, Request.ACTION, {}, f"id-{number}")
 
     await asyncio.gather(*(publish(number) for number in range(WORKER_QUEUE_MESSAGES)))
     with pytest.raises(QueueFullError):
@@ -133,8 +134,8 @@ async def test_a_durable_request_reaches_the_pools_queue_with_its_id(
     requester: Requester, make_worker: MakeWorker
 ) -> None:
     worker = await make_worker("pool")
-    worker = replace(worker, queue=pool_queue(worker.user))
-    await requester.publish_durable(worker.queue, Request.ACTION, {"action": "solve"}, "invocation-1")
+    worker = replace(worker, queue=name_pool_queue(worker.user))
+    await requester.publish_persistent(worker.queue, Request.ACTION, {"action": "solve"}, "invocation-1")
     async with worker.answering() as requests:
         request = await requests.get()
     properties = request.header.properties
@@ -156,20 +157,20 @@ async def test_a_requester_that_does_not_run_refuses_at_once(access: BrokerAcces
     worker = await make_worker("pool")
     requester = Requester(access, "test")
     async with running(requester), worker.answering() as requests:
-        await requester.until_connected()
+        await requester.wait_until_connected()
         asking = asyncio.create_task(ask(requester, worker))
         await requests.get()
     with pytest.raises(BrokerUnavailableError):
         await asking
     assert not requester.connected
-    for attempt in (ask(requester, worker), requester.publish_durable(worker.queue, Request.LOG, {}, "id")):
+    for attempt in (ask(requester, worker), requester.publish_persistent(worker.queue, Request.LOG, {}, "id")):
         with pytest.raises(MessagingError, match="no connection"):
             await attempt
 
 
 @contextlib.asynccontextmanager
 async def returning(worker: Worker, *, begun: bool, returns: int) -> AsyncIterator[list[str]]:
-    """A worker that gives back the first ``returns`` requests, having begun them or not; yields the ids it was sent."""
+    """Run a worker that returns the first ``returns`` requests, before or after it begins; yield the received ids."""
     seen: list[str] = []
     async with worker.connect() as link:
 
@@ -198,7 +199,7 @@ async def test_a_request_that_comes_back_before_it_was_begun_is_sent_again(
     async with returning(worker, begun=False, returns=2) as seen:
         assert (await act(requester, worker)).result == ClaimedResult({"x": 1})
     assert len(seen) == 3
-    assert len(set(seen)) == 1, "it is the same invocation"
+    assert len(set(seen)) == 1, "all attempts are the same invocation"
 
 
 async def test_a_request_that_may_have_been_begun_is_not_sent_again(
@@ -208,7 +209,7 @@ async def test_a_request_that_may_have_been_begun_is_not_sent_again(
     async with returning(worker, begun=True, returns=1) as seen:
         with pytest.raises(RemoteError) as refused:
             await act(requester, worker)
-    assert (refused.value.error.reason, len(seen)) == (Reason.INTERRUPTED, 1)
+    assert (refused.value.error.reason, len(seen)) == (ErrorReason.INTERRUPTED, 1)
 
 
 async def test_a_request_that_always_comes_back_is_given_up(requester: Requester, make_worker: MakeWorker) -> None:
@@ -216,4 +217,4 @@ async def test_a_request_that_always_comes_back_is_given_up(requester: Requester
     async with returning(worker, begun=False, returns=1000) as seen:
         with pytest.raises(RemoteError):
             await act(requester, worker)
-    assert len(seen) == MOST_ATTEMPTS
+    assert len(seen) == MAX_ATTEMPTS

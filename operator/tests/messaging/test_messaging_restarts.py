@@ -1,4 +1,5 @@
-"""What survives when the broker or an adapter is killed."""
+# SPDX-License-Identifier: Apache-2.0
+"""Messages and liveness survive when the broker or an adapter is killed."""
 
 import asyncio
 import contextlib
@@ -17,9 +18,9 @@ from simyard.messaging.errors import BrokerUnavailableError
 from simyard.messaging.events import OperatorEvents, ReceivedEvent
 from simyard.messaging.liveness import RECHECK_SECONDS, Liveness
 from simyard.messaging.requests import Requester
-from simyard.messaging.topology import worker_queue_spec
+from simyard.messaging.topology import build_worker_queue_spec
 from simyard_adapter.wire import Event, Request
-from simyard_dev.broker import LocalBroker
+from simyard_dev.local_broker import LocalBroker
 
 CONSUME = """
 import asyncio, sys, aiormq
@@ -35,7 +36,7 @@ asyncio.run(main())
 
 
 class Presence:
-    """What a Liveness says of a queue, each time it changes."""
+    """The changes of a queue's presence, as a Liveness reports them."""
 
     def __init__(
         self,
@@ -53,12 +54,12 @@ class Presence:
 
     def _changed(self, queue: str | None) -> None:
         for followed, seen in self.history.items():
-            seen.append(self.liveness.present(followed))
+            seen.append(self.liveness.has_consumer(followed))
         self._changes.set()
 
     async def becomes(self, queue: str, present: bool | None) -> None:
         async with asyncio.timeout(60):
-            while self.liveness.present(queue) is not present:
+            while self.liveness.has_consumer(queue) is not present:
                 self._changes.clear()
                 await self._changes.wait()
 
@@ -87,7 +88,7 @@ async def adapter_process(worker: Worker) -> AsyncIterator[asyncio.subprocess.Pr
         sys.executable,
         "-c",
         CONSUME,
-        str(worker.access.amqp_url("adapter")),
+        str(worker.access.build_amqp_url("adapter")),
         worker.queue,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -100,8 +101,8 @@ async def adapter_process(worker: Worker) -> AsyncIterator[asyncio.subprocess.Pr
 
 
 async def made_again(admin: BrokerAdmin, *workers: Worker) -> None:
-    """Make the workers' queues, which the broker has lost, as the operator does."""
-    await admin.ensure_queues([worker_queue_spec(worker.user, WORKER_UID) for worker in workers])
+    """Declare the lost queues of the workers again, as the operator does."""
+    await admin.ensure_queues([build_worker_queue_spec(worker.user, WORKER_UID) for worker in workers])
 
 
 async def test_a_killed_broker_fails_requests_at_once_keeps_what_is_durable_and_then_all_works_again(
@@ -115,7 +116,7 @@ async def test_a_killed_broker_fails_requests_at_once_keeps_what_is_durable_and_
         return await requester.request(worker.queue, worker.user, Request.LOG, {}, timeout_seconds=3600)
 
     async with running(requester), asyncio.timeout(120):
-        await requester.until_connected()
+        await requester.wait_until_connected()
         async with idle.connect() as link:
             await idle.say(link, Event.RESULT, b'{"invocation": "earlier"}')
         with contextlib.suppress(BrokerUnavailableError):
@@ -130,7 +131,7 @@ async def test_a_killed_broker_fails_requests_at_once_keeps_what_is_durable_and_
                 with pytest.raises(BrokerUnavailableError, match="no connection"):
                     await ask()
         await asyncio.to_thread(mortal_broker.start)
-        await requester.until_connected()
+        await requester.wait_until_connected()
         await made_again(mortal_admin, worker)
         async with worker.answering(b"{}"):
             assert await ask()
@@ -147,7 +148,7 @@ async def test_a_killed_adapter_its_return_and_a_deleted_queue_are_seen(
     presence = Presence(mortal_access, mortal_admin)
     async with adapter_process(early) as killed:
         async with running(presence.liveness):
-            assert presence.liveness.present(early.queue) is None
+            assert presence.liveness.has_consumer(early.queue) is None
             await presence.becomes(early.queue, True)
             await presence.becomes(late.queue, False)
             async with adapter_process(late):
@@ -159,7 +160,7 @@ async def test_a_killed_adapter_its_return_and_a_deleted_queue_are_seen(
                     await mortal_admin.delete_queues([early.queue])
                     await presence.becomes(early.queue, False)
             await presence.becomes(late.queue, False)
-        assert presence.liveness.present(late.queue) is None
+        assert presence.liveness.has_consumer(late.queue) is None
 
 
 async def test_an_end_that_no_event_tells_of_is_found_by_comparing(
@@ -176,7 +177,7 @@ async def test_an_end_that_no_event_tells_of_is_found_by_comparing(
         await presence.becomes(other.queue, True)
         killed.kill()
         await presence.becomes(worker.queue, False)
-        assert presence.liveness.present(other.queue) is True
+        assert presence.liveness.has_consumer(other.queue) is True
 
 
 async def test_after_a_restart_workers_are_unknown_until_they_are_back_or_their_grace_has_passed(
@@ -193,13 +194,13 @@ async def test_after_a_restart_workers_are_unknown_until_they_are_back_or_their_
             await presence.becomes(lost.queue, True)
             await asyncio.to_thread(mortal_broker.stop, 0)
             await presence.becomes(returning.queue, None)
-            assert presence.liveness.present(lost.queue) is None
+            assert presence.liveness.has_consumer(lost.queue) is None
         await asyncio.to_thread(mortal_broker.start)
         presence.history = {returning.queue: [], lost.queue: []}
         await made_again(mortal_admin, returning, lost)
         async with adapter_process(returning):
             await presence.becomes(lost.queue, False)
-            assert presence.liveness.present(returning.queue) is True
+            assert presence.liveness.has_consumer(returning.queue) is True
             assert False not in presence.history[returning.queue]
             assert None in presence.history[lost.queue]
             assert True not in presence.history[lost.queue]

@@ -1,4 +1,5 @@
-"""A message whose properties or routing key nobody can read costs neither the connection nor the messages after it."""
+# SPDX-License-Identifier: Apache-2.0
+"""A message with unreadable properties or routing key ends neither the connection nor the delivery of later ones."""
 
 import asyncio
 import struct
@@ -10,12 +11,12 @@ from messaging_workers import WORKER_UID, MakeWorker, running
 
 from simyard.guest.messages import Drained
 from simyard.messaging.access import BrokerAccess
-from simyard.messaging.connection import open_link
+from simyard.messaging.connection import open_channel
 from simyard.messaging.events import OperatorEvents, ReceivedEvent
 from simyard.messaging.requests import Requester
 from simyard.messaging.topology import OPERATOR_QUEUE
 from simyard.messaging.unreadable import MAX_FIELDS
-from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, Request, event_key, reply_key
+from simyard_adapter.wire import EVENTS_EXCHANGE, REPLIES_EXCHANGE, Event, Request, make_event_key, make_reply_key
 
 HEADERS, MESSAGE_ID, TIMESTAMP = 0x2000, 0x0080, 0x0040  # AMQP 0-9-1, 4.2.6.1
 UNREADABLE = {
@@ -25,7 +26,7 @@ UNREADABLE = {
 
 
 class Raw(spec.Basic.Properties):
-    """Properties as no client of ours would encode them."""
+    """Message properties that are encoded as given, valid or not."""
 
     encoded = b""
 
@@ -43,14 +44,14 @@ async def test_the_operator_hears_what_comes_after_it(
     properties = Raw()
     Raw.encoded = struct.pack(">H", flags) + field
     async with worker.connect() as link, running(OperatorEvents(access, heard.put_nowait)), asyncio.timeout(30):
-        key = event_key(Event.DRAINED, worker.user, WORKER_UID)
+        key = make_event_key(Event.DRAINED, worker.user, WORKER_UID)
         await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)
         await worker.say(link, Event.DRAINED, b"{}")
         assert isinstance((await heard.get()).message, Drained)
 
 
 class RawKey(str):
-    """A routing key that is not UTF-8; the broker's topic permissions let one pass."""
+    """A routing key that is not UTF-8, which the broker's topic permissions accept."""
 
     raw = b""
 
@@ -65,7 +66,7 @@ async def test_the_operator_reads_a_routing_key_that_is_not_utf_8_once(
     heard: asyncio.Queue[ReceivedEvent] = asyncio.Queue()
     events = OperatorEvents(access, heard.put_nowait)
     key = RawKey()
-    key.raw = event_key(Event.DRAINED, worker.user, "").encode() + b"\xff\xfe"
+    key.raw = make_event_key(Event.DRAINED, worker.user, "").encode() + b"\xff\xfe"
 
     async with worker.connect() as link, running(events), asyncio.timeout(30):
         await worker.say(link, Event.DRAINED, b"{}")
@@ -73,7 +74,7 @@ async def test_the_operator_reads_a_routing_key_that_is_not_utf_8_once(
         await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key)
         await worker.say(link, Event.DRAINED, b"{}")
         assert isinstance((await heard.get()).message, Drained)
-        assert events.heard_seconds("") > 0, "the connection has lived on"
+        assert events.measure_heard_seconds("") > 0, "the connection was not closed"
 
 
 async def test_thousands_of_fields_are_not_read(access: BrokerAccess, make_worker: MakeWorker) -> None:
@@ -83,9 +84,9 @@ async def test_thousands_of_fields_are_not_read(access: BrokerAccess, make_worke
     async def receive(message: DeliveredMessage) -> None:
         received.put_nowait(message)
 
-    async with open_link(access, "test") as reader, worker.connect() as link, asyncio.timeout(30):
+    async with open_channel(access, "test") as reader, worker.connect() as link, asyncio.timeout(30):
         await reader.channel.basic_consume(OPERATOR_QUEUE, receive, no_ack=True)
-        key = event_key(Event.DRAINED, worker.user, WORKER_UID)
+        key = make_event_key(Event.DRAINED, worker.user, WORKER_UID)
         for number in (MAX_FIELDS - 1, MAX_FIELDS, 100_000):
             properties = spec.Basic.Properties(user_id=worker.user, headers={"a": [None] * number})
             await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)
@@ -97,14 +98,14 @@ async def test_a_reply_with_such_a_key_costs_no_other_reply(access: BrokerAccess
     worker = await make_worker("pool")
     requester = Requester(access, "test")
     async with worker.answering() as requests, worker.connect() as link, running(requester), asyncio.timeout(30):
-        await requester.until_connected()
+        await requester.wait_until_connected()
         asking = asyncio.create_task(
             requester.request(worker.queue, worker.user, Request.GET_ATTRIBUTES, {}, timeout_seconds=20)
         )
         request = await requests.get()
-        good = reply_key(request.header.properties.reply_to or "", worker.user)
+        good = make_reply_key(request.header.properties.reply_to or "", worker.user)
         key = RawKey()
-        key.raw = reply_key("\0", worker.user).encode().replace(b"\0", b"\xff")
+        key.raw = make_reply_key("\0", worker.user).encode().replace(b"\0", b"\xff")
         escaping = spec.Basic.Properties(user_id=worker.user, headers={"CC": [good]})
         await link.channel.basic_publish(b"{}", exchange=REPLIES_EXCHANGE, routing_key=key, properties=escaping)
         await worker.reply(link, request, b"{}")

@@ -1,4 +1,5 @@
-"""Makes the builders of this folder importable."""
+# SPDX-License-Identifier: Apache-2.0
+"""Adds this folder to the import path, for its builders."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,10 @@
-"""Inputs that nobody would write, for everything that reads what a client sends.
+# SPDX-License-Identifier: Apache-2.0
+"""A fuzzer of all parsers of OCCI requests.
 
-``make fuzz-occi`` changes inputs of the corpus at random, keeps those that reach new code (pairs of lines that follow
-each other), and stops at the first that breaks a promise: only refusals of 4xx with a reason of one line, and what may
-be created is read as it was rendered. The corpus is kept in ``corpus/`` as the smallest set that still reaches all.
+``make fuzz-occi`` changes inputs of the corpus at random, and keeps inputs that reach new code (pairs of consecutive
+lines). It stops at the first input that violates an invariant: a parser raises nothing but refusals with status 4xx and
+a reason of one line, and an accepted entity is read again as it was rendered. ``corpus/`` contains the smallest set of
+inputs that reaches all code found so far.
 """
 
 from __future__ import annotations
@@ -27,22 +29,22 @@ from occi_objects import (
 )
 
 import simyard.occi
-from simyard.occi.errors import MOST_MESSAGE_CHARACTERS, OcciError
-from simyard.occi.filters import filter_of, matches, select
+from simyard.occi.errors import MAX_MESSAGE_CHARACTERS, OcciError
+from simyard.occi.filters import make_filter, matches, select
 from simyard.occi.model import LINK, Entity, Link, Model, Resource
-from simyard.occi.negotiation import Rendering, choose, content_type
-from simyard.occi.pages import page
+from simyard.occi.negotiation import Rendering, choose_rendering, read_content_type
+from simyard.occi.pages import read_page
 from simyard.occi.parsing import parse
 from simyard.occi.rendering import render_entity, render_model
 from simyard.occi.validation import (
     Checked,
-    action_of_term,
     check_association,
     check_creation,
     check_definitions,
     check_invocation,
     check_removals,
     check_update,
+    find_action,
 )
 from simyard_dev.fuzzing import Fuzzer
 
@@ -56,15 +58,15 @@ ENTITIES = (
 
 
 class BrokenPromiseError(AssertionError):
-    """A promise that an input broke."""
+    """The violation of an invariant by an input."""
 
 
 def exercise(data: bytes) -> None:
-    """Read an input (its first byte says as what), and check all that may be asked of what was read."""
+    """Read an input in the format that its first byte selects, and run all checks on the result."""
     choice, body = data[0] % 5 if data else 0, data[1:]
     if choice == 4:
         text = body.decode("latin-1")
-        for read in (choose, content_type, lambda value: page({"page": value, "number": value})):
+        for read in (choose_rendering, read_content_type, lambda value: read_page({"page": value, "number": value})):
             refused_or(read, text)
         return
     rendering = tuple(Rendering)[choice]
@@ -79,10 +81,10 @@ def exercise(data: bytes) -> None:
         for put in (False, True):
             refused_or(check_update, draft, entity, MODEL, put)
         refused_or(check_invocation, draft, "solve", entity, MODEL)
-        refused_or(action_of_term, draft.action.rpartition("#")[2], ENTITIES, MODEL)
-        for mixin in filter(None, map(MODEL.mixin, draft.mixins)):
+        refused_or(find_action, draft.action.rpartition("#")[2], ENTITIES, MODEL)
+        for mixin in filter(None, map(MODEL.find_mixin, draft.mixins)):
             refused_or(check_association, mixin, entity, MODEL)
-        wanted = refused_or(filter_of, draft, MODEL)
+        wanted = refused_or(make_filter, draft, MODEL)
         if wanted is not None:
             matches(entity, wanted)
     refused_or(select, MODEL.ordered, draft)
@@ -93,13 +95,13 @@ def exercise(data: bytes) -> None:
 
 
 def refused_or(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call gives, or None if it refuses as it should."""
+    """Return the result of a call, or None if it refuses with an OcciError."""
     try:
         return call(*arguments)
     except OcciError as error:
         if not 400 <= error.status < 500 or not error.message or "\n" in error.message:
             raise BrokenPromiseError(f"{error.status} {error.message!r}") from error
-        if len(error.message) > MOST_MESSAGE_CHARACTERS or not error.message.isprintable():
+        if len(error.message) > MAX_MESSAGE_CHARACTERS or not error.message.isprintable():
             raise BrokenPromiseError(repr(error.message)) from error
         return None
 
@@ -123,7 +125,7 @@ def _entity_of(checked: Checked, path: str) -> Entity:
     mixins = tuple(mixin.id for mixin in checked.mixins)
     known: dict[str, Any] = {"kind": checked.kind.id, "id": checked.id or "x", "path": path, "mixins": mixins}
     known |= {"attributes": checked.attributes, "title": checked.title}
-    if LINK in MODEL.lineage(checked.kind.id):
+    if LINK in MODEL.list_lineage(checked.kind.id):
         source = checked.source or "/compute/new"
         return Link(**known, source=source, target=checked.target, target_kind=checked.target_kind)
     links = [_entity_of(link, f"/link/{place}") for place, link in enumerate(checked.links)]
@@ -132,7 +134,7 @@ def _entity_of(checked: Checked, path: str) -> Entity:
 
 
 def _check_definitions(defined: tuple[Any, ...]) -> None:
-    """What was defined is rendered, read and accepted again."""
+    """Check that definitions are accepted again after they were rendered and read."""
     model = Model((*MODEL.ordered, *defined))
     for rendering in FULL:
         rendered = render_model(defined, rendering, model)
@@ -159,4 +161,4 @@ WORDS = [
 FUZZER = Fuzzer(exercise, CORPUS, SOURCE, WORDS, seeds=[bytes([choice]) for choice in range(5)])
 
 if __name__ == "__main__":
-    FUZZER.main(__doc__)
+    FUZZER.run_command(__doc__)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The JSON schema of OCCI 1.2 (GFD.226), written anew: what it requires, and that it permits nothing else.
 
 The strictest reading of its two copies that clients use: of an attribute's ``pattern``, the OGF says that it is a JSON

@@ -1,4 +1,5 @@
-"""A model with a service in it, entities of all kinds, and what a rendering of each must be read as."""
+# SPDX-License-Identifier: Apache-2.0
+"""A model with a service, entities of all kinds, and the drafts that their renderings must yield."""
 
 from __future__ import annotations
 
@@ -90,19 +91,19 @@ STOP = "http://schemas.ogf.org/occi/infrastructure/compute/action#stop"
 
 
 def make_compute(**fields: Any) -> Resource:
-    """A compute that runs, with two cores."""
+    """Return an active compute with two cores."""
     attributes = {"occi.compute.cores": 2, "occi.compute.hostname": "web1", "occi.compute.state": "active"}
     return Resource(**{"kind": COMPUTE, "id": "c1", "path": "/compute/c1", "attributes": attributes, **fields})
 
 
 def make_amqplink(**fields: Any) -> Link:
-    """The link from that compute to its service's queue."""
+    """Return the link from that compute to the queue of its service."""
     known = {"kind": AMQPLINK, "id": "l1", "path": "/amqplink/l1", "source": "/compute/c1", "target": "/application/a1"}
     return Link(**{**known, "attributes": {"occi.amqplink.queue": "q.1"}, **fields})
 
 
 def draft_of(entity: Entity, rendering: Rendering) -> Draft:
-    """What a rendering of an entity must be read as, but for the Category lines of text (``definitions``)."""
+    """Return the draft that a rendering of an entity must yield, without Category lines (``definitions``)."""
     attributes: dict[str, Value] = {ID: entity.id, **_titled(entity), **entity.attributes}
     links: tuple[DraftLink, ...] = ()
     if isinstance(entity, Resource):
@@ -123,7 +124,7 @@ def _titled(entity: Entity) -> dict[str, Value]:
 
 
 def _draft_link(link: Link, rendering: Rendering) -> DraftLink:
-    """JSON has no place for a link's own path, nor for mixins of its target; text must name some kind of target."""
+    """Return the draft of a link: JSON omits its path and its target's mixins, and text always has a target kind."""
     is_json = rendering is Rendering.JSON
     target_kind = link.target_kind[:1] if is_json else link.target_kind or (RESOURCE,)
     attributes = {ID: link.id, **_titled(link), **link.attributes}
@@ -131,7 +132,7 @@ def _draft_link(link: Link, rendering: Rendering) -> DraftLink:
 
 
 def in_json(category: Category) -> Category:
-    """What JSON keeps of a category."""
+    """Return a category with only the parts that JSON keeps."""
     attributes = tuple(replace(spec, pattern="") for spec in category.attributes)
     if isinstance(category, Mixin):
         return replace(category, attributes=attributes, user=False)
@@ -139,12 +140,12 @@ def in_json(category: Category) -> Category:
 
 
 def in_text(category: Category) -> Category:
-    """What text keeps of a category."""
+    """Return a category with only the parts that text keeps."""
     attributes = tuple(
         AttributeSpec(spec.name, mutable=spec.mutable, required=spec.required) for spec in category.attributes
     )
     if isinstance(category, Mixin):
-        depends = tuple(name for name in category.depends[:1] if MODEL.by_id(name) is not None)
+        depends = tuple(name for name in category.depends[:1] if MODEL.find_category(name) is not None)
         return replace(category, attributes=attributes, depends=depends, applies=(), user=False)
     return replace(category, attributes=attributes)
 
@@ -177,8 +178,8 @@ VALUES: dict[ValueType, st.SearchStrategy[Value]] = {
 
 @st.composite
 def attributes_of(draw: st.DrawFn, category_ids: tuple[str, ...]) -> dict[str, Value]:
-    """Values that have the declared types, and others of undeclared names."""
-    specs = [spec for name, spec in MODEL.specs(category_ids).items() if not name.startswith("occi.core.")]
+    """Generate values of the declared types, and values of undeclared names."""
+    specs = [spec for name, spec in MODEL.collect_specs(category_ids).items() if not name.startswith("occi.core.")]
     chosen = draw(st.lists(st.sampled_from(specs), unique=True, max_size=4)) if specs else []
     found = {spec.name: draw(VALUES[spec.type]) for spec in chosen}
     names = draw(st.lists(_words.map("com.example.{}".format), unique=True, max_size=2))
@@ -188,12 +189,14 @@ def attributes_of(draw: st.DrawFn, category_ids: tuple[str, ...]) -> dict[str, V
 _mixins = st.lists(st.sampled_from([mixin.id for mixin in MODEL.mixins]), unique=True, max_size=3).map(tuple)
 _actions = st.lists(st.sampled_from([action.id for action in MODEL.actions]), unique=True, max_size=3).map(tuple)
 _kinds = st.sampled_from([kind.id for kind in MODEL.kinds])
-_link_kinds = [kind.id for kind in MODEL.kinds if "http://schemas.ogf.org/occi/core#link" in MODEL.lineage(kind.id)]
+_link_kinds = [
+    kind.id for kind in MODEL.kinds if "http://schemas.ogf.org/occi/core#link" in MODEL.list_lineage(kind.id)
+]
 
 
 @st.composite
 def links(draw: st.DrawFn) -> Link:
-    """A link of any kind, to anywhere."""
+    """Generate a link of any kind to any target."""
     kind, mixins = draw(st.sampled_from(_link_kinds)), draw(_mixins)
     return Link(
         kind,
@@ -212,7 +215,7 @@ def links(draw: st.DrawFn) -> Link:
 
 @st.composite
 def resources(draw: st.DrawFn) -> Resource:
-    """A resource of any kind, with links."""
+    """Generate a resource of any kind, with links."""
     kind, mixins = draw(_kinds), draw(_mixins)
     return Resource(
         kind,
@@ -236,7 +239,7 @@ _ids = st.lists(st.builds(str.__add__, _schemes, _words), unique=True, max_size=
 
 @st.composite
 def specs(draw: st.DrawFn) -> tuple[AttributeSpec, ...]:
-    """Declarations with unique names."""
+    """Generate declarations with unique names."""
     names = draw(st.lists(_words, unique=True, max_size=3))
     return tuple(
         AttributeSpec(

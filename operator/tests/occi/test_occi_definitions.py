@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """User mixins on the query interface (sections 6 and 12.18 to 12.20)."""
 
 from __future__ import annotations

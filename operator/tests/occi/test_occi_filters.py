@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Filters and pages of listings (sections 6 and 9)."""
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from hypothesis import strategies as st
 from occi_objects import BEAM, MINE, MODEL, START, STOP, make_amqplink, make_compute
 
 from simyard.occi.errors import OcciError
-from simyard.occi.filters import Filter, filter_of, matches, select
+from simyard.occi.filters import Filter, make_filter, matches, select
 from simyard.occi.model import LINK, RESOURCE
 from simyard.occi.negotiation import Rendering
-from simyard.occi.pages import DEFAULT_NUMBER, MOST_NUMBER, Page, page
+from simyard.occi.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Page, read_page
 from simyard.occi.parsing import parse
 from simyard.occi.standard import COMPUTE, NETWORK, OS_TPL
 
 
 def wanted(*headers: tuple[str, str]) -> Filter:
-    return filter_of(parse(Rendering.TEXT_OCCI, headers, b"", MODEL), MODEL)
+    return make_filter(parse(Rendering.TEXT_OCCI, headers, b"", MODEL), MODEL)
 
 
 def category(category_id: str, class_name: str) -> tuple[str, str]:
@@ -82,36 +83,36 @@ def test_the_query_interface_is_filtered_by_category() -> None:
 
 
 def test_pages_are_counted_from_one() -> None:
-    assert page({"page": "2", "number": "3"}).of(range(10)) == range(3, 6)
-    assert page({"page": "4", "number": "3"}).of([*range(10)]) == [9]
-    assert page({"page": "5", "number": "3"}).of([*range(10)]) == []
-    assert page({"number": "3"}) == Page(1, 3)
-    assert page({"page": "2"}) == Page(2, DEFAULT_NUMBER)
-    assert page({"action": "x"}).of([1, 2]) == [1, 2]
+    assert read_page({"page": "2", "number": "3"}).select(range(10)) == range(3, 6)
+    assert read_page({"page": "4", "number": "3"}).select([*range(10)]) == [9]
+    assert read_page({"page": "5", "number": "3"}).select([*range(10)]) == []
+    assert read_page({"number": "3"}) == Page(1, 3)
+    assert read_page({"page": "2"}) == Page(2, DEFAULT_PAGE_SIZE)
+    assert read_page({"action": "x"}).select([1, 2]) == [1, 2]
 
 
 @pytest.mark.parametrize("text", ["9" * 20, "1" * 5000, "0" * 30 + "9"])
 def test_however_far_past_the_end_a_page_is_empty(text: str) -> None:
-    assert page({"page": text, "number": "1"}).of([1, 2]) == []
+    assert read_page({"page": text, "number": "1"}).select([1, 2]) == []
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", " 1", "0" * 30, "١"])
 @pytest.mark.parametrize("name", ["page", "number"])
 def test_a_page_is_a_positive_integer(name: str, text: str) -> None:
     with pytest.raises(OcciError) as caught:
-        page({name: text})
+        read_page({name: text})
     assert caught.value.status == 400
 
 
 def test_a_page_that_is_too_large_is_413() -> None:
-    assert page({"number": str(MOST_NUMBER)}).number == MOST_NUMBER
-    for number in (str(MOST_NUMBER + 1), "1" * 5000):
+    assert read_page({"number": str(MAX_PAGE_SIZE)}).number == MAX_PAGE_SIZE
+    for number in (str(MAX_PAGE_SIZE + 1), "1" * 5000):
         with pytest.raises(OcciError) as caught:
-            page({"number": number})
+            read_page({"number": number})
         assert caught.value.status == 413
 
 
 @given(st.lists(st.integers(), max_size=30), st.integers(1, 12))
 def test_pages_put_together_are_the_whole(members: list[int], number: int) -> None:
-    pages = [page({"page": str(place), "number": str(number)}).of(members) for place in range(1, 33)]
+    pages = [read_page({"page": str(place), "number": str(number)}).select(members) for place in range(1, 33)]
     assert [member for part in pages for member in part] == members

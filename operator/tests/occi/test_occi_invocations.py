@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameters of actions in the body and in the query."""
 
 from __future__ import annotations
@@ -64,6 +65,6 @@ def test_a_query_that_contradicts_the_body_or_means_nothing_is_refused(query: di
 @pytest.mark.parametrize("names", [{"locations": ("/compute/1",)}, {"members": (Draft(), Draft())}, {"kind": COMPUTE}])
 def test_an_action_on_a_collection_that_names_some_members_is_refused(names: dict[str, object]) -> None:
     draft = dataclasses.replace(Draft(action=SOLVE.id, attributes={"cloud4e.fine": True}), **names)
-    with pytest.raises(OcciError, match="on all of what its path names") as refused:
+    with pytest.raises(OcciError, match="the path alone selects the entities") as refused:
         check_invocation(draft, "solve", [COMPUTE_1], MODEL)
     assert refused.value.status == 400

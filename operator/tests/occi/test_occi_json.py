@@ -1,4 +1,5 @@
-"""JSON: the flat form of OCCI 1.2, and the nested one before it (section 5)."""
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON rendering: the flat form of OCCI 1.2, and the older nested form (section 5)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from simyard.occi.negotiation import Rendering
 from simyard.occi.parsing import parse
 from simyard.occi.rendering import render_entity, render_model
 from simyard.occi.standard import AMQPLINK, COMPUTE, NETWORK, NETWORKINTERFACE
-from simyard.occi.values import check
+from simyard.occi.values import check_value
 
 validate_entity = {name: validator(name) for name in ("resource", "link")}
 
@@ -87,9 +88,9 @@ def test_the_pattern_of_an_attribute_may_be_the_json_schema_of_the_standard() ->
     (found,) = read({"mixins": [mixin]}).definitions
     spec, free = found.attributes
     assert (spec.name, free.name, free.pattern) == ("a", "c", "")
-    assert check("abc", spec) == "abc"
+    assert check_value("abc", spec) == "abc"
     with pytest.raises(OcciError):
-        check("ac", spec)
+        check_value("ac", spec)
 
 
 def test_attributes_are_flat_or_nested() -> None:
@@ -265,7 +266,7 @@ def test_an_empty_body_is_an_empty_draft() -> None:
         (b'{"attributes": {"a": ' + b"[" * 60 + b"]" * 60 + b"}}", "is nested deeper than 32 levels"),
         (b'{"attributes": {"' + b"a" * 300 + b'": {"b": 1}}}', "is too long for the name of an attribute"),
         (b'{"source": {"uri": "/x"}}', 'source."uri" is unknown'),
-        (b'{"actions": [{"action": "a#b"}, {"action": "a#b"}]}', "exactly one action is invoked"),
+        (b'{"actions": [{"action": "a#b"}, {"action": "a#b"}]}', "invoke exactly one action"),
         (b'{"mixins": [{"term": "x"}]}', "is no category"),
         (b'{"mixins": [{"term": "x", "scheme": "http://x#", "title": 1}]}', "mixins[0].title: must be a string"),
         (

@@ -1,4 +1,5 @@
-"""Reading takes work that is linear in the input, whatever a client sends.
+# SPDX-License-Identifier: Apache-2.0
+"""Parsing takes work that is linear in the length of any input.
 
 Counted, not timed: the calls that Python makes, and the characters that patterns run over. That a pattern itself never
 goes back over what it has matched is shown by its form: every repetition without a bound is possessive.
@@ -20,7 +21,7 @@ from occi_objects import MODEL
 
 from simyard.occi import definitions, grammar, json_parsing, negotiation, pages, text_parsing, validation, values
 from simyard.occi.errors import OcciError
-from simyard.occi.negotiation import Rendering, choose, content_type
+from simyard.occi.negotiation import Rendering, choose_rendering, read_content_type
 from simyard.occi.parsing import parse
 
 MODULES = (definitions, grammar, json_parsing, negotiation, pages, text_parsing, validation, values)
@@ -35,7 +36,7 @@ def compiled_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
 
 
 def repetitions(parsed: Any) -> Iterator[tuple[Any, int]]:
-    """All repetitions in a parsed pattern: what kind, and their upper bound."""
+    """Yield all repetitions in a parsed pattern, with their kind and upper bound."""
     for operation, argument in parsed:
         if operation in (constants.MAX_REPEAT, constants.MIN_REPEAT, constants.POSSESSIVE_REPEAT):
             yield operation, argument[1]
@@ -61,7 +62,7 @@ def test_the_proof_sees_what_it_looks_for() -> None:
 
 
 class Counting:
-    """A pattern that counts how many characters its matches run over."""
+    """A pattern that counts the characters that its matches read."""
 
     def __init__(self, pattern: re.Pattern[str], work: Callable[[int], None]) -> None:
         self._pattern = pattern
@@ -78,7 +79,7 @@ class Counting:
                 self._work(len(arguments[1]))
             elif found is not None:
                 self._work(found.end() - found.start() + 1)
-            else:  # a failed match of a possessive pattern looks at no more than is left
+            else:  # a failed match of a possessive pattern reads at most the rest of the text
                 self._work(1 if name == "match" else len(arguments[0]))
             return found
 
@@ -87,7 +88,7 @@ class Counting:
 
 @contextlib.contextmanager
 def counted_work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Calls of Python and C functions, and characters under patterns, while in this context."""
+    """The number of calls of Python and C functions, and of characters that patterns read, in this context."""
     work = [0]
 
     def add(amount: int) -> None:
@@ -193,8 +194,8 @@ def test_headers_of_negotiation_are_read_in_linear_work(
     counts = []
     for size in (1_000, 4_000):
         with counted_work(monkeypatch) as work, contextlib.suppress(OcciError):
-            choose(make(size))
+            choose_rendering(make(size))
         with counted_work(monkeypatch) as more, contextlib.suppress(OcciError):
-            content_type(make(size))
+            read_content_type(make(size))
         counts.append(work[0] + more[0])
     assert counts[1] <= 4.4 * counts[0] + 500

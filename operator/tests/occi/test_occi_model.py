@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model, the standard's categories, and values of attributes."""
 
 from __future__ import annotations
@@ -7,22 +8,28 @@ import re
 import pytest
 from occi_objects import BEAM, INTERFACE, LARGE, MINE, MODEL, SMALL
 
-from simyard.occi.errors import MOST_MESSAGE_CHARACTERS, OcciError, shown
-from simyard.occi.model import ENTITY, LINK, RESOURCE, AttributeSpec, Kind, Mixin, Model, ValueType, path_of
+from simyard.occi.errors import MAX_MESSAGE_CHARACTERS, OcciError, quote_input
+from simyard.occi.model import ENTITY, LINK, RESOURCE, AttributeSpec, Kind, Mixin, Model, ValueType, strip_base
 from simyard.occi.standard import AMQPLINK, COMPUTE, OS_TPL, STANDARD
-from simyard.occi.values import check, check_bounds
+from simyard.occi.values import check_bounds, check_value
 
 
 def test_categories_are_found_by_id_and_location() -> None:
-    assert MODEL.by_id(COMPUTE) is MODEL.kind(COMPUTE) is MODEL.at("/compute/")
-    assert MODEL.mixin(BEAM.id) is BEAM is MODEL.at("/os_tpl/beam/")
-    assert MODEL.mixin(COMPUTE) is MODEL.kind(BEAM.id) is MODEL.action(COMPUTE) is MODEL.at("/nowhere/") is None
+    assert MODEL.find_category(COMPUTE) is MODEL.find_kind(COMPUTE) is MODEL.find_by_location("/compute/")
+    assert MODEL.find_mixin(BEAM.id) is BEAM is MODEL.find_by_location("/os_tpl/beam/")
+    assert (
+        MODEL.find_mixin(COMPUTE)
+        is MODEL.find_kind(BEAM.id)
+        is MODEL.find_action(COMPUTE)
+        is MODEL.find_by_location("/nowhere/")
+        is None
+    )
 
 
 def test_the_first_of_two_with_one_id_or_location_counts() -> None:
     again, elsewhere = Mixin(BEAM.scheme, BEAM.term, "Again"), Mixin("http://x#", "y", "", BEAM.location)
     model = Model((BEAM, again, elsewhere))
-    assert (model.mixins, model.at(BEAM.location)) == ((BEAM, elsewhere), BEAM)
+    assert (model.mixins, model.find_by_location(BEAM.location)) == ((BEAM, elsewhere), BEAM)
 
 
 def test_ancestors_come_first_whatever_the_order() -> None:
@@ -35,21 +42,21 @@ def test_ancestors_come_first_whatever_the_order() -> None:
 
 def test_a_circle_of_ancestors_ends() -> None:
     one, two = Mixin("http://x#", "a", depends=("http://x#b",)), Mixin("http://x#", "b", depends=("http://x#a",))
-    assert Model((one, two)).lineage(one.id) == (one.id, two.id)
+    assert Model((one, two)).list_lineage(one.id) == (one.id, two.id)
 
 
 def test_a_descendant_and_a_template_override_what_is_declared() -> None:
-    assert MODEL.lineage(BEAM.id) == (BEAM.id, OS_TPL)
-    assert MODEL.lineage(COMPUTE) == (COMPUTE, RESOURCE, ENTITY)
-    assert MODEL.specs((SMALL.id, COMPUTE))["occi.compute.cores"].default == 1
-    assert MODEL.specs((COMPUTE,))["occi.compute.cores"].default is None
-    assert "occi.core.title" in MODEL.specs((COMPUTE,))
+    assert MODEL.list_lineage(BEAM.id) == (BEAM.id, OS_TPL)
+    assert MODEL.list_lineage(COMPUTE) == (COMPUTE, RESOURCE, ENTITY)
+    assert MODEL.collect_specs((SMALL.id, COMPUTE))["occi.compute.cores"].default == 1
+    assert MODEL.collect_specs((COMPUTE,))["occi.compute.cores"].default is None
+    assert "occi.core.title" in MODEL.collect_specs((COMPUTE,))
 
 
 def test_a_users_mixin_overrides_nothing() -> None:
     mine = Mixin("http://me#", "me", attributes=(AttributeSpec("occi.compute.state"),), user=True)
     model = Model((*STANDARD, mine))
-    assert not model.specs((mine.id, COMPUTE))["occi.compute.state"].mutable
+    assert not model.collect_specs((mine.id, COMPUTE))["occi.compute.state"].mutable
 
 
 def test_the_standard_keeps_to_the_contract() -> None:
@@ -68,24 +75,24 @@ def test_the_standard_keeps_to_the_contract() -> None:
     assert all(locations)
     assert len(locations) == len(set(locations))
     assert {action for kind in MODEL.kinds for action in kind.actions} <= {action.id for action in MODEL.actions}
-    assert all(MODEL.kind(kind) for mixin in MODEL.mixins for kind in mixin.applies)
+    assert all(MODEL.find_kind(kind) for mixin in MODEL.mixins for kind in mixin.applies)
     assert AMQPLINK == "http://schemas.ogf.org/occi/infrastructure#amqplink"
-    assert all(isinstance(MODEL.by_id(kind.parent), Kind) for kind in MODEL.kinds if kind.parent)
+    assert all(isinstance(MODEL.find_category(kind.parent), Kind) for kind in MODEL.kinds if kind.parent)
 
 
 def test_uris_below_a_base_are_paths() -> None:
     base = "https://h:1"
-    assert path_of("https://h:1/compute/1", base) == path_of("/compute/1", base) == "/compute/1"
-    assert path_of("https://h:1/compute/1", "http://other", f"{base}/") == "/compute/1"
-    assert path_of("https://h:11/compute/1", base) == "https://h:11/compute/1"
-    assert path_of("urn:x:y", base) == "urn:x:y"
+    assert strip_base("https://h:1/compute/1", base) == strip_base("/compute/1", base) == "/compute/1"
+    assert strip_base("https://h:1/compute/1", "http://other", f"{base}/") == "/compute/1"
+    assert strip_base("https://h:11/compute/1", base) == "https://h:11/compute/1"
+    assert strip_base("urn:x:y", base) == "urn:x:y"
 
 
 def test_errors_are_one_short_printable_line() -> None:
     error = OcciError(400, "a\r\nb\x1b[31m\u2028" + "c" * 5000)
     assert error.message.startswith("a b?[31m")
-    assert len(error.message) <= MOST_MESSAGE_CHARACTERS
-    assert shown("x" * 500 + "\n") == '"' + "x" * 80 + '..."'
+    assert len(error.message) <= MAX_MESSAGE_CHARACTERS
+    assert quote_input("x" * 500 + "\n") == '"' + "x" * 80 + '..."'
 
 
 @pytest.mark.parametrize(
@@ -101,7 +108,7 @@ def test_errors_are_one_short_printable_line() -> None:
     ],
 )
 def test_a_value_is_converted_where_nothing_is_lost(value: object, wanted: ValueType, found: object) -> None:
-    assert check(value, AttributeSpec("a", wanted)) == found  # type: ignore[arg-type]
+    assert check_value(value, AttributeSpec("a", wanted)) == found  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_a_value_is_converted_where_nothing_is_lost(value: object, wanted: Value
 )
 def test_a_value_that_does_not_fit_is_refused(value: object, spec: AttributeSpec, said: str) -> None:
     with pytest.raises(OcciError) as caught:
-        check(value, spec)  # type: ignore[arg-type]
+        check_value(value, spec)  # type: ignore[arg-type]
     assert caught.value.status == 400
     assert said in caught.value.message
 

@@ -1,11 +1,12 @@
-"""Which rendering is sent and read (section 8)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Negotiation of the renderings of requests and responses (section 8)."""
 
 from __future__ import annotations
 
 import pytest
 
 from simyard.occi.errors import OcciError
-from simyard.occi.negotiation import Rendering, charset, choose, content_type
+from simyard.occi.negotiation import Rendering, choose_rendering, read_charset, read_content_type
 
 PLAIN, JSON, OCCI, URIS = Rendering.TEXT_PLAIN, Rendering.JSON, Rendering.TEXT_OCCI, Rendering.URI_LIST
 
@@ -45,18 +46,18 @@ PLAIN, JSON, OCCI, URIS = Rendering.TEXT_PLAIN, Rendering.JSON, Rendering.TEXT_O
     ],
 )
 def test_the_best_rendering_is_chosen(accept: str | None, chosen: Rendering) -> None:
-    assert choose(accept) is chosen
+    assert choose_rendering(accept) is chosen
 
 
 def test_only_what_is_offered_is_chosen() -> None:
-    assert choose("*/*", [JSON, OCCI]) is JSON
-    assert choose("text/uri-list, application/json;q=0.1", [PLAIN, JSON]) is JSON
+    assert choose_rendering("*/*", [JSON, OCCI]) is JSON
+    assert choose_rendering("text/uri-list, application/json;q=0.1", [PLAIN, JSON]) is JSON
 
 
 @pytest.mark.parametrize("accept", ["image/png", "text/plain;q=0", "*/*;q=0", "x" * 5000])
 def test_what_cannot_be_met_is_406(accept: str) -> None:
     with pytest.raises(OcciError) as caught:
-        choose(accept)
+        choose_rendering(accept)
     assert caught.value.status == 406
     assert "text/uri-list" in caught.value.message
 
@@ -78,7 +79,7 @@ def test_what_cannot_be_met_is_406(accept: str) -> None:
     ],
 )
 def test_a_body_is_what_its_content_type_says(header: str | None, rendering: Rendering) -> None:
-    assert content_type(header) is rendering
+    assert read_content_type(header) is rendering
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,10 @@ def test_a_body_is_what_its_content_type_says(header: str | None, rendering: Ren
 )
 def test_another_content_type_or_charset_is_400(header: str) -> None:
     with pytest.raises(OcciError, match="Content-Type: ") as caught:
-        content_type(header)
+        read_content_type(header)
     assert caught.value.status == 400
 
 
 def test_the_charset_of_a_body() -> None:
-    assert charset(None) == charset("text/plain") == charset("text/plain;charset=us-ascii") == "utf-8"
-    assert charset("text/plain; charset=iso-8859-1") == "iso-8859-1"
+    assert read_charset(None) == read_charset("text/plain") == read_charset("text/plain;charset=us-ascii") == "utf-8"
+    assert read_charset("text/plain; charset=iso-8859-1") == "iso-8859-1"

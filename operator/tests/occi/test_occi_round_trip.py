@@ -1,4 +1,5 @@
-"""parse(render(x)) == x, in every rendering that says everything."""
+# SPDX-License-Identifier: Apache-2.0
+"""Round trips: parse(render(x)) == x, for every rendering that contains all of x."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ FULL = [Rendering.TEXT_PLAIN, Rendering.TEXT_OCCI, Rendering.JSON]
 
 
 def typed(value: object) -> object:
-    """A value that differs from another when only its type does (1, 1.0 and True)."""
+    """Return a value in a form in which 1, 1.0 and True differ."""
     if isinstance(value, list):
         return [typed(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,5 @@
-"""What the CRDs let in, beside what renderings can carry."""
+# SPDX-License-Identifier: Apache-2.0
+"""Stored objects: the CRDs admit only values that every rendering can contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The text grammar: what is legal, what is tolerated, what is refused and where (sections 4 and 12)."""
+# SPDX-License-Identifier: Apache-2.0
+"""The text grammar: legal, tolerated and refused input, with the place of errors (sections 4 and 12)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from occi_objects import BEAM, INTERFACE, MODEL, START, make_amqplink, make_comp
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, AttributeSpec, Draft, DraftLink, Kind, Mixin, Model, Resource
 from simyard.occi.negotiation import Rendering
-from simyard.occi.parsing import MOST_BODY_BYTES, MOST_HEADER_BYTES, parse
+from simyard.occi.parsing import MAX_BODY_BYTES, MAX_HEADER_BYTES, parse
 from simyard.occi.rendering import (
     render_collection,
     render_entity,
@@ -252,16 +253,16 @@ def test_broken_utf_8_is_refused() -> None:
 
 def test_input_is_bounded() -> None:
     sizes = [
-        lambda: parse(Rendering.TEXT_PLAIN, (), b"\n" * (MOST_BODY_BYTES + 1), MODEL),
-        lambda: parse(Rendering.JSON, (), b" " * (MOST_BODY_BYTES + 1), MODEL),
-        lambda: read_headers(("X-Other", "a" * MOST_HEADER_BYTES)),
+        lambda: parse(Rendering.TEXT_PLAIN, (), b"\n" * (MAX_BODY_BYTES + 1), MODEL),
+        lambda: parse(Rendering.JSON, (), b" " * (MAX_BODY_BYTES + 1), MODEL),
+        lambda: read_headers(("X-Other", "a" * MAX_HEADER_BYTES)),
         lambda: read("\n".join(f'Category: t{n}; scheme="http://x#"; class="mixin"' for n in range(1001))),
     ]
     for too_large in sizes:
         with pytest.raises(OcciError) as caught:
             too_large()
         assert caught.value.status == 413
-    assert read("\n" * MOST_BODY_BYTES) == Draft()
+    assert read("\n" * MAX_BODY_BYTES) == Draft()
 
 
 def test_a_compute_is_rendered_exactly_so() -> None:

@@ -1,4 +1,5 @@
-"""What may be created, changed and invoked (sections 6, 7 and 12)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of creations, updates and invocations (sections 6, 7 and 12)."""
 
 from __future__ import annotations
 
@@ -39,11 +40,11 @@ from simyard.occi.standard import (
 )
 from simyard.occi.validation import (
     Update,
-    action_of_term,
     check_association,
     check_creation,
     check_invocation,
     check_update,
+    find_action,
 )
 
 CORES, MEMORY, STATE = "occi.compute.cores", "occi.compute.memory", "occi.compute.state"
@@ -245,7 +246,7 @@ def test_a_rendering_that_is_sent_back_changes_nothing(rendering: Rendering, put
 
 
 def applies(mixin_id: str, entity: Resource) -> bool:
-    mixin = MODEL.mixin(mixin_id)
+    mixin = MODEL.find_mixin(mixin_id)
     assert mixin is not None
     try:
         check_association(mixin, entity, MODEL)
@@ -258,7 +259,7 @@ def applies(mixin_id: str, entity: Resource) -> bool:
 @given(entity=resources())
 def test_any_rendering_can_be_put_back(entity: Resource) -> None:
     mixins = tuple(mixin for mixin in entity.mixins if mixin != LARGE.id and applies(mixin, entity))
-    declared = MODEL.specs((*mixins, entity.kind))
+    declared = MODEL.collect_specs((*mixins, entity.kind))
     attributes = {name: value for name, value in entity.attributes.items() if name in declared}
     entity = replace(entity, mixins=mixins, attributes=attributes)
     rendered = render_entity(entity, Rendering.TEXT_PLAIN, "", MODEL)
@@ -268,7 +269,7 @@ def test_any_rendering_can_be_put_back(entity: Resource) -> None:
 
 def test_a_full_update_takes_away_what_it_leaves_out() -> None:
     update = check_update(Draft(COMPUTE, attributes={MEMORY: 4}), COMPUTE_1, MODEL, True)
-    assert update.attributes == {MEMORY: 4}  # cores stay at the template's default
+    assert update.attributes == {MEMORY: 4}  # the cores keep the template's default
     assert update.removed == {"occi.compute.hostname", MATERIAL}
     assert (update.dissociated, update.title) == ((MINE.id,), "")
     more_cores = replace(COMPUTE_1, attributes={CORES: 3})
@@ -354,13 +355,13 @@ def test_every_member_must_have_the_action() -> None:
 
 
 def test_an_action_is_found_by_its_term_when_only_one_has_it() -> None:
-    assert action_of_term("solve", COMPUTE_1, MODEL) == SOLVE
+    assert find_action("solve", COMPUTE_1, MODEL) == SOLVE
     twice = replace(COMPUTE_1, actions=(STOP, "http://schemas.ogf.org/occi/platform/application/action#stop"))
     for term, entity, said in (("stop", twice, "several actions"), ("x", COMPUTE_1, "no such action applies now")):
         with pytest.raises(OcciError, match=said):
-            action_of_term(term, entity, MODEL)
+            find_action(term, entity, MODEL)
     with pytest.raises(OcciError, match="no such action"):
-        action_of_term("solve", [COMPUTE_1, make_compute()], MODEL)
+        find_action("solve", [COMPUTE_1, make_compute()], MODEL)
 
 
 def test_a_mixin_is_associated_where_it_applies() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A proxy before the API server that answers some requests with an error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands in front of the nodes of a broker in Kubernetes: a Service, which gives each connection to some node."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from simyard.messaging.access import BrokerAccess
-from simyard_dev.broker import LocalBroker, LocalCluster
+from simyard_dev.local_broker import LocalBroker, LocalCluster
 from simyard_dev.ports import LOOPBACK
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One installation for the tests of this folder in each process of the test run."""
 
 import itertools
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kube_api import Api
-from simyard.build import install
+from simyard.manifests import install
 from simyard.messaging.access import BrokerAccess
-from simyard_dev.broker import Broker, open_broker
+from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.local_broker import open_broker
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -53,7 +55,7 @@ def world(stack: Stack, operator: Operator) -> Iterator[Scene]:
 @pytest.fixture(scope="session")
 def installed(control_plane: ControlPlane) -> ControlPlane:
     """The run's control plane with Simyard's kinds in it; no operator of its own works there."""
-    Api(control_plane.kubeconfig).install(install.objects())
+    Api(control_plane.kubeconfig).install(install.build_objects())
     return control_plane
 
 

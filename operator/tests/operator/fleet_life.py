@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of one operator: its side effects one after the other, and its end at any of them.
 
 A side effect is a write to the API server, a change at the broker (each queue that is made or deleted, each call of the
@@ -23,10 +24,10 @@ T = TypeVar("T")
 
 
 class Fate(enum.Enum):
-    """What happens at the chosen side effect, when it is done: the operator dies, or does not hear the answer, or hears
-    it while somebody else does something (:attr:`Life.meanwhile`).
+    """The event right after the chosen side effect.
 
-    (To die before one is to die after the one before it.)
+    The operator dies, or it receives no answer, or another client makes a change before the answer arrives
+    (:attr:`Life.meanwhile`). A death before a side effect equals a death after the previous one.
     """
 
     DIES = enum.auto()
@@ -117,7 +118,8 @@ class Life:
     def attach(self, fleet: Fleet) -> None:
         """Stand between a fleet and the broker."""
         admin, requester = fleet._admin, fleet.requester
-        call, pipelined, publish = admin._call, admin._pipelined, requester._publish
+        pipeline = admin._pipeline
+        call, pipelined, publish = admin._call, pipeline.send, requester._publish
 
         async def counted_call(method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
             if method == "GET":
@@ -133,7 +135,7 @@ class Life:
             await self.effect(f"publish {kind} to {queue}", lambda: publish(queue, kind, body, properties), lost)
 
         admin._call = counted_call  # type: ignore[method-assign]
-        admin._pipelined = counted_pipelined  # type: ignore[method-assign]
+        pipeline.send = counted_pipelined  # type: ignore[method-assign]
         requester._publish = counted_publish  # type: ignore[method-assign]
 
 

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """A world of its own for operators that live in the test's process: a namespace, a virtual host, a site.
 
-The API server and the broker are real. The site is a :class:`memory_cloud.MemoryCloud`. What kopf does in the operator
-(the finalizer goes when the pool is torn down) is done here in a few lines.
+The API server and the broker are real. The site is a :class:`memory_cloud.MemoryCloud`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import contextlib
 import itertools
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiormq.abc import DeliveredMessage
 from fleet_life import Life, WorldClient
+from living_operator import Operator, hear_broker, run_fleet
 from memory_cloud import MemoryCloud, MemorySite
 from pytest import MonkeyPatch
 
@@ -27,16 +28,14 @@ from simyard.api.base import Json, find_condition
 from simyard.api.names import ConditionType
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.fleet import broker as broker_module
-from simyard.fleet import fences, pools, quarantine, rotation, site, site_health, sites, workers
 from simyard.fleet.fleet import Fleet, FleetSettings
-from simyard.fleet.registry import Registry, pool_uid_of, queue_of
+from simyard.fleet.registry import Registry, get_pool_uid, get_queue
+from simyard.fleet.sites import reconciler as sites
+from simyard.fleet.timing import Timing
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import open_connection
-from simyard.messaging.liveness import Liveness
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard.plan import actions as action_plan
-from simyard.plan import rotation as rotation_plan
 from simyard.plan import scale_in
 from simyard.plan.worker import is_ready
 from simyard_adapter import wire
@@ -53,27 +52,29 @@ ORPHAN_GRACE_SECONDS = 1
 LOOK_SECONDS = 0.02
 LOOK_AT_BROKER_SECONDS = 0.1
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-_QUICK: tuple[tuple[Any, str, float], ...] = (
-    (broker_module, "SWEEP_SETTLE_SECONDS", 0.2),
-    (broker_module, "RETRY_SECONDS", 0.2),
-    (pools, "TEARDOWN_CHECK_SECONDS", 0.1),
-    (pools, "STATUS_SPACING_SECONDS", 0.1),
-    (sites, "STATUS_SPACING_SECONDS", 0.1),
-    (site, "BROKER_WAIT_SECONDS", 0.2),
-    (site, "CONFIRM_SECONDS", 1.0),
-    (site_health, "FIRST_PAUSE_SECONDS", 0.1),
-    (workers, "STAGES_DELAY_SECONDS", 0.1),
+TIMING = Timing(
+    status_spacing_seconds=0.1,
+    stages_delay_seconds=0.1,
+    teardown_check_seconds=0.1,
+    broker_retry_seconds=0.2,
+    sweep_settle_seconds=0.2,
+    broker_wait_seconds=0.2,
+    site_retry_first_seconds=0.1,
+    read_on_seconds=0.5,
+    quarantine_first_seconds=3.0,
+    rotation_first_seconds=0.5,
+    rotation_max_seconds=0.5,
+    login_linger_seconds=2.0,
+    deletion_confirm_seconds=1.0,
+)
+"""Pauses of the operator that are shorter in these tests."""
+_QUICK_PLANS: tuple[tuple[Any, str, float], ...] = (
     (action_plan, "WORKER_LOST_GRACE_SECONDS", 1.0),
     (action_plan, "RESEND_SECONDS", 1.0),
     (action_plan, "FENCE_LOOK_SECONDS", 0.1),
-    (fences, "READ_ON_SECONDS", 0.5),
-    (quarantine, "FIRST_PAUSE_SECONDS", 3.0),
-    (rotation, "FIRST_PAUSE_SECONDS", 0.5),
-    (rotation, "LAST_PAUSE_SECONDS", 0.5),
-    (rotation_plan, "LINGER_SECONDS", 2.0),
     (scale_in, "DEFAULT_DRAIN_SECONDS", 0.5),
 )
-"""Pauses of the operator that are shorter in these tests."""
+"""Times of plans that are shorter in these tests."""
 
 
 class Provider:
@@ -90,32 +91,11 @@ class Provider:
 
 def hurry(monkeypatch: MonkeyPatch) -> Provider:
     """Shorten the operator's pauses, and have it find our provider of sites."""
-    for module, name, seconds in _QUICK:
+    for module, name, seconds in _QUICK_PLANS:
         monkeypatch.setattr(module, name, seconds)
     provider = Provider()
     monkeypatch.setattr(sites, "entry_points", lambda group: [provider])
     return provider
-
-
-@dataclass
-class Operator:
-    """An operator in this process."""
-
-    life: Life
-    fleet: Fleet
-    task: asyncio.Task[None]
-
-    async def end(self) -> None:
-        """It does nothing more, whatever it was doing."""
-        self.life.dead.set()
-        self.task.cancel()
-        await asyncio.wait([self.task])
-        self.raise_defect()
-
-    def raise_defect(self) -> None:
-        """Raise what has ended it, if anything has."""
-        if self.task.done() and not self.task.cancelled() and (error := self.task.exception()) is not None:
-            raise error
 
 
 class World:
@@ -152,7 +132,7 @@ class World:
             self.seen = Registry(self.client)
             watching = asyncio.create_task(self.seen.run())
             stack.callback(watching.cancel)
-            await self.seen.synced()
+            await self.seen.wait_until_synced()
             await self._make_service()
             await self.make(names.CLOUD_SITES, self.name, {"provider": {"emulated": {}}, "orphanGraceSeconds": 1})
             stack.push_async_callback(self._delete, names.CLOUD_SITES, self.name)
@@ -171,11 +151,11 @@ class World:
         client = await self._connect(life)
         installation = f"{self.name}-{next(self._identities)}"
         self._provider.sites[installation] = lambda: MemorySite(self.cloud, life)
-        settings = FleetSettings(self.access, self.access, self.name, installation, installation)
+        settings = FleetSettings(self.access, self.access, self.name, installation, installation, timing=TIMING)
         fleet = Fleet(client, replace(settings, **changes))
         life.attach(fleet)
         hear_broker(fleet.liveness, self._home_vhost, self.name)
-        operator = Operator(life, fleet, asyncio.create_task(_run(fleet, client), name=installation))
+        operator = Operator(life, fleet, asyncio.create_task(run_fleet(fleet, client), name=installation))
         self._operators.append(operator)
         return operator
 
@@ -236,7 +216,7 @@ class World:
         )
 
     def workers(self, pool: WorkerPool) -> list[Worker]:
-        return self.seen.workers.by("pool", pool.metadata.uid)
+        return self.seen.workers.list_by("pool", pool.metadata.uid)
 
     async def quiet(self, *operators: Operator, seconds: float = 2.0) -> None:
         """Wait until the operators have done nothing for so long, beside what they write about their work."""
@@ -261,7 +241,7 @@ class World:
         found = self.workers(pool)
         current = self.seen.pools.get(self.name, pool.metadata.name)
         machines = sorted(machine.owner.worker_uid for machine in self.cloud.machines())
-        others = {worker.metadata.uid for worker in self.seen.workers if pool_uid_of(worker) != pool.metadata.uid}
+        others = {worker.metadata.uid for worker in self.seen.workers if get_pool_uid(worker) != pool.metadata.uid}
         return (
             len(found) == replicas
             and all(map(is_ready, found))
@@ -274,9 +254,9 @@ class World:
     async def say(self, machine_id: str, kind: wire.Event, **body: Any) -> None:
         """Publish an event as the guest of a machine does."""
         told = self.cloud.bootstrap(machine_id)
-        key = wire.event_key(kind, told.broker.username, told.worker_uid)
+        key = wire.make_event_key(kind, told.broker.username, told.worker_uid)
         message = encode({"worker": told.worker, "observedAt": time.time(), **body})
-        async with Connections(told.broker, "another guest").channel() as channel:
+        async with Connections(told.broker, "another guest").open_channel() as channel:
             session = Session(channel)
             await session.publish(wire.EVENTS_EXCHANGE, key, kind.value, message, persistent=True)
 
@@ -335,7 +315,7 @@ class World:
 
         async with open_connection(self.access, "thief") as connection:
             channel = await connection.channel()
-            await channel.basic_consume(queue_of(worker), take, no_ack=True, arguments={"x-priority": 10})
+            await channel.basic_consume(get_queue(worker), take, no_ack=True, arguments={"x-priority": 10})
             yield swallowed
 
     async def make_user(self, name: str) -> None:
@@ -404,48 +384,3 @@ def is_complete(world: World, action: str) -> bool:
 def _is_about_work(what: str) -> bool:
     """Whether a side effect is an Event or a record of use: gathered, and written a while later."""
     return "/events" in what or "/usages" in what
-
-
-async def _run(fleet: Fleet, client: WorldClient) -> None:
-    async with client, asyncio.TaskGroup() as group:
-        _release_pools(fleet, client, group)
-        await fleet.run()
-
-
-def _release_pools(fleet: Fleet, client: WorldClient, group: asyncio.TaskGroup) -> None:
-    """As kopf does: take the finalizer from a pool that is torn down."""
-    waiting: set[str] = set()
-
-    async def release(pool: WorkerPool) -> None:
-        await fleet.pools.torn_down(pool.metadata.uid)
-        body = {"metadata": {"uid": pool.metadata.uid, "finalizers": []}}
-        while True:
-            with contextlib.suppress(NotFoundError):
-                try:
-                    await client.patch(names.WORKER_POOLS, pool.metadata.name, body, pool.metadata.namespace)
-                except Exception as error:
-                    if not getattr(error, "retryable", False):
-                        raise
-                    continue
-            return
-
-    def changed(_: WorkerPool | None, new: WorkerPool | None) -> None:
-        if new is not None and new.metadata.deletion_timestamp is not None and new.metadata.uid not in waiting:
-            waiting.add(new.metadata.uid)
-            group.create_task(release(new))
-
-    fleet.registry.pools.subscribe(changed)
-
-
-def hear_broker(liveness: Liveness, home_vhost: str, vhost: str) -> None:
-    """Hear of the consumers of a virtual host where the broker tells of all of them: in one."""
-    liveness._access = replace(liveness._access, vhost=home_vhost)
-    heard: Callable[[DeliveredMessage], Awaitable[None]] = liveness._on_event
-
-    async def on_event(message: DeliveredMessage) -> None:
-        headers = message.header.properties.headers or {}
-        if headers.get("vhost") == vhost:
-            headers["vhost"] = home_vhost
-            await heard(message)
-
-    liveness._on_event = on_event  # type: ignore[method-assign]

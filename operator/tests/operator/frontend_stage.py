@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A service's namespace and a platform's namespace at the real API server, and an operator of frontends in the test.
 
 The controller manager makes pods of Deployments; there is no kubelet, so the stage says itself that pods are ready.
@@ -20,14 +21,23 @@ from fleet_world import NAMESPACES
 from simyard.api import names
 from simyard.api.base import Condition, Json, find_condition
 from simyard.api.simulation_service import SimulationServiceStatus
-from simyard.build.frontend import BUDGETS, DEPLOYMENTS, KINDS, SERVICES, FrontendTemplate, endpoint, object_name
-from simyard.fleet.frontend_load import PODS, FrontendLoads
-from simyard.fleet.frontends import Frontends
-from simyard.fleet.licences import Licences
-from simyard.fleet.occi_broker import OcciBroker
+from simyard.fleet.frontends.load import PODS, FrontendLoads
+from simyard.fleet.frontends.occi_broker import OcciBroker
+from simyard.fleet.frontends.reconciler import Frontends
+from simyard.fleet.pools.licences import Licences
 from simyard.fleet.recorder import EVENTS, Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.services import Services
+from simyard.fleet.wiring import connect
+from simyard.manifests.frontend import (
+    BUDGETS,
+    DEPLOYMENTS,
+    KINDS,
+    SERVICES,
+    FrontendTemplate,
+    get_endpoint,
+    make_object_name,
+)
 from simyard_sites.kubernetes.client import KubeClient, PatchType, WatchEvent
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
@@ -120,8 +130,8 @@ class FrontendStage:
         self.namespace = client.namespace
         self.platform = platform or f"{self.namespace}-platform"
         self.template = FrontendTemplate("simyard:test", self.platform, "frontend-tls", f"{self.platform}.svc")
-        self.name = object_name(self.namespace, SERVICE)
-        self.endpoint = endpoint(self.namespace, SERVICE, self.template)
+        self.name = make_object_name(self.namespace, SERVICE)
+        self.endpoint = get_endpoint(self.namespace, SERVICE, self.template)
 
     @classmethod
     @asynccontextmanager
@@ -154,9 +164,10 @@ class FrontendStage:
             frontends = Frontends(registry, recorder, broker, loads, self.platform, used)
             licences = Licences(registry)
             services = Services(registry, licences, frontends)
+            connect(registry, licences, frontends, services)
             running = [asyncio.create_task(registry.run())]
             try:
-                await registry.synced()
+                await registry.wait_until_synced()
                 running += [asyncio.create_task(part.run()) for part in (frontends, services, licences, recorder)]
                 yield FrontendOperator(client, registry, frontends)
             finally:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cloud in the test's own process: the emulated cloud's model, with real adapters as its guests.
 
 What is emulated: machines are records, their stages take milliseconds, and what a cloud does wrong (it loses events and
@@ -67,10 +68,10 @@ class MemoryCloud:
 
     def machines(self) -> list[Machine]:
         """What it says that it has."""
-        return [machine for machine_id in self.model.ids() if (machine := self.machine(machine_id)) is not None]
+        return [machine for machine_id in self.model.list_ids() if (machine := self.machine(machine_id)) is not None]
 
     def machine(self, machine_id: str) -> Machine | None:
-        return None if machine_id in self._hidden else self.model.machine(machine_id)
+        return None if machine_id in self._hidden else self.model.find_machine(machine_id)
 
     def create(self, request: MachineRequest) -> Machine:
         first = self.model.next_id
@@ -103,7 +104,7 @@ class MemoryCloud:
 
     def forget(self, machine_id: str) -> None:
         """It says that the machine does not exist; the machine goes on."""
-        machine = self.model.machine(machine_id)
+        machine = self.model.find_machine(machine_id)
         assert machine is not None, f"machine {machine_id} exists"
         self._hidden.add(machine_id)
         self._tell(Gone(machine.id, machine.name))
@@ -111,7 +112,7 @@ class MemoryCloud:
     def remember(self, machine_id: str) -> None:
         """It has the machine again."""
         self._hidden.discard(machine_id)
-        if (machine := self.model.machine(machine_id)) is not None:
+        if (machine := self.model.find_machine(machine_id)) is not None:
             self._tell(Changed(machine))
 
     def break_streams(self) -> None:
@@ -170,7 +171,7 @@ class MemoryCloud:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if (due := self.model.next_change()) is not None:
+        if (due := self.model.get_next_change()) is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, due - time.time()), self._settle)
 
     def _run_guest(self, machine_id: str) -> None:
@@ -193,7 +194,7 @@ class MemoryCloud:
 
     def _end_guest(self, machine_id: str) -> None:
         if (guest := self._guests.get(machine_id)) is None:
-            self.model.ended(machine_id, time.time())
+            self.model.record_guest_end(machine_id, time.time())
             return
         adapter, task = guest
         adapter.stop()
@@ -201,7 +202,7 @@ class MemoryCloud:
 
     def _ended(self, machine_id: str) -> None:
         if self._guests.pop(machine_id, None) is not None:
-            self.model.ended(machine_id, time.time())
+            self.model.record_guest_end(machine_id, time.time())
             self._settle()
 
 

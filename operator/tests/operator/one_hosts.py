@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plays the hosts of a simulated oned: runs what the CONTEXT of a machine that is RUNNING says, as a process.
 
 Played: unpacking SIMYARD_BOOTSTRAP and starting the adapter, as START_SCRIPT does; power off and end. Not played:
@@ -15,7 +16,7 @@ import sys
 import threading
 from pathlib import Path
 
-from simyard_sites.testing.oned import WIDE, Lcm, Oned, Settings, State, Vm
+from simyard_simulators.oned import WIDE, Lcm, Oned, Settings, State, Vm
 
 _POLL_SECONDS = 0.05
 _ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulation program of these tests: it counts its runs in a file, waits as long as it is told, fails or dies."""
 
 import asyncio

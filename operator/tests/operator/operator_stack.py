@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A control plane, a broker and emulated sites, with operators that are processes of their own."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import aiohttp
 from kube_api import Api
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.build import install
+from simyard.manifests import install
 from simyard_adapter.python_backend import load_class
 from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
@@ -65,7 +66,7 @@ class Stack:
         self.api = Api(control_plane.kubeconfig)
 
     def up(self) -> None:
-        self.api.install(install.objects(names.SYSTEM_NAMESPACE))
+        self.api.install(install.build_objects(names.SYSTEM_NAMESPACE))
         self.control_plane.write_service_account_kubeconfig(self._kubeconfig, names.SYSTEM_NAMESPACE, names.OPERATOR)
 
     def down(self) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plays the kubelet for the pods of one namespace: runs their containers' commands as processes of this machine.
 
 Played: binding, init containers, Secret and scratch volumes (as directories), environment, restarts, graceful ends,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ServiceActions with the real parts: each runs once, whatever dies meanwhile."""
 
 import os
@@ -8,7 +9,7 @@ import pytest
 from operator_stack import Operator, Scene, Stack, condition, wait_until
 
 from simyard.api import names
-from simyard_dev import broker as brokers
+from simyard_dev.local_broker import LocalBroker
 
 pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
 
@@ -137,7 +138,7 @@ def test_an_action_survives_the_operator(world: Scene, operator: Operator, ledge
 
 
 def test_an_action_survives_the_broker(world: Scene, stack: Stack, ledger: Path, gate: Path) -> None:
-    if not isinstance(stack.broker, brokers.LocalBroker):
+    if not isinstance(stack.broker, LocalBroker):
         pytest.skip("this broker is not ours to kill")
     world.make_pool(1)
     world.act("run", "action", parameters={"ledger": str(ledger), "until": str(gate)})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A broker of three nodes loses each of them in turn, killed or silent: results keep arriving while it is away."""
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from fleet_world import World, hurry, is_complete, living
 from memory_cloud import MemoryCloud
 
 from simyard.api.worker_pool import WorkerPool
-from simyard_dev.broker import LocalCluster
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.local_broker import LocalCluster
 
 pytestmark = [pytest.mark.xdist_group("broker-nodes"), pytest.mark.timeout(600)]
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ async def test_results_keep_arriving_while_any_node_of_the_broker_is_away(
             for node in cluster.nodes:
                 await calls.until_more(RESULTS)
                 lost_at = time.monotonic()
-                node.signal(number)
+                node.send_signal(number)
                 try:
                     await calls.until_more(RESULTS)
                     await world.right(pool, WORKERS)  # those that were connected to it are back, on other nodes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's wall clock jumps by an hour: nobody is replaced and nothing is ended because of it."""
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from types import SimpleNamespace
 import pytest
 from fleet_world import World, is_complete, living
 
-from simyard.fleet import registry
+from simyard.api.base import find_condition
+from simyard.fleet import platform_health, registry
 from simyard.messaging import events
+from simyard.plan import platform
+from simyard_sites.kubernetes import client
 
 JUMPS = [timedelta(hours=1), timedelta(hours=-1)]
 
@@ -24,7 +28,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead = timedelta()
-        original = registry.now
+        original = registry.get_time
         for name, module in list(sys.modules.items()):
             if name.startswith("simyard.") and getattr(module, "now", None) is original:
                 monkeypatch.setattr(module, "now", self.now)
@@ -37,6 +41,30 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
+
+
+async def test_a_site_tells_that_the_clocks_differ_and_that_they_agree_again(
+    make_world: Callable[[], Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await make_world()
+    monkeypatch.setattr(platform_health, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(platform, "HEALED_SECONDS", 0.5)
+
+    def told(status: str, reason: str) -> bool:
+        site = world.seen.sites.get("", world.name)
+        found = find_condition(site.status.conditions, "PlatformHealthy") if site is not None else None
+        return found is not None and (found.status, found.reason) == (status, reason)
+
+    async with living(world) as operator:
+        await world.ready(operator)
+        await world.until(lambda: told("True", "PlatformWorks"), "the platform works")
+        with monkeypatch.context() as wrong:
+            wrong.setattr(client, "compute_clock_skew", lambda *_: -75.0)
+            pool = await world.make_pool(1)
+            await world.until(lambda: told("False", "ClockSkew"), "the clocks differ")
+            await world.right(pool, 1)
+        await world.change_pool(pool, replicas=2)
+        await world.until(lambda: told("True", "PlatformWorks"), "the clocks agree")
 
 
 @pytest.mark.parametrize("jump", JUMPS, ids=str)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator dies at each of its side effects, one after the other, or does not hear the answer: nothing comes of it.
 
 Each point is met in its turn: the operator works undisturbed up to it, and after it another one (or, when only the
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from fleet_life import Fate
-from fleet_world import Operator, World, is_complete
+from fleet_world import World, is_complete
+from living_operator import Operator
 from world_logins import logins, rotate, until_rotated
 
 from simyard.api.worker_pool import WorkerPool
@@ -133,7 +135,7 @@ class Replacement(Scenario):
         uid = self.failed.owner.worker_uid
 
         def is_replaced() -> bool:
-            return self.world.seen.worker(uid) is None and self.world.is_right(self.pool, 2)
+            return self.world.seen.find_worker(uid) is None and self.world.is_right(self.pool, 2)
 
         return await self.world.until(is_replaced, f"{uid} is replaced", unless=unless)
 

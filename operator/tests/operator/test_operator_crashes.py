@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes die without warning while work is under way: nothing is lost, nothing is made twice."""
 
 import re
@@ -8,7 +9,7 @@ import pytest
 from operator_stack import Operator, Scene, Stack, condition, scene, wait_until
 
 from simyard.api import names
-from simyard_dev import broker as brokers
+from simyard_dev.local_broker import LocalBroker
 
 pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
 SIZE = 20
@@ -78,7 +79,7 @@ def test_two_operators_at_once_start_each_worker_once(slow_world: Scene, stack: 
 
 
 def test_a_pool_does_not_flap_when_the_broker_is_killed_and_comes_back(world: Scene, stack: Stack) -> None:
-    if not isinstance(stack.broker, brokers.LocalBroker):
+    if not isinstance(stack.broker, LocalBroker):
         pytest.skip("this broker is not ours to kill")
     world.make_pool(3)
     world.available(3)
@@ -97,7 +98,7 @@ def test_a_standby_takes_over_when_the_leader_ends(world: Scene, operator: Opera
     standby = stack.operator("standby")
     standby.start(ready=False)
     try:
-        wait_until(lambda: re.search(r"lease.*(?<!nobody) leads", standby.try_answer("readyz")))
+        wait_until(lambda: re.search(r"lease.*(?<!no operator) leads", standby.try_answer("readyz")))
         operator.process.stop(20)
         wait_until(standby.is_ready)
         world.make_pool(1)

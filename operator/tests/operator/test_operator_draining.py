@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A change of the service interrupts nothing that runs."""
 
 from __future__ import annotations

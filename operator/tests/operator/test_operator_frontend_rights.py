@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The accounts of frontends at a real API server: made and bound by an operator that has its own rights and no more."""
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from frontend_stage import SERVICE, FrontendStage, StageClient
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.build.frontend_account import BINDING, ROLE_BINDINGS, SERVICE_ACCOUNTS
-from simyard.fleet import frontends as frontends_module
-from simyard.fleet.occi_broker import OcciBroker
+from simyard.fleet.frontends import reconciler as frontends_module
+from simyard.fleet.frontends.occi_broker import OcciBroker
+from simyard.manifests.frontend_account import BINDING, ROLE_BINDINGS, SERVICE_ACCOUNTS
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard_dev.broker import Broker

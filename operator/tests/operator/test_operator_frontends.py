@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frontends at a real API server: made, repaired, scaled by their load, removed, across restarts of the operator."""
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from frontend_stage import SERVICE, Figures, FrontendStage, shown
 from simyard.api.base import Json
 from simyard.api.frontend import FrontendsStatus
 from simyard.api.frontend_pod import FrontendPod
-from simyard.build.frontend import BUDGETS, DEPLOYMENTS, SERVICES, frontend
-from simyard.fleet import frontends as frontends_module
 from simyard.fleet import services as services_module
-from simyard.fleet.occi_broker import OcciBroker
+from simyard.fleet.frontends import reconciler as frontends_module
+from simyard.fleet.frontends.occi_broker import OcciBroker
+from simyard.manifests.frontend import BUDGETS, DEPLOYMENTS, SERVICES, build_frontend
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import open_connection
-from simyard.messaging.occi_topology import request_queue
+from simyard.messaging.occi_topology import name_request_queue
 from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
 
@@ -126,7 +127,7 @@ async def test_a_service_that_only_cannot_be_read_keeps_them(stage: FrontendStag
         service = operator.registry.services.get(stage.namespace, SERVICE)
         assert service is not None
         operator.registry.services.forget(service)
-        await operator.frontends._queue.settle([(stage.namespace, SERVICE)])
+        await operator.frontends._queue.pass_now([(stage.namespace, SERVICE)])
         assert await has(stage, ALL, 2)
         assert len(operator.applied()) == before
 
@@ -171,7 +172,7 @@ async def test_an_operator_without_an_image_removes_them_and_says_so(
         status = await stage.status()
         assert (status.frontends, status.endpoints) == (None, [])
     async with stage.operator(no_queues, offers=False) as operator:
-        made = {item["kind"]: item for item in frontend(stage.namespace, SERVICE, 2, stage.template)}
+        made = {item["kind"]: item for item in build_frontend(stage.namespace, SERVICE, 2, stage.template)}
         await stage.client.create(SERVICES, made["Service"], stage.platform)
         await stage.until(lambda: has(stage, set(), None), "what comes back is removed")
         assert [write.split()[0] for write in operator.applied()] == ["DELETE"]
@@ -236,7 +237,7 @@ async def test_requests_that_wait_bring_more_and_the_queue_goes_with_the_service
         async with open_connection(access, "a client") as connection:
             channel = await connection.channel()
             for _ in range(25):
-                await channel.basic_publish(b"", routing_key=request_queue(stage.endpoint))
+                await channel.basic_publish(b"", routing_key=name_request_queue(stage.endpoint))
         await stage.until(lambda: has(stage, ALL, 3), "as many as the queue asks for")
         await stage.withdraw()
         await stage.until(lambda: has(stage, set(), None), "they are removed")
@@ -310,5 +311,5 @@ async def seen(figures: Figures, looks: int) -> bool:
 
 
 async def queued(occi: OcciBroker, stage: FrontendStage, messages: int | None) -> bool:
-    found = (await occi.queues()).get(request_queue(stage.endpoint))
+    found = (await occi.list_queues()).get(name_request_queue(stage.endpoint))
     return messages is None if found is None else messages is not None

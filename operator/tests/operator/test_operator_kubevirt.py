@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A site with KubeVirt in another cluster, through a whole operator.
 
 Real: kube-apiserver with KubeVirt's definitions, RBAC, RabbitMQ, adapters. Simulated: KubeVirt's controllers. Played:
@@ -114,5 +115,5 @@ def _cannot_have_its_image(virt: Virt) -> None:
     virt.stack.patch(names.SIMULATION_SERVICES, virt.scene.namespace, SERVICE, {"spec": {"images": image}})
     wait_until(lambda: virt.scene.pool()["status"].get("failures"), "the pool tells of it")
     failure = virt.scene.pool()["status"]["failures"][-1]
-    assert failure["message"].startswith("ImagePullBackOff: its image cannot be pulled: check spec.images.kubevirt")
+    assert failure["message"].startswith("ImagePullBackOff: the image cannot be pulled: check spec.images.kubevirt")
     assert virt.scene.pool()["status"]["readyReplicas"] == 1

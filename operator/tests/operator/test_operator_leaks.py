@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools come and go, operators come and go: nothing of them is left, at the broker or in memory."""
 
 from __future__ import annotations
@@ -7,7 +8,8 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from fleet_world import Operator, World, is_complete, living
+from fleet_world import World, is_complete, living
+from living_operator import Operator
 
 from simyard.api import names
 
@@ -70,7 +72,7 @@ async def _come_and_go(world: World, operator: Operator, directory: Path) -> Non
     lost = world.cloud.machines()[0]
     world.cloud.fail(lost.id)
     await world.until(
-        lambda: world.seen.worker(lost.owner.worker_uid) is None and world.is_right(pool, 3), "it is replaced"
+        lambda: world.seen.find_worker(lost.owner.worker_uid) is None and world.is_right(pool, 3), "it is replaced"
     )
     await world.change_pool(pool, replicas=1)
     await world.right(pool, 1)

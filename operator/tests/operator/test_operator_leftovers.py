@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pool had at the broker goes, also when nobody could clean up after it in time."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from fleet_world import World, living
 
 from simyard.api import names
-from simyard_adapter.wire import pool_user, standalone_user
+from simyard_adapter.wire import name_pool_user, name_standalone_user
 
 
 async def test_a_pool_that_goes_without_its_finalizer_leaves_nothing_at_the_broker(
@@ -30,13 +31,13 @@ async def test_users_without_queues_are_found_and_those_of_other_virtual_hosts_a
 ) -> None:
     world, other = await make_world(), await make_world()
     nobody, alone, foreign = str(uuid.uuid4()), str(uuid.uuid4()), str(uuid.uuid4())
-    await world.make_user(pool_user(nobody))
-    await world.make_user(standalone_user(alone))
-    await other.make_user(pool_user(foreign))
+    await world.make_user(name_pool_user(nobody))
+    await world.make_user(name_standalone_user(alone))
+    await other.make_user(name_pool_user(foreign))
     try:
         async with living(world) as operator:
             await world.ready(operator)
             await world.until_nothing_is_left(nobody, alone)
-        assert await world.left_at_broker(foreign) == [pool_user(foreign)]
+        assert await world.left_at_broker(foreign) == [name_pool_user(foreign)]
     finally:
-        await other.delete_user(pool_user(foreign))
+        await other.delete_user(name_pool_user(foreign))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seats of a licence over pools and namespaces, and the figures of a start, with the real parts."""
 
 from collections.abc import Iterator
@@ -75,6 +76,8 @@ def test_pools_of_two_namespaces_share_the_seats_of_a_licence_first_come_first_s
         return (world.stack.get(names.LICENCES, "", name) or {}).get("status") or {}
 
     wait_until(lambda: (shared().get("services"), shared().get("used"), shared().get("waiting")) == (2, 3, 3))
+    holders = [{"name": world.namespace, "used": 2}, {"name": neighbour.namespace, "used": 1}]
+    assert shared()["namespaces"] == holders
 
     operator.kill()
     scale(world, "first", 1)
@@ -114,5 +117,5 @@ def test_the_figures_of_a_start_are_told_in_its_status_its_metrics_and_its_event
         return {item["reason"]: item["note"] for item in world.stack.api.request("GET", path).body["items"]}
 
     wait_until(lambda: {"StartBegun", "StartFinished"} <= set(notes()))
-    assert notes()["StartBegun"] == "2 workers are asked for"
+    assert notes()["StartBegun"] == "2 workers are requested"
     assert notes()["StartFinished"].startswith("2 workers are ready: T_boot ")

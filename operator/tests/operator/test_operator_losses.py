@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages come twice or too late, sites lose events, answers and machines: no machine too many or too few."""
 
 from __future__ import annotations
@@ -7,12 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from fleet_world import Operator, World, living
+from fleet_world import World, living
+from living_operator import Operator
 
 from simyard.api.names import Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.fleet.orphans import ORPHANS
+from simyard.fleet.sites.orphans import ORPHANS
 from simyard.plan.worker import is_ready
 from simyard_adapter.wire import Event
 from simyard_sites.base import SiteEvent, Snapshot
@@ -42,18 +44,18 @@ async def pool(world: World, operator: Operator) -> WorkerPool:
 
 
 def load(world: World, uid: str) -> object:
-    worker = world.seen.worker(uid)
+    worker = world.seen.find_worker(uid)
     return worker.status.attributes.get("load") if worker is not None else None
 
 
 async def test_a_registration_that_comes_twice_changes_nothing_but_values(world: World, pool: WorkerPool) -> None:
     machine = world.cloud.machines()[0]
     uid = machine.owner.worker_uid
-    before = world.seen.worker(uid)
+    before = world.seen.find_worker(uid)
     for value in (11, 11, 12):
         await world.say(machine.id, Event.REGISTER, adapterVersion="0.1.0", attributes={"load": value})
     await world.until(lambda: load(world, uid) == 12, "the last one was heard")
-    after = world.seen.worker(uid)
+    after = world.seen.find_worker(uid)
     assert (before.status.stages, before.status.conditions) == (after.status.stages, after.status.conditions)
     assert world.is_right(pool, 2)
     assert len(world.cloud.made) == 2
@@ -113,7 +115,7 @@ async def test_a_machine_that_its_site_forgot_is_replaced_once_and_removed_when_
     lost = world.cloud.machines()[0]
     uid, before = lost.owner.worker_uid, orphans(world)
     world.cloud.forget(lost.id)
-    await world.until(lambda: world.seen.worker(uid) is None and world.is_right(pool, 2), "it is replaced")
+    await world.until(lambda: world.seen.find_worker(uid) is None and world.is_right(pool, 2), "it is replaced")
     assert len(world.cloud.made) == 3
     failure = world.seen.pools.get(world.name, pool.metadata.name).status.failures[-1]
     assert failure.reason == Reason.MACHINE_LOST

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests for actions that get lost on their way: each action ends or runs, and none blocks the next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator that watches one namespace has rights there alone, and works there alone."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import pytest
 from operator_stack import Operator, Scene, Stack, condition, scene, wait_until
 
 from simyard.api import names
-from simyard.build import install
+from simyard.manifests import install
 
 pytestmark = pytest.mark.timeout(600)
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -36,7 +37,7 @@ def scenes(stack: Stack) -> Iterator[tuple[Scene, Scene]]:
             yield watched, other
         finally:
             watching.stop()
-            stack.api.install(install.access(names.SYSTEM_NAMESPACE))
+            stack.api.install(install.build_access(names.SYSTEM_NAMESPACE))
             usual.start()  # it clears away what both scenes have
 
 

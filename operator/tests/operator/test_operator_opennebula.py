@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """A site of OpenNebula, through a whole operator.
 
-A real kube-apiserver, RabbitMQ, adapter processes. Simulated: oned (``simyard_sites.testing.oned``). Played: its hosts
+A real kube-apiserver, RabbitMQ, adapter processes. Simulated: oned (``simyard_simulators.oned``). Played: its hosts
 (``one_hosts``).
 """
 

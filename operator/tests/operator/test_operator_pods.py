@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A site of pods, through a whole operator with the rights of docs/sites/pod.md.
 
 A real kube-apiserver that enforces the Pod Security Standard ``restricted``, RabbitMQ, adapter processes. Played: the
@@ -35,7 +36,7 @@ def world(stack: Stack, operator: Operator, tmp_path: Path) -> Iterator[Scene]:
         made.site = unique("pods")
         spec = {"provider": {"pod": {"namespace": made.namespace, "terminationGracePeriodSeconds": 5}}}
         stack.make(names.CLOUD_SITES, "", made.site, spec)
-        adapter_tree.write(tmp_path / "image")
+        adapter_tree.write_tree(tmp_path / "image")
         with Kubelet(stack.control_plane.kubeconfig, made.namespace, tmp_path / "pods", tmp_path / "image"):
             yield made
 
@@ -61,7 +62,7 @@ def worker(world: Scene, name: str) -> Json:
 
 
 def test_a_pool_of_pods_from_the_missing_right_to_the_last_worker(world: Scene) -> None:
-    missing = re.compile(r"may not .*\bcreate\b.* pods in namespace")
+    missing = re.compile(r"lacks the rights: .*\bcreate\b.* pods in namespace")
     wait_until(lambda: missing.search(site_ready(world).get("message", "")), "the missing right is named")
     assert site_ready(world)["reason"] == "PermissionDenied"
     permit(world)

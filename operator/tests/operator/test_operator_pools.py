@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools with the real parts: kube-apiserver, RabbitMQ, an emulated site, adapter processes."""
 
 import os
@@ -7,7 +8,7 @@ import pytest
 from operator_stack import SERVICE, Operator, Scene, Stack, condition, wait_until
 
 from simyard.api import names
-from simyard_adapter.wire import pool_queue, pool_user, standalone_user
+from simyard_adapter.wire import name_pool_queue, name_pool_user, name_standalone_user
 
 pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
 
@@ -45,7 +46,7 @@ def test_a_pool_follows_its_replicas_up_and_down(world: Scene) -> None:
 def test_a_deleted_pool_leaves_no_process_machine_queue_user_or_object(world: Scene) -> None:
     uid = world.make_pool(3)["metadata"]["uid"]
     world.available(3)
-    user = pool_user(uid)
+    user = name_pool_user(uid)
     stack = world.stack
     assert user in stack.broker_names("users")
     assert len([name for name in stack.broker_names("queues") if user in name]) == 4
@@ -55,7 +56,7 @@ def test_a_deleted_pool_leaves_no_process_machine_queue_user_or_object(world: Sc
     assert world.machines() == []
     assert world.adapters() == []
     assert not [name for name in stack.broker_names("queues") if user in name]
-    assert pool_queue(user) not in stack.broker_names("queues")
+    assert name_pool_queue(user) not in stack.broker_names("queues")
     assert user not in stack.broker_names("users")
 
 
@@ -132,11 +133,11 @@ def test_a_worker_that_stands_alone_becomes_ready_and_leaves_nothing(world: Scen
     spec = {"serviceRef": {"name": SERVICE}, "site": world.site, "attributes": {"load": 3}}
     uid = stack.make(names.WORKERS, world.namespace, "alone", spec)["metadata"]["uid"]
     wait_until(lambda: uid in world.ready_uids())
-    assert stack.broker_names("users") >= {standalone_user(uid)}
+    assert stack.broker_names("users") >= {name_standalone_user(uid)}
     assert world.workers()[0]["status"]["attributes"]["load"] == 3
     stack.delete(names.WORKERS, world.namespace, "alone")
     wait_until(lambda: not world.machines() and not world.adapters())
-    wait_until(lambda: standalone_user(uid) not in stack.broker_names("users"))
+    wait_until(lambda: name_standalone_user(uid) not in stack.broker_names("users"))
     assert not [name for name in stack.broker_names("queues") if uid in name]
 
 

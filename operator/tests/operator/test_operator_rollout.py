@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rollouts and pools that sleep, with the real parts: kube-apiserver, RabbitMQ, an emulated site, adapter processes."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passwords at the broker change while workers work: a real API server, a real broker, real adapters."""
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.worker_pool import WorkerPool
 from simyard.messaging.access import BrokerAccess
-from simyard.messaging.connection import open_link
+from simyard.messaging.connection import open_channel
 from simyard.messaging.errors import BrokerRefusedError
 from simyard.plan import rotation
 from simyard.plan.worker import is_ready
 from simyard_adapter.bootstrap import BrokerAddress
-from simyard_adapter.wire import Request, pool_queue, pool_user, standalone_user
+from simyard_adapter.wire import Request, name_pool_queue, name_pool_user, name_standalone_user
 from simyard_sites.kubernetes.errors import NotFoundError
 
 SECONDS = 60.0
@@ -47,7 +48,7 @@ def uids(world: World, pool: WorkerPool) -> set[str]:
 async def is_refused(world: World, address: BrokerAddress) -> bool:
     access: BrokerAccess = replace(world.access, username=address.username, password=address.password)
     try:
-        async with open_link(access, "somebody who knows a former password"):
+        async with open_channel(access, "somebody who knows a former password"):
             return False
     except BrokerRefusedError:
         return True
@@ -64,7 +65,7 @@ async def test_a_new_master_key_replaces_no_worker_and_interrupts_no_action(worl
         pool = await world.make_pool(3)
         await world.right(pool, 3)
         uid, before = pool.metadata.uid, uids(world, pool)
-        user = pool_user(uid)
+        user = name_pool_user(uid)
         address = world.cloud.bootstrap(world.cloud.machines()[0].id).broker
         assert not await is_refused(world, address)
 
@@ -74,7 +75,7 @@ async def test_a_new_master_key_replaces_no_worker_and_interrupts_no_action(worl
         body = {"action": "run", "mode": "Sync", "parameters": given}
         requester = operator.fleet.requester
         sync = asyncio.create_task(
-            requester.request(pool_queue(user), user, Request.ACTION, body, timeout_seconds=SECONDS)
+            requester.request(name_pool_queue(user), user, Request.ACTION, body, timeout_seconds=SECONDS)
         )
         await world.until(lambda: runs(ledger) == 3, "a call of somebody who waits runs, too")
 
@@ -114,7 +115,7 @@ async def test_a_worker_without_a_pool_gets_a_new_password(world: World) -> None
         )
         await rotate(world)
         await until_rotated(world)
-        assert await logins(world, uid) == [f"{standalone_user(uid)}~2.0"]
+        assert await logins(world, uid) == [f"{name_standalone_user(uid)}~2.0"]
         await world.client.delete(names.WORKERS, "alone", world.name)
         await world.until_nothing_is_left(uid)
 
@@ -129,7 +130,33 @@ async def test_a_worker_that_never_connects_delays_the_end_until_the_deadline(
         await rotate(world)
         await until_rotated(world)
         uid = made["metadata"]["uid"]
-        assert await logins(world, uid) == [f"{standalone_user(uid)}~2.0"]
+        assert await logins(world, uid) == [f"{name_standalone_user(uid)}~2.0"]
+
+
+async def test_a_rotation_that_is_asked_for_while_a_worker_delays_another_begins_when_that_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "DEADLINE_SECONDS", 5.0)
+    async with living(world) as operator:
+        await world.ready(operator)
+        pool = await world.make_pool(2)
+        await world.right(pool, 2)
+        before, user = uids(world, pool), name_pool_user(pool.metadata.uid)
+        first = world.cloud.bootstrap(world.cloud.machines()[0].id).broker
+        made = await world.make(names.WORKERS, "waits", {"serviceRef": {"name": "nothing"}, "site": world.name})
+        uid = made["metadata"]["uid"]
+        await rotate(world)
+        for _ in range(2):
+            await rotate(world)
+            data = (await world.client.get(SECRETS, names.MASTER_KEY_SECRET, world.name))["data"]
+            assert {"previous", "following"} <= data.keys(), "the first is under way, and one more is remembered"
+        await until_rotated(world)
+        assert await logins(world, pool.metadata.uid) == [f"{user}~3.0"]
+        assert await logins(world, uid) == [f"{name_standalone_user(uid)}~3.0"]
+        assert await is_refused(world, first)
+        assert uids(world, pool) == before
+        data = (await world.client.get(SECRETS, names.MASTER_KEY_SECRET, world.name))["data"]
+        assert data.keys() == {"key", "number"}
 
 
 async def test_another_operator_ends_a_rotation_that_one_has_begun(world: World) -> None:
@@ -137,7 +164,7 @@ async def test_another_operator_ends_a_rotation_that_one_has_begun(world: World)
     await world.ready(first)
     pool = await world.make_pool(3)
     await world.right(pool, 3)
-    before, user = uids(world, pool), pool_user(pool.metadata.uid)
+    before, user = uids(world, pool), name_pool_user(pool.metadata.uid)
     await rotate(world)
 
     async def has_both() -> bool:
@@ -158,7 +185,7 @@ async def test_a_pool_that_a_worker_has_left_gets_a_new_password(world: World) -
         await world.ready(operator)
         pool = await world.make_pool(3)
         await world.right(pool, 3)
-        user = pool_user(pool.metadata.uid)
+        user = name_pool_user(pool.metadata.uid)
         address = world.cloud.bootstrap(world.cloud.machines()[0].id).broker
         assert await logins(world, pool.metadata.uid) == [user]
         await world.change_pool(pool, replicas=2)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls on a pool with more workers than take at first, with real adapters at a real broker."""
 
 from __future__ import annotations
@@ -7,12 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from fleet_world import Operator, World, living
+from fleet_world import World, living
+from living_operator import Operator
 
 from simyard.api.worker_pool import WorkerPool
-from simyard.messaging.connection import open_link
+from simyard.messaging.connection import open_channel
 from simyard.plan.takers import STANDING_TAKERS
-from simyard_adapter.wire import Request, pool_queue, pool_user
+from simyard_adapter.wire import Request, name_pool_queue, name_pool_user
 
 REPLICAS = STANDING_TAKERS + 4
 CALL_SECONDS = 30.0
@@ -41,18 +43,20 @@ async def pool(world: World, operator: Operator) -> WorkerPool:
 
 async def call(operator: Operator, pool: WorkerPool, ledger: Path, until: Path | None = None) -> None:
     """Call an action on the pool, and wait for its result."""
-    user = pool_user(pool.metadata.uid)
+    user = name_pool_user(pool.metadata.uid)
     body = {"action": "run", "mode": "Sync", "parameters": {"ledger": str(ledger), "until": str(until or "")}}
-    queue = pool_queue(user)
+    queue = name_pool_queue(user)
     reply = await operator.fleet.requester.request(queue, user, Request.ACTION, body, timeout_seconds=CALL_SECONDS)
     assert reply.error is None
 
 
 async def take(world: World, pool: WorkerPool, count: int) -> None:
     """Wait until exactly so many workers take from the pool's queue."""
-    async with open_link(world.access, "test") as link, asyncio.timeout(CALL_SECONDS):
+    async with open_channel(world.access, "test") as link, asyncio.timeout(CALL_SECONDS):
         while True:
-            declared = await link.channel.queue_declare(pool_queue(pool_user(pool.metadata.uid)), passive=True)
+            declared = await link.channel.queue_declare(
+                name_pool_queue(name_pool_user(pool.metadata.uid)), passive=True
+            )
             if declared.consumer_count == count:
                 return
             await asyncio.sleep(LOOK_SECONDS)

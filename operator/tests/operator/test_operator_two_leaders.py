@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two operators lead at once, as after a pause of a process or of a clock: they do no harm to each other."""
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ async def test_a_failed_machine_is_replaced_once_by_two_leaders(make_world: Call
         lost = world.cloud.machines()[1]
         world.cloud.fail(lost.id)
         uid = lost.owner.worker_uid
-        await world.until(lambda: world.seen.worker(uid) is None and world.is_right(pool, 4), "it is replaced")
+        await world.until(lambda: world.seen.find_worker(uid) is None and world.is_right(pool, 4), "it is replaced")
         await world.quiet(first, second)
         assert world.is_right(pool, 4), world.report()
         assert len(world.cloud.made) == 5

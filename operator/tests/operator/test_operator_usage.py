@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Usage with the real parts: what the ledger says agrees with the times of the stages, through kills and restarts."""
 
 from __future__ import annotations

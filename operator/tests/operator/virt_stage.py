@@ -1,5 +1,8 @@
-"""KubeVirt for operators of tests: its definitions and an API server are real, its controllers are simulated, and its
-guests are played: an adapter process each, started from the machine's Secret and firmware as a guest would be.
+# SPDX-License-Identifier: Apache-2.0
+"""KubeVirt for operators of tests.
+
+Its definitions and the API server are real, and its controllers are simulated. A guest is an adapter process, which
+is started from the machine's Secret and firmware as a guest would start it.
 """
 
 from __future__ import annotations
@@ -18,11 +21,11 @@ from pathlib import Path
 from kube_api import Api
 from simyard.api.base import Json
 from simyard_dev.controlplane import ControlPlane
+from simyard_simulators.kube_front import KubeFront
+from simyard_simulators.virt import SimulatedKubeVirt
+from simyard_simulators.virt.subresources import routes
 from simyard_sites.guest.start_script import VARIABLE
 from simyard_sites.kubernetes.client import KubeClient
-from simyard_sites.testing.kube_front import KubeFront
-from simyard_sites.testing.virt import SimulatedKubeVirt
-from simyard_sites.testing.virt.subresources import routes
 
 _POLL_SECONDS = 0.1
 _ADAPTER = [sys.executable, "-m", "simyard_adapter", "run"]

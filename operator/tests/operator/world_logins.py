@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rotations of a world's master key, and what the broker says of logins."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import secrets
 from fleet_world import LOOK_AT_BROKER_SECONDS, PATIENCE_SECONDS, World
 
 from simyard.api import names
-from simyard.cli.rotate import rotated
+from simyard.cli.rotate import replace_key
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.topology import WORKER_QUEUES_PREFIX
 from simyard_sites.kubernetes.resource import Resource
@@ -21,7 +22,7 @@ async def rotate(world: World) -> None:
     """Replace the master key, as `kubectl simyard rotate` does."""
     secret = await world.client.get(SECRETS, names.MASTER_KEY_SECRET, world.name)
     path = f"/api/v1/namespaces/{world.name}/secrets/{names.MASTER_KEY_SECRET}"
-    await world.client.request("PUT", path, body=rotated(secret, secrets.token_bytes(32)), resource=SECRETS)
+    await world.client.request("PUT", path, body=replace_key(secret, secrets.token_bytes(32)), resource=SECRETS)
 
 
 async def until_rotated(world: World, *, unless: asyncio.Event | None = None) -> bool:
@@ -43,5 +44,5 @@ async def logins(world: World, uid: str) -> list[str]:
 async def consumed_under(world: World, uid: str) -> list[str]:
     """The logins under which the queues of the workers of a pool are consumed, one for each queue and login."""
     async with contextlib.aclosing(BrokerAdmin(world.access)) as admin:
-        found = await admin.consumer_logins(WORKER_QUEUES_PREFIX)
+        found = await admin.list_consumer_logins(WORKER_QUEUES_PREFIX)
     return [login for queue, logins in found.items() if uid in queue for login in logins]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects and observations for the tests of plans, as short as they can be said."""
 
 from __future__ import annotations

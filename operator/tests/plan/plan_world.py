@@ -1,4 +1,5 @@
-"""A pool in the hands of plans: what they say is carried out, time passes, and workers come up or fail."""
+# SPDX-License-Identifier: Apache-2.0
+"""World of one pool for tests: it carries out plans, time passes, and workers become ready or fail."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ SERVICE = make_service()
 
 
 def labelled(worker: Worker, revision: str) -> Worker:
-    """The Worker with that revision."""
+    """Return the Worker with another revision."""
     labels = {**worker.metadata.labels, LABEL_REVISION: revision}
     return worker.model_copy(update={"metadata": worker.metadata.model_copy(update={"labels": labels})})
 
 
 @dataclass
 class World:
-    """What the API server, the sites and the operator's own memory hold.
+    """State of the API server, of the sites and of the operator's memory.
 
     ``now`` is the wall clock, which may jump, ``steady`` the clock that nobody sets.
     """
@@ -54,7 +55,7 @@ class World:
     heard_seconds: float = 0.0
 
     def given(self) -> PoolInput:
-        """What the next plan is made from; the sites count the pool's workers."""
+        """Return the input of the next plan; the sites count the pool's workers."""
         counts = [worker.spec.site for worker in self.workers.values()]
         sites = {name: replace(state, workers=counts.count(name)) for name, state in self.sites.items()}
         return PoolInput(
@@ -79,7 +80,7 @@ class World:
         return plan
 
     def carry_out(self, plan: PoolPlan) -> None:
-        """As the API server does it: a name is taken once, and only the very object that was meant is deleted."""
+        """Carry out a plan like the API server: a name exists once, and only the object with the uid is deleted."""
         for removal in plan.delete:
             if self._is_there(removal.worker):
                 del self.workers[removal.worker.metadata.name]
@@ -100,7 +101,7 @@ class World:
         self.pool = self.pool.model_copy(update={"status": plan.status})
 
     def put(self, worker: Worker) -> None:
-        """A worker is there, or is different: its time limits begin anew."""
+        """Store a new or changed worker; its time limits begin anew."""
         self.workers[worker.metadata.name] = worker
         self.since[worker.metadata.uid] = self.steady
 
@@ -111,17 +112,17 @@ class World:
         self.pool = self.pool.model_copy(update={"metadata": metadata, "spec": new})
 
     def publish(self, **spec: Any) -> None:
-        """The vendor publishes the service anew."""
+        """Publish a changed service."""
         self.service = make_service(**spec)
         self.backoff = Backoff()
 
     def restart(self) -> None:
-        """The operator starts anew: it sees every worker for the first time."""
+        """Restart the operator: it sees every worker for the first time."""
         self.backoff, self.use, self.active = Backoff(), Use(), self.steady
         self.since = {worker.metadata.uid: self.steady for worker in self.workers.values()}
 
     def set(self, slot: int, how: str) -> None:
-        """Something happens to one of the workers."""
+        """Change one of the workers at random."""
         names = sorted(self.workers)
         if not names:
             return
@@ -137,11 +138,11 @@ class World:
             self.workers[worker.metadata.name] = worker.model_copy(update={"metadata": metadata})
 
     def serving(self) -> list[Worker]:
-        """The workers that do not drain."""
+        """Return the workers that do not drain."""
         return [worker for worker in self.workers.values() if not worker.spec.drain]
 
     def ready(self) -> list[Worker]:
-        """The workers that take actions."""
+        """Return the workers that accept actions."""
         return [worker for worker in self.serving() if is_ready(worker)]
 
     def pass_time(self, seconds: float) -> None:
@@ -156,7 +157,7 @@ class World:
                 self.put(made_ready(worker, self.now))
 
     def settle(self, turns: int = 60, can: Callable[[Worker], bool] = lambda worker: True) -> None:
-        """All that can come up does, and time passes, until there is nothing left to do."""
+        """Let all workers become ready and time pass, until there is nothing left to do."""
         for _ in range(turns):
             plan = self.turn()
             if plan.wake_seconds is None and not (plan.create or plan.drain or plan.delete or plan.adopt):

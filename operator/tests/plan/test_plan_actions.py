@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ServiceActions: what each needs now, what becomes of it, and who gets it."""
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from simyard.api.base import find_condition
 from simyard.api.service_action import ServiceAction, ServiceActionStatus
 from simyard.guest.messages import Begun, Progressed, Resulted, read_event
 from simyard.plan.actions import (
+    MAX_ATTEMPTS,
     MAX_BEGIN_SECONDS,
-    MOST_ATTEMPTS,
     OVERRUN_SECONDS,
     RESEND_SECONDS,
     WORKER_LOST_GRACE_SECONDS,
@@ -24,17 +25,17 @@ from simyard.plan.actions import (
     Need,
     Sent,
     Target,
-    assigned,
-    invocation_id,
+    get_invocation_id,
     is_finished,
+    parse_invocation_uid,
     plan_action,
-    progressed,
-    resulted,
-    uid_of_invocation,
-    waiting,
+    record_assignment,
+    record_progress,
+    record_result,
+    record_wait,
 )
-from simyard.plan.assignment import MOST_CONCURRENT, kept_free, match
-from simyard_adapter.wire import Event, result_too_large
+from simyard.plan.assignment import MAX_CONCURRENT, assign_actions, reserve_for_sync
+from simyard_adapter.wire import Event, make_too_large_error
 
 ACTIONS = [
     {
@@ -63,7 +64,7 @@ def result(**body: Any) -> Resulted:
 
 
 def given_to_worker(action: ServiceAction) -> ServiceAction:
-    return action.model_copy(update={"status": assigned(action, WORKER, at(1))})
+    return action.model_copy(update={"status": record_assignment(action, WORKER, at(1))})
 
 
 def after(action: ServiceAction, status: ServiceActionStatus) -> ServiceAction:
@@ -71,7 +72,7 @@ def after(action: ServiceAction, status: ServiceActionStatus) -> ServiceAction:
 
 
 def begun(action: ServiceAction) -> ServiceAction:
-    return after(action, progressed(action, Begun("id"), at(1)))
+    return after(action, record_progress(action, Begun("id"), at(1)))
 
 
 def need(action: ServiceAction, now: datetime = NOW, *, sent: Sent | None = JUST_SENT, **target: Any) -> ActionPlan:
@@ -129,15 +130,15 @@ def test_an_idempotent_action_of_a_lost_worker_goes_to_another_one_under_another
     assert need(free).need is Need.ASSIGN
     again = given_to_worker(free)
     assert again.status.attempts == 2
-    assert invocation_id(again) != invocation_id(running)
-    assert {uid_of_invocation(invocation_id(item)) for item in (running, again)} == {running.metadata.uid}
+    assert get_invocation_id(again) != get_invocation_id(running)
+    assert {parse_invocation_uid(get_invocation_id(item)) for item in (running, again)} == {running.metadata.uid}
 
 
 def test_an_action_on_one_worker_is_not_run_by_another_and_none_is_tried_for_ever() -> None:
     lost: dict[str, Any] = {"worker_there": False, "worker_gone": at(8)}
     alone = given_to_worker(make_action(action="sweep", kind="Worker", target="pool-0"))
     assert failure(need(alone, at(20), **lost)) == "WorkerLost"
-    tired = given_to_worker(make_action(action="sweep", status={"attempts": MOST_ATTEMPTS - 1}))
+    tired = given_to_worker(make_action(action="sweep", status={"attempts": MAX_ATTEMPTS - 1}))
     assert failure(need(begun(tired), at(20), **lost)) == "WorkerLost"
 
 
@@ -156,7 +157,7 @@ def test_what_a_lost_worker_never_began_runs_elsewhere_once_it_cannot_begin_any_
 def test_an_action_says_on_which_revision_and_version_it_runs() -> None:
     labels, annotations = {"simyard.dev/revision": "0123456789"}, {"simyard.dev/service-version": "2.20"}
     metadata = WORKER.metadata.model_copy(update={"labels": labels, "annotations": annotations})
-    status = assigned(make_action(), WORKER.model_copy(update={"metadata": metadata}), at(1))
+    status = record_assignment(make_action(), WORKER.model_copy(update={"metadata": metadata}), at(1))
     assert (status.revision, status.version) == ("0123456789", "2.20")
 
 
@@ -183,7 +184,7 @@ def test_an_action_that_is_not_begun_is_sent_again_and_then_given_up() -> None:
 def test_every_action_ends_whatever_its_worker_does(
     timeout: int, begins: int | None, ends: int | None, idempotent: bool
 ) -> None:
-    """The worker begins after so long, or never, and tells a result after so long, or never."""
+    """Simulate a worker that begins after a time, or never, and sends a result after a time, or never."""
     action = make_action(action="sweep" if idempotent else "solve", timeoutSeconds=timeout)
     service = make_service(
         interface={"attributes": [], "actions": [{**item, "timeoutSeconds": 5000} for item in ACTIONS]}
@@ -194,10 +195,10 @@ def test_every_action_ends_whatever_its_worker_does(
         last: float | None = None
         while action.status.worker_uid and not is_finished(action):
             if begins is not None and seconds >= began + begins and action.status.started_time is None:
-                action = after(action, progressed(action, Begun("id"), at(seconds)))
+                action = after(action, record_progress(action, Begun("id"), at(seconds)))
                 started = seconds
             if action.status.started_time is not None and ends is not None and seconds >= started + ends:
-                action = after(action, resulted(action, service, result(), at(seconds)))
+                action = after(action, record_result(action, service, result(), at(seconds)))
                 break
             known = seconds - started if action.status.started_time is not None else None
             sent = None if last is None else Sent(seconds - began, seconds - last, known)
@@ -211,8 +212,8 @@ def test_every_action_ends_whatever_its_worker_does(
                 seconds = max(seconds + 1, (plan.look_again - NOW).total_seconds())
                 if begins is not None and seconds > began + begins > seconds - 1:
                     seconds = began + begins
-    assert seconds <= MOST_ATTEMPTS * (MAX_BEGIN_SECONDS + timeout + OVERRUN_SECONDS)
-    assert publishes <= MOST_ATTEMPTS * (MAX_BEGIN_SECONDS / RESEND_SECONDS + 3)
+    assert seconds <= MAX_ATTEMPTS * (MAX_BEGIN_SECONDS + timeout + OVERRUN_SECONDS)
+    assert publishes <= MAX_ATTEMPTS * (MAX_BEGIN_SECONDS / RESEND_SECONDS + 3)
 
 
 def test_cancelling_is_asked_of_the_worker() -> None:
@@ -230,28 +231,28 @@ def test_an_adapter_that_never_answers_is_given_up() -> None:
 
 def test_a_finished_action_is_deleted_when_its_time_has_come() -> None:
     running = given_to_worker(make_action(ttlSecondsAfterFinished=60))
-    done = after(running, resulted(running, SERVICE, result(), at(5)))
+    done = after(running, record_result(running, SERVICE, result(), at(5)))
     assert need(done, at(64)).look_again == at(65)
     assert need(done, at(65)).need is Need.DELETE
 
 
 def test_progress_says_that_it_began_and_how_far_it_is() -> None:
     running = given_to_worker(make_action())
-    status = progressed(running, progress(percent=40.7, message="step 4"), at(3))
+    status = record_progress(running, progress(percent=40.7, message="step 4"), at(3))
     assert (status.percent, status.progress, status.started_time) == (40, "step 4", at(3))
-    later = progressed(after(running, status), progress(percent=900), at(9))
+    later = record_progress(after(running, status), progress(percent=900), at(9))
     assert (later.percent, later.started_time) == (100, at(3))
-    assert progressed(running, progress(percent="many"), at(3)).percent is None
+    assert record_progress(running, progress(percent="many"), at(3)).percent is None
 
 
 def test_a_result_completes_and_an_error_fails() -> None:
     running = given_to_worker(make_action())
-    done = resulted(running, SERVICE, result(startedAt=at(2).timestamp(), seconds=1.5, result={"twice": 6}), at(4))
+    done = record_result(running, SERVICE, result(startedAt=at(2).timestamp(), seconds=1.5, result={"twice": 6}), at(4))
     assert (done.result, done.run_milliseconds, done.started_time, done.finished_time) == (
         {"twice": 6}, 1500, at(2), at(4),
     )  # fmt: skip
     error = {"reason": "InvalidParameters", "message": "has no *STEP", "field": "parameters.deck"}
-    refused = resulted(running, SERVICE, result(error=error), at(4))
+    refused = record_result(running, SERVICE, result(error=error), at(4))
     assert refused.failure is not None
     assert refused.failure.message == "parameters.deck: has no *STEP"
     for status, kinds in ((done, ("True", None)), (refused, ("False", "True"))):
@@ -271,7 +272,7 @@ def test_a_result_completes_and_an_error_fails() -> None:
 )
 def test_what_was_not_begun_or_does_no_harm_twice_runs_elsewhere(action: str, reason: str, again: bool) -> None:
     running = given_to_worker(make_action(action=action))
-    status = resulted(running, SERVICE, result(error={"reason": reason, "message": "no"}), at(4))
+    status = record_result(running, SERVICE, result(error={"reason": reason, "message": "no"}), at(4))
     assert is_finished(after(running, status)) is not again
     assert (status.worker_uid == "") is again
 
@@ -287,7 +288,7 @@ def test_what_was_not_begun_or_does_no_harm_twice_runs_elsewhere(action: str, re
 )
 def test_a_result_is_held_against_the_declared_interface(given: Any, reason: str) -> None:
     running = given_to_worker(make_action())
-    status = resulted(running, SERVICE, result(result=given), at(4))
+    status = record_result(running, SERVICE, result(result=given), at(4))
     complete = find_condition(status.conditions, "Complete")
     assert complete is not None
     assert complete.reason == reason
@@ -298,15 +299,15 @@ def test_a_result_is_held_against_the_declared_interface(given: Any, reason: str
 def test_times_that_cannot_be_are_not_taken_over() -> None:
     running = given_to_worker(make_action())
     for started in (at(-3600), at(3600)):
-        done = resulted(running, SERVICE, result(startedAt=started.timestamp(), seconds=10**8, result={}), at(4))
+        done = record_result(running, SERVICE, result(startedAt=started.timestamp(), seconds=10**8, result={}), at(4))
         assert (done.started_time, done.run_milliseconds) == (None, None)
         assert is_finished(after(running, done))
 
 
 def test_a_result_too_large_fails_the_action_with_what_to_do() -> None:
     running = given_to_worker(make_action())
-    error = Resulted("id", None, None, result_too_large(2**22))
-    status = resulted(running, SERVICE, error, at(4))
+    error = Resulted("id", None, None, make_too_large_error(2**22))
+    status = record_result(running, SERVICE, error, at(4))
     assert status.failure is not None
     assert status.failure.reason == "ResultTooLarge"
     assert "S3" in status.failure.message
@@ -314,7 +315,7 @@ def test_a_result_too_large_fails_the_action_with_what_to_do() -> None:
 
 def test_waiting_is_a_condition() -> None:
     action = make_action()
-    condition = find_condition(waiting(action, "no worker is ready", NOW).conditions, "Complete")
+    condition = find_condition(record_wait(action, "no worker is ready", NOW).conditions, "Complete")
     assert condition is not None
     assert (condition.status, condition.reason, condition.message) == (
         "False", "WaitingForWorker", "no worker is ready",
@@ -329,7 +330,7 @@ def test_each_worker_gets_one_exclusive_action_at_most_and_the_oldest_are_served
     workers = [made_ready(make_worker(f"pool-{index}"), at(1)) for index in range(len(busy))]
     shared = {action.metadata.uid for action, yes in zip(actions, concurrent, strict=True) if yes}
     taken = {worker.metadata.uid for worker, yes in zip(workers, busy, strict=True) if yes}
-    matched = match(list(reversed(actions)), workers, taken, shared, {})
+    matched = assign_actions(list(reversed(actions)), workers, taken, shared, {})
     exclusive = [action for action in actions if action.metadata.uid not in shared]
     served = [action for action in exclusive if action.metadata.uid in matched]
     assert served == exclusive[: busy.count(False)]
@@ -344,7 +345,7 @@ def test_concurrent_actions_are_spread_and_bounded() -> None:
     workers = [made_ready(make_worker(f"pool-{index}"), at(1)) for index in range(2)]
     first, second = (worker.metadata.uid for worker in workers)
     shared = {action.metadata.uid for action in actions}
-    matched = match(actions, workers, set(), shared, {first: MOST_CONCURRENT - 1, second: MOST_CONCURRENT - 2})
+    matched = assign_actions(actions, workers, set(), shared, {first: MAX_CONCURRENT - 1, second: MAX_CONCURRENT - 2})
     assert sorted(worker.metadata.uid for worker in matched.values()) == sorted([first, second, second])
     assert actions[3].metadata.uid not in matched
 
@@ -356,11 +357,11 @@ def test_concurrent_actions_are_spread_and_bounded() -> None:
 def test_a_backlog_leaves_the_reserved_workers_free(busy: list[bool], reserved: int | str | None) -> None:
     workers = [made_ready(make_worker(f"pool-{index}"), at(1)) for index in range(len(busy))]
     taken = {worker.metadata.uid for worker, yes in zip(workers, busy, strict=True) if yes}
-    kept = kept_free(workers, taken, reserved)
+    kept = reserve_for_sync(workers, taken, reserved)
     share = {None: 0, "10%": len(busy) // 10, "50%": len(busy) // 2, "100%": len(busy)}
     wanted = reserved if isinstance(reserved, int) else share[reserved]
     assert len(kept) == min(wanted, busy.count(False))
     assert not kept & taken
     backlog = [make_action(f"a{index}", created=at(index)) for index in range(20)]
-    matched = match(backlog, workers, taken | kept, set(), {})
+    matched = assign_actions(backlog, workers, taken | kept, set(), {})
     assert not kept & {worker.metadata.uid for worker in matched.values()}

@@ -1,4 +1,5 @@
-"""How many frontends a service gets: bounds, hysteresis, what is unknown; and what the status says of it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Number of a service's frontends: bounds, hysteresis, unknown load, and the conditions about it."""
 
 from __future__ import annotations
 
@@ -6,42 +7,32 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from plan_objects import NOW, at, make_service
 
-from simyard.api.base import find_condition
-from simyard.api.frontend import Autoscaling, FrontendsStatus
-from simyard.api.names import Reason
-from simyard.api.simulation_service import SimulationService
+from simyard.api.frontend import Autoscaling
 from simyard.plan.frontends import (
     BLIND_SECONDS,
-    FEW_READS,
-    LONGEST_STABILISATION_SECONDS,
+    MAX_STABILISATION_SECONDS,
+    MIN_READS,
     STABILISATION_SECONDS,
     STEP_SECONDS,
     Figures,
-    FrontendsView,
     Load,
-    Problem,
     ReplicaLoad,
     Scaling,
-    desired_frontends,
-    explain,
-    first_scaling,
-    replica_load,
-    scale,
+    describe_load,
+    measure_replica_load,
+    plan_scaling,
 )
-from simyard.plan.service import ServiceCounts, plan_service
 
 LOOK = 15.0
 MOST = 64
 DAY = 86_400
 MOST_TRIES_A_DAY = 12
-"""Of a step in that does not last: after 5 min, 10 min, 20 min, .. and at last 4 h."""
+"""Maximum number of scale-ins per day that do not last: after 5 min, 10 min, 20 min, .. and at last 4 h."""
 
 counts = st.integers(0, 10_000)
 latencies = st.floats(0, 10, allow_nan=False)
@@ -88,14 +79,14 @@ def clamped(replicas: int, spec: Autoscaling) -> int:
 
 @given(specs(), states(), loads, times)
 def test_the_bounds_always_hold(spec: Autoscaling, state: Scaling, load: Load, now: float) -> None:
-    assert spec.min_replicas <= scale(spec, state, load, now).replicas <= spec.max_replicas
+    assert spec.min_replicas <= plan_scaling(spec, state, load, now).replicas <= spec.max_replicas
 
 
 @given(specs(), states(), loads, times)
 def test_a_look_at_most_doubles_them_or_takes_one_away(
     spec: Autoscaling, state: Scaling, load: Load, now: float
 ) -> None:
-    before, after = clamped(state.replicas, spec), scale(spec, state, load, now).replicas
+    before, after = clamped(state.replicas, spec), plan_scaling(spec, state, load, now).replicas
     assert before - 1 <= after <= 2 * before
 
 
@@ -107,7 +98,7 @@ def test_what_is_unknown_never_takes_one_away(spec: Autoscaling, state: Scaling,
         replace(load, replicas=(*load.replicas, None)),
         replace(load, replicas=()),
     ):
-        after = scale(spec, state, unknown, now)
+        after = plan_scaling(spec, state, unknown, now)
         assert after.replicas >= before
         assert after.quiet_since is None, "the quiet time begins anew"
 
@@ -119,8 +110,9 @@ def test_more_load_never_means_fewer(
     more = Load(
         None if load.queue_depth is None else load.queue_depth + waiting,
         tuple(item and replace(item, latency_seconds=item.latency_seconds + slower) for item in load.replicas),
+        load.silent,
     )
-    assert scale(spec, state, more, now).replicas >= scale(spec, state, load, now).replicas
+    assert plan_scaling(spec, state, more, now).replicas >= plan_scaling(spec, state, load, now).replicas
 
 
 @given(specs(), states(), loads, times)
@@ -132,61 +124,61 @@ def test_within_the_tolerance_of_a_target_nothing_changes(
         depth = int(spec.target_queue_depth * current * share)
         seconds = spec.target_latency_milliseconds / 1000 * share
         near = Load(depth, (ReplicaLoad(1000, seconds),) * current)
-        assert scale(spec, state, near, now).replicas == current
+        assert plan_scaling(spec, state, near, now).replicas == current
 
 
 def test_a_queue_that_is_too_long_brings_more_at_once() -> None:
     spec = spec_of(depth=10)
-    assert scale(spec, Scaling(4), busy(70), 0).replicas == 7
-    assert scale(spec, Scaling(4), busy(700), 0).replicas == 8, "twice as many at most"
-    assert scale(spec, Scaling(12), busy(700), 0).replicas == 16, "maxReplicas"
+    assert plan_scaling(spec, Scaling(4), busy(70), 0).replicas == 7
+    assert plan_scaling(spec, Scaling(4), busy(700), 0).replicas == 8, "twice as many at most"
+    assert plan_scaling(spec, Scaling(12), busy(700), 0).replicas == 16, "maxReplicas"
 
 
 def test_slow_answers_bring_more_in_proportion() -> None:
     spec = spec_of(latency=100)
-    assert scale(spec, Scaling(4), busy(seconds=0.15, ready=4), 0).replicas == 6
-    assert scale(spec, Scaling(6), busy(seconds=0.15, ready=4), LOOK).replicas == 6, "two of them are starting"
+    assert plan_scaling(spec, Scaling(4), busy(seconds=0.15, ready=4), 0).replicas == 6
+    assert plan_scaling(spec, Scaling(6), busy(seconds=0.15, ready=4), LOOK).replicas == 6, "two of them are starting"
 
 
 def test_the_known_part_of_the_load_can_bring_more() -> None:
     spec = spec_of()
-    assert scale(spec, Scaling(2), busy(None, 0.2, ready=2), 0).replicas == 4
-    assert scale(spec, Scaling(2), Load(40, ()), 0).replicas == 4
-    assert scale(spec, Scaling(2), Load(0, (ReplicaLoad(500, 0.2), None)), 0).replicas == 4
+    assert plan_scaling(spec, Scaling(2), busy(None, 0.2, ready=2), 0).replicas == 4
+    assert plan_scaling(spec, Scaling(2), Load(40, ()), 0).replicas == 4
+    assert plan_scaling(spec, Scaling(2), Load(0, (ReplicaLoad(500, 0.2), None)), 0).replicas == 4
 
 
 def test_other_bounds_count_at_once() -> None:
     quiet = busy()
-    assert scale(spec_of(5, 8), Scaling(2), quiet, 0).replicas == 5
-    assert scale(spec_of(1, 3), Scaling(9), quiet, 0).replicas == 3
+    assert plan_scaling(spec_of(5, 8), Scaling(2), quiet, 0).replicas == 5
+    assert plan_scaling(spec_of(1, 3), Scaling(9), quiet, 0).replicas == 3
 
 
 def test_more_than_the_limit_is_said_and_unknown_after_a_minute() -> None:
     spec = spec_of(1, 2)
-    assert scale(spec, Scaling(2), busy(1000), 0).limited
-    assert not scale(spec, Scaling(2, limited=True), busy(0), 0).limited
-    first = scale(spec, Scaling(2), busy(None), 0)
+    assert plan_scaling(spec, Scaling(2), busy(1000), 0).limited
+    assert not plan_scaling(spec, Scaling(2, limited=True), busy(0), 0).limited
+    first = plan_scaling(spec, Scaling(2), busy(None), 0)
     assert not first.blind
-    second = scale(spec, first, busy(None), BLIND_SECONDS)
+    second = plan_scaling(spec, first, busy(None), BLIND_SECONDS)
     assert second.blind
-    assert not scale(spec, second, busy(), BLIND_SECONDS + 1).blind
+    assert not plan_scaling(spec, second, busy(), BLIND_SECONDS + 1).blind
 
 
 # A time of looks
 
 
 def history(spec: Autoscaling, load: Callable[[float, int], Load], seconds: float, start: int = 1) -> list[int]:
-    """The number of frontends after each look; ``load`` gets the time and the number."""
+    """Return the number of frontends after each measurement; ``load`` gets the time and the number."""
     state, result = Scaling(start), []
     for number in range(int(seconds / LOOK)):
         now = number * LOOK
-        state = scale(spec, state, load(now, state.replicas), now)
+        state = plan_scaling(spec, state, load(now, state.replicas), now)
         result.append(state.replicas)
     return result
 
 
 def reversals(numbers: list[int]) -> int:
-    """How often more followed fewer, or fewer more."""
+    """Return the number of changes of direction."""
     steps = [other > one for one, other in pairwise(numbers) if one != other]
     return sum(one != other for one, other in pairwise(steps))
 
@@ -205,7 +197,7 @@ def test_after_more_came_none_goes_for_the_stabilisation_time(sequence: list[Loa
     state, grown_at = Scaling(spec.min_replicas), None
     for number, load in enumerate(sequence):
         now = number * LOOK
-        after = scale(spec, state, load, now)
+        after = plan_scaling(spec, state, load, now)
         if after.replicas > state.replicas:
             grown_at = now
         if after.replicas < clamped(state.replicas, spec) and grown_at is not None:
@@ -257,7 +249,7 @@ def test_a_step_that_has_to_be_taken_back_is_tried_less_and_less_often() -> None
     pauses = [(other - one) * LOOK for one, other in pairwise(tries)]
     assert len(tries) <= MOST_TRIES_A_DAY
     assert pauses == sorted(pauses)
-    assert pauses[-1] >= LONGEST_STABILISATION_SECONDS
+    assert pauses[-1] >= MAX_STABILISATION_SECONDS
 
 
 def test_the_load_of_a_day_is_followed_up_and_down() -> None:
@@ -277,7 +269,7 @@ def test_the_load_of_a_day_is_followed_up_and_down() -> None:
 
 def test_the_load_is_the_difference_of_the_figures() -> None:
     before, after = Figures(100, 1.0, 10, 0.5), Figures(200, 3.0, 30, 0.7)
-    found = replica_load(before, after)
+    found = measure_replica_load(before, after)
     assert found is not None
     assert found.reads == 100
     assert found.latency_seconds == pytest.approx(0.02 + 0.01)
@@ -285,13 +277,13 @@ def test_the_load_is_the_difference_of_the_figures() -> None:
 
 @pytest.mark.parametrize("after", [None, Figures(99, 9, 11, 1), Figures(100, 1, 10, 0.5), Figures(5, 0.1, 2, 0.1)])
 def test_counters_that_are_missing_or_began_anew_are_unknown(after: Figures | None) -> None:
-    assert replica_load(Figures(100, 1.0, 10, 0.5), after) is None
-    assert replica_load(None, Figures(100, 1.0, 10, 0.5)) is None
+    assert measure_replica_load(Figures(100, 1.0, 10, 0.5), after) is None
+    assert measure_replica_load(None, Figures(100, 1.0, 10, 0.5)) is None
 
 
 def test_a_few_slow_reads_do_not_count_but_a_loop_that_is_late_does() -> None:
-    found = replica_load(Figures(0, 0, 0, 0), Figures(FEW_READS - 1, 100.0, 10, 5.0))
-    assert found == ReplicaLoad(FEW_READS - 1, 0.5)
+    found = measure_replica_load(Figures(0, 0, 0, 0), Figures(MIN_READS - 1, 100.0, 10, 5.0))
+    assert found == ReplicaLoad(MIN_READS - 1, 0.5)
 
 
 def test_the_latency_of_all_is_weighted_by_what_each_has_answered() -> None:
@@ -302,101 +294,17 @@ def test_the_latency_of_all_is_weighted_by_what_each_has_answered() -> None:
 
 
 def test_the_event_has_both_figures() -> None:
-    assert explain(spec_of(), busy(12, 0.25)) == (
+    assert describe_load(spec_of(), busy(12, 0.25)) == (
         "12 requests wait (target 10 for each frontend), mean latency 250 ms (target 100 ms)"
     )
-    assert "an unknown number of requests" in explain(spec_of(), Load(None))
-
-
-# The service
-
-
-def service(desired: int | None = None, **frontend: Any) -> SimulationService:
-    made = make_service(**({"frontend": frontend} if frontend else {})).service
-    if desired is None:
-        return made
-    status = made.status.model_copy(update={"frontends": FrontendsStatus(desired=desired, ready=0)})
-    return made.model_copy(update={"status": status})
-
-
-def test_scaling_goes_on_where_the_status_says() -> None:
-    assert first_scaling(service(autoscaling={})) == Scaling(2)
-    assert first_scaling(service(3, autoscaling={})) == Scaling(3)
-    assert first_scaling(service(9, autoscaling={})) == Scaling(4)
-    assert first_scaling(service(replicas=3)) is None
-    assert first_scaling(service()) is None
-
-
-def test_a_number_that_is_given_counts_whatever_the_load() -> None:
-    assert desired_frontends(service(), None) is None
-    assert desired_frontends(service(replicas=3), None) == 3
-    assert desired_frontends(service(replicas=0), None) == 0
-    assert desired_frontends(service(autoscaling={}), Scaling(3)) == 3
-
-
-HERE = "https://occi.example.org"
-REFUSED = Problem(Reason.FRONTENDS_REFUSED, "403 Forbidden: quota")
-
-
-@pytest.mark.parametrize(
-    ("view", "status", "reason"),
-    [
-        (FrontendsView(2), "False", "FrontendsNotOffered"),
-        (FrontendsView(2, problem=REFUSED), "False", "FrontendsNotOffered"),
-        (FrontendsView(0, 0, HERE), "False", "ScaledToZero"),
-        (FrontendsView(2, 0, HERE), "False", "FrontendsStarting"),
-        (FrontendsView(2, 1, HERE), "True", "FrontendsStarting"),
-        (FrontendsView(2, 2, HERE), "True", "FrontendsReady"),
-        (FrontendsView(2, 0, HERE, REFUSED), "False", "FrontendsRefused"),
-        (FrontendsView(2, 2, HERE, REFUSED), "True", "FrontendsRefused"),
-    ],
-)
-def test_the_status_says_whether_frontends_answer(view: FrontendsView, status: str, reason: str) -> None:
-    published = make_service(frontend={"replicas": view.desired})
-    result = plan_service(published, ServiceCounts(0, 0, 0), NOW, frontends=view)
-    condition = find_condition(result.conditions, "FrontendsAvailable")
-    assert condition is not None
-    assert (condition.status, condition.reason) == (status, reason)
-    assert (REFUSED.message in condition.message) is (view.problem is not None)
-    status_of_them = FrontendsStatus(desired=view.desired or 0, ready=view.ready)
-    assert result.frontends == (status_of_them if view.endpoint else None)
-    assert result.endpoints == ([HERE] if view.endpoint and view.desired else [])
-    assert find_condition(result.conditions, "ScalingActive") is None
-
-
-@pytest.mark.parametrize(
-    ("scaling", "status", "reason"),
-    [
-        (Scaling(2), "True", "LoadFollowed"),
-        (Scaling(4, limited=True), "False", "ScalingLimited"),
-        (Scaling(4, limited=True, blind=True), "False", "LoadUnknown"),
-    ],
-)
-def test_the_status_says_whether_the_load_is_followed(scaling: Scaling, status: str, reason: str) -> None:
-    published = make_service(frontend={"autoscaling": {}})
-    view = FrontendsView(scaling.replicas, 2, HERE, scaling=scaling)
-    result = plan_service(published, ServiceCounts(0, 0, 0), NOW, frontends=view)
-    condition = find_condition(result.conditions, "ScalingActive")
-    assert condition is not None
-    assert (condition.status, condition.reason) == (status, reason)
-
-
-def test_a_service_without_frontends_says_nothing_of_them() -> None:
-    published = make_service(frontend={"autoscaling": {}})
-    view = FrontendsView(2, 2, HERE, scaling=Scaling(2))
-    before = plan_service(published, ServiceCounts(0, 0, 0), NOW, frontends=view)
-    bare = make_service()
-    service = bare.service.model_copy(update={"status": before})
-    after = plan_service(replace(bare, service=service), ServiceCounts(0, 0, 0), at(1))
-    assert [item.type for item in after.conditions] == ["Available"]
-    assert (after.frontends, after.endpoints) == (None, [])
+    assert "an unknown number of requests" in describe_load(spec_of(), Load(None))
 
 
 @given(st.integers(1, 10), st.integers(1, 10), st.one_of(st.none(), st.integers(0, 5)))
 def test_frontends_that_are_too_busy_to_tell_ask_for_as_many_more(silent: int, ready: int, depth: int | None) -> None:
     spec = Autoscaling(min_replicas=1, max_replicas=MOST, target_queue_depth=100, target_latency_milliseconds=100)
     load = Load(depth, (*([None] * silent), *([ReplicaLoad(10, 0.001)] * ready)), silent)
-    after = scale(spec, Scaling(silent + ready), load, 0.0)
+    after = plan_scaling(spec, Scaling(silent + ready), load, 0.0)
     assert after.replicas == 2 * silent + ready
-    assert scale(spec, after, load, LOOK).replicas == after.replicas, "those that start are not asked for again"
-    assert f"{silent} do not answer" in explain(spec, load)
+    assert plan_scaling(spec, after, load, LOOK).replicas == after.replicas, "those that start are not asked for again"
+    assert f"{silent} do not answer" in describe_load(spec, load)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool that nobody uses sleeps, and wakes when it is needed."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from plan_objects import NOW, at, make_pool
 from plan_world import World
 
 from simyard.api.base import find_condition
-from simyard.plan.idleness import Use, coarseness
+from simyard.plan.idleness import Use, get_rounding_seconds
 from simyard.plan.pool import plan_pool
 
 
@@ -100,7 +101,7 @@ def test_it_does_not_sleep_while_an_action_runs_or_waits_and_counts_from_its_end
     world.turn()
     world.pass_time(599)
     assert world.turn().delete == ()
-    world.pass_time(1 + coarseness(600))
+    world.pass_time(1 + get_rounding_seconds(600))
     world.turn()
     assert available(world) == ("False", "Idle")
 
@@ -180,7 +181,7 @@ def test_it_sleeps_neither_before_its_time_nor_long_after_it(timeout: int, uses:
         if available(world) == ("False", "Idle"):
             assert world.now - last >= timedelta(seconds=timeout)
         else:
-            assert world.now - last <= timedelta(seconds=timeout + coarseness(timeout))
+            assert world.now - last <= timedelta(seconds=timeout + get_rounding_seconds(timeout))
             assert before <= world.now
         last = world.now
         world.use = Use(last=last)
@@ -196,6 +197,6 @@ def test_the_time_is_rounded_up_and_seldom_changes() -> None:
         world.now, world.use = at(second), Use(last=at(second))
         time = world.turn().status.last_active_time
         assert time is not None
-        assert timedelta() <= time - at(second) <= timedelta(seconds=coarseness(600))
+        assert timedelta() <= time - at(second) <= timedelta(seconds=get_rounding_seconds(600))
         times.add(time)
     assert len(times) <= 11

@@ -1,10 +1,11 @@
-"""What one machine needs."""
+# SPDX-License-Identifier: Apache-2.0
+"""Next step of one machine."""
 
 import pytest
 from plan_objects import NOW, make_machine, make_worker
 
 from simyard.api.worker import Worker
-from simyard.plan.machine import Step, machine_name, plan_machine
+from simyard.plan.machine import Step, make_machine_name, plan_machine
 from simyard_sites.base import Machine, MachineState
 
 DELETING = make_worker().model_copy(
@@ -81,5 +82,5 @@ def test_where_a_stopped_machine_stays_one_that_is_gone_is_lost() -> None:
 
 
 def test_a_machine_is_named_after_its_worker_and_its_uid() -> None:
-    assert machine_name("pool-0", "0123456789abcdef") == "pool-0-01234567"
-    assert len(machine_name("w" * 54, "0123456789abcdef")) == 63
+    assert make_machine_name("pool-0", "0123456789abcdef") == "pool-0-01234567"
+    assert len(make_machine_name("w" * 54, "0123456789abcdef")) == 63

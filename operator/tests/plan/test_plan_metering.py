@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Usage is counted once, whatever happens between the passes; what nobody could see is not charged."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from simyard.api.base import from_seconds
 from simyard.api.cloud_site import Cost
 from simyard.api.usage import HOUR_MILLISECONDS, UsageRow
 from simyard.plan.metering import (
-    MOST_CATCH_UP_MILLISECONDS,
+    MAX_CATCH_UP_MILLISECONDS,
     Account,
     MachineKey,
     Metered,
@@ -38,7 +39,7 @@ def metered(running: int, site: str = "a", pool: str = "pool", cores: int = 2, l
 
 
 def only(account: Account) -> UsageRow:
-    (row,) = account.rows()
+    (row,) = account.list_rows()
     return row
 
 
@@ -106,7 +107,7 @@ class World:
     def write(self) -> None:
         for site in SITES:
             self.account.advance(site, at(self.now))
-        self.stored = self.account.rows()
+        self.stored = self.account.list_rows()
 
 
 def sums(rows: list[UsageRow]) -> tuple[int, int, int, int]:
@@ -175,7 +176,7 @@ def test_at_any_crash_only_machines_that_ended_unwritten_lose_their_last_time(
                 world.write()
                 assert all(new >= old for new, old in zip(sums(world.stored), before, strict=True))
                 before = sums(world.stored)
-        assert sums(world.account.rows())[0] <= most
+        assert sums(world.account.list_rows())[0] <= most
     world.pass_to(END)
     world.write()
     last_crash = max((time for time, what in steps if what != "write"), default=-1)
@@ -199,9 +200,9 @@ def test_a_clock_that_is_far_off_at_a_restart_costs_no_more_than_a_week(jump: in
     stored = Account([], at(0))
     stored.open(MachineKey("a", "0"), metered(0), PRICE, at(0))
     stored.advance("a", at(1000))
-    account = Account(stored.rows(), at(1000 + away, jump))
+    account = Account(stored.list_rows(), at(1000 + away, jump))
     account.open(MachineKey("a", "0"), metered(0), PRICE, at(1000 + away, jump))
-    assert 1000 <= only(account).worker_milliseconds <= 1000 + MOST_CATCH_UP_MILLISECONDS
+    assert 1000 <= only(account).worker_milliseconds <= 1000 + MAX_CATCH_UP_MILLISECONDS
     assert only(account).worker_milliseconds <= 1000 + max(0, away + jump)
 
 
@@ -223,7 +224,7 @@ def test_a_site_that_cannot_be_reached_is_caught_up_for_what_is_still_there() ->
     account.advance("b", at(2000))
     account.close(MachineKey("a", "0"), None)
     account.advance("a", at(3000))
-    a, b = account.rows()
+    a, b = account.list_rows()
     assert (a.worker_milliseconds, a.accounted_until) == (2 * 1000 + 2000, from_seconds((EPOCH + 3000) / 1000))
     assert (b.worker_milliseconds, b.accounted_until) == (2 * 2000, from_seconds((EPOCH + 2000) / 1000))
 
@@ -244,15 +245,15 @@ def test_another_currency_makes_another_row_and_counts_no_time_twice() -> None:
     account.advance("a", at(HOUR_MILLISECONDS))
     account.reprice("a", Cost(currency="USD", worker_hour_millis=2000))
     account.advance("a", at(3 * HOUR_MILLISECONDS))
-    euro, dollar = account.rows()
+    euro, dollar = account.list_rows()
     assert (euro.currency, euro.cost_millis, euro.workers) == ("EUR", 1000, 0)
     assert (dollar.currency, dollar.cost_millis, dollar.workers) == ("USD", 4000, 1)
-    again = Account(account.rows(), at(3 * HOUR_MILLISECONDS))
+    again = Account(account.list_rows(), at(3 * HOUR_MILLISECONDS))
     price = Cost(currency="CHF", worker_hour_millis=1000)
     again.open(MachineKey("a", "0"), Metered(row_of(currency="CHF"), 2, 1, EPOCH), price, at(4 * HOUR_MILLISECONDS))
-    assert sums(again.rows())[0] == 4 * HOUR_MILLISECONDS
+    assert sums(again.list_rows())[0] == 4 * HOUR_MILLISECONDS
     account.close(MachineKey("a", "0"), at(3 * HOUR_MILLISECONDS))
-    assert sums(account.rows())[0] == 3 * HOUR_MILLISECONDS
+    assert sums(account.list_rows())[0] == 3 * HOUR_MILLISECONDS
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=40), st.integers(1, 20))
@@ -264,9 +265,9 @@ def test_folding_keeps_the_sums_and_prefers_pools_that_are_gone(pools: list[tupl
         if ends:
             account.close(key, at(number))
     account.advance("a", at(1000))
-    before = account.rows()
+    before = account.list_rows()
     account.fold(lambda pool: False, most + 1)
-    after = account.rows()
+    after = account.list_rows()
     assert len(after) <= max(most + 1, 1)
     assert sums(after) == sums(before)
     assert sum(row.workers for row in after) == sum(row.workers for row in before)
@@ -276,7 +277,7 @@ def test_folding_keeps_the_sums_and_prefers_pools_that_are_gone(pools: list[tupl
         assert not any(row.workers for row in before if row.pool in folded), "what runs is folded last"
     for number in range(len(pools)):
         account.close(MachineKey("a", str(number)), at(1000))
-    assert sum(row.workers for row in account.rows()) == 0
+    assert sum(row.workers for row in account.list_rows()) == 0
 
 
 def test_a_pool_that_exists_is_folded_after_those_that_do_not() -> None:
@@ -285,7 +286,7 @@ def test_a_pool_that_exists_is_folded_after_those_that_do_not() -> None:
         account.open(MachineKey("a", str(number)), metered(0, pool=pool), PRICE, at(0))
         account.close(MachineKey("a", str(number)), at(1000 - number))
     account.fold(lambda pool: pool == "kept", 2)
-    assert {row.pool for row in account.rows()} == {"", "kept"}
+    assert {row.pool for row in account.list_rows()} == {"", "kept"}
 
 
 def test_a_machine_of_a_folded_pool_is_not_counted_again_after_a_restart() -> None:
@@ -293,9 +294,9 @@ def test_a_machine_of_a_folded_pool_is_not_counted_again_after_a_restart() -> No
     account.open(MachineKey("a", "0"), metered(0, pool="old"), PRICE, at(0))
     account.close(MachineKey("a", "0"), at(1000))
     account.fold(lambda pool: False, 0)
-    again = Account(account.rows(), at(2000))
+    again = Account(account.list_rows(), at(2000))
     again.open(MachineKey("a", "0"), metered(0, pool="old"), PRICE, at(2000))
-    assert sums(again.rows())[0] == 2000
+    assert sums(again.list_rows())[0] == 2000
 
 
 @given(
@@ -314,7 +315,7 @@ def test_two_operators_that_write_over_each_other_count_everything_once(
             world.pass_to(time)
         world = worlds[which]
         if bases[which] != stored:
-            world.account = world.account.rebased(stored, lambda _: PRICE, lambda _: True, at(time))
+            world.account = world.account.rebase(stored, lambda _: PRICE, lambda _: True, at(time))
         world.write()
         stored = world.stored
         if not lost_answer:
@@ -326,7 +327,7 @@ def test_two_operators_that_write_over_each_other_count_everything_once(
 def test_an_account_that_was_just_read_differs_where_something_runs_and_only_there() -> None:
     first = Account([], at(0))
     first.open(MachineKey("a", "1"), metered(0, "a"), PRICE, at(0))
-    rows = first.rows()
+    rows = first.list_rows()
     assert not first.differs(rows, "a")
     second = Account(rows, at(10))
     assert second.differs(rows, "a")
@@ -337,9 +338,9 @@ def test_an_account_that_was_just_read_differs_where_something_runs_and_only_the
 
 def test_the_status_says_how_many_run_and_the_latest_time() -> None:
     account = Account([], at(0))
-    assert (account.status().workers, account.status().accounted_until) == (0, None)
+    assert (account.build_status().workers, account.build_status().accounted_until) == (0, None)
     account.open(MachineKey("a", "1"), metered(0, "a"), PRICE, at(0))
     account.open(MachineKey("b", "1"), metered(0, "b"), PRICE, at(0))
     account.advance("b", at(2_000))
-    status = account.status()
+    status = account.build_status()
     assert (status.workers, status.accounted_until) == (2, from_seconds((EPOCH + 2_000) / 1000))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which sites a pool may use, and how workers are spread over them."""
 
 from typing import Any
@@ -7,11 +8,11 @@ from hypothesis import strategies as st
 from plan_objects import make_pool, make_site
 
 from simyard.api.simulation_service import Resources
-from simyard.plan.placement import Choice, permitted_sites, place
+from simyard.plan.placement import Choice, choose_sites, place_workers
 
 
 def choose(*sites: Any, **placement: Any) -> Choice:
-    return permitted_sites(make_pool(placement=placement), {site.name: site for site in sites}, Resources())
+    return choose_sites(make_pool(placement=placement), {site.name: site for site in sites}, Resources())
 
 
 def names(choice: Choice) -> list[str]:
@@ -53,8 +54,8 @@ def test_cheapest_counts_cores() -> None:
     )
     pool = make_pool(placement={"strategy": "Cheapest"})
     by_name = {site.name: site for site in sites}
-    assert names(permitted_sites(pool, by_name, Resources(cpu=2))) == ["per-core", "flat"]
-    assert names(permitted_sites(pool, by_name, Resources(cpu="3500m"))) == ["flat", "per-core"]
+    assert names(choose_sites(pool, by_name, Resources(cpu=2))) == ["per-core", "flat"]
+    assert names(choose_sites(pool, by_name, Resources(cpu="3500m"))) == ["flat", "per-core"]
 
 
 def test_cheapest_compares_prices_of_one_currency_only() -> None:
@@ -85,7 +86,7 @@ def test_placing_fills_the_room_there_is_and_no_more(sites: list[tuple[int, int]
     ]
     choice = Choice(tuple(states), {})
     own = {state.name: state.workers // 2 for state in states}
-    placed = place(count, choice, own if spread else None)
+    placed = place_workers(count, choice, own if spread else None)
     assert len(placed) == min(count, sum(state.room for state in states))
     for state in states:
         assert placed.count(state.name) <= state.room
@@ -98,5 +99,5 @@ def test_placing_fills_the_room_there_is_and_no_more(sites: list[tuple[int, int]
 
 def test_a_spread_pool_is_spread_whatever_others_have_where() -> None:
     choice = Choice((make_site("a", workers=70), make_site("b")), {})
-    assert sorted(place(4, choice, {})) == ["a", "a", "b", "b"]
-    assert place(1, choice, {"a": 1, "b": 1}) == ["b"], "of equal ones the site with fewer workers"
+    assert sorted(place_workers(4, choice, {})) == ["a", "a", "b", "b"]
+    assert place_workers(1, choice, {"a": 1, "b": 1}) == ["b"], "of equal ones the site with fewer workers"

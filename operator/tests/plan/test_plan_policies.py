@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The small policies: back-off, slots, replacement, scale-in, start timings, quorum, merge patches."""
 
 from datetime import datetime
@@ -11,34 +12,34 @@ from plan_objects import NOW, at, made_ready, make_worker, not_ready
 from simyard.api import names
 from simyard.api.base import find_condition
 from simyard.api.worker_pool import PoolStart, ScaleInPolicy
-from simyard.plan.backoff import MOST_SECONDS, Backoff
-from simyard.plan.patch import merge_patch
-from simyard.plan.pool_conditions import quorum
-from simyard.plan.replacement import RECONNECT_SECONDS, time_limit
-from simyard.plan.scale_in import DEFAULT_DRAIN_SECONDS, drain_ends, victims
-from simyard.plan.slots import free_slots
+from simyard.plan.backoff import MAX_BACKOFF_SECONDS, Backoff
+from simyard.plan.patch import make_merge_patch
+from simyard.plan.pool_conditions import get_quorum
+from simyard.plan.replacement import RECONNECT_SECONDS, get_time_limit
+from simyard.plan.scale_in import DEFAULT_DRAIN_SECONDS, choose_victims, get_drain_seconds_left
+from simyard.plan.slots import find_free_slots
 from simyard.plan.start import begin_start, finish_start
 from simyard.plan.worker import is_ready
-from simyard.plan.workforce import Clock, part
+from simyard.plan.workforce import Clock, split_workers
 
 
 def test_back_off_grows_from_round_to_round_up_to_a_bound_and_ends_with_a_success() -> None:
     backoff, now, waits = Backoff(), NOW, []
     for _ in range(15):
-        backoff = backoff.failed(now)
+        backoff = backoff.record_failure(now)
         assert backoff.until is not None
         waits.append((backoff.until - now).total_seconds())
-        assert backoff.failed(now) == backoff or waits[-1] == 0, "a failure while it waits is of the same round"
+        assert backoff.record_failure(now) == backoff or waits[-1] == 0, "a failure while it waits is of the same round"
         now = backoff.until
     assert waits[:5] == [0, 1, 2, 4, 8]
-    assert max(waits) == MOST_SECONDS
-    assert backoff.recovered(NOW) == backoff
-    assert backoff.recovered(at(1e6)) == Backoff()
+    assert max(waits) == MAX_BACKOFF_SECONDS
+    assert backoff.record_ready(NOW) == backoff
+    assert backoff.record_ready(at(1e6)) == Backoff()
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30))
 def test_slots_are_the_lowest_free_ones_and_none_twice(taken: set[int], wanted: int) -> None:
-    names = free_slots("pool", wanted, {f"pool-{slot}" for slot in taken})
+    names = find_free_slots("pool", wanted, {f"pool-{slot}" for slot in taken})
     slots = [int(name.removeprefix("pool-")) for name in names]
     assert len(set(slots)) == wanted
     assert not taken & set(slots)
@@ -58,7 +59,7 @@ def test_each_state_has_its_time_limit() -> None:
         (make_worker(spec={"powerState": "Stopped"}), None),
     ]
     for worker, seconds in expected:
-        assert time_limit(worker, find_condition(worker.status.conditions, "Ready"), 60) == seconds
+        assert get_time_limit(worker, find_condition(worker.status.conditions, "Ready"), 60) == seconds
 
 
 def test_workers_are_replaced_when_their_time_is_over() -> None:
@@ -70,7 +71,7 @@ def test_workers_are_replaced_when_their_time_is_over() -> None:
         make_worker("pool-3"),
     ]
     clock = Clock(100.0, {workers[1].metadata.uid: 99.0, workers[2].metadata.uid: 50.0, workers[3].metadata.uid: 40.0})
-    force = part(workers, 60, clock)
+    force = split_workers(workers, 60, clock)
     assert [(item.worker, item.message) for item in force.failed] == [(workers[0], "no host")]
     assert [item.worker for item in force.late] == [workers[3]]
     assert force.unready == workers[1:]
@@ -89,9 +90,9 @@ def test_those_that_are_not_ready_go_first_then_as_the_policy_says(policy: Any, 
     workers = [made_ready(make_worker(f"pool-{slot}", requested=at(slot)), at(50)) for slot in (0, 2, 3)]
     workers.append(make_worker("pool-4", requested=at(4)))
     busy = {workers[2].metadata.uid}
-    chosen = victims(workers, 4, ScaleInPolicy(policy=policy), busy)
+    chosen = choose_victims(workers, 4, ScaleInPolicy(policy=policy), busy)
     assert [worker.metadata.name for worker in chosen] == expected
-    assert victims(workers, -1, ScaleInPolicy(policy=policy), busy) == []
+    assert choose_victims(workers, -1, ScaleInPolicy(policy=policy), busy) == []
 
 
 def test_who_was_asked_to_leave_goes_before_all_others() -> None:
@@ -99,29 +100,29 @@ def test_who_was_asked_to_leave_goes_before_all_others() -> None:
     workers.append(make_worker("pool-3"))
     asked = {"annotations": {names.ANNOTATION_LEAVES: "true"}}
     workers[0] = workers[0].model_copy(update={"metadata": workers[0].metadata.model_copy(update=asked)})
-    assert victims(workers, 1, ScaleInPolicy(), {workers[0].metadata.uid}) == [workers[0]]
+    assert choose_victims(workers, 1, ScaleInPolicy(), {workers[0].metadata.uid}) == [workers[0]]
 
 
 def test_ten_goes_before_nine() -> None:
     workers = [made_ready(make_worker(f"pool-{slot}"), at(1)) for slot in (9, 10)]
-    assert victims(workers, 1, ScaleInPolicy(), ())[0].metadata.name == "pool-10"
+    assert choose_victims(workers, 1, ScaleInPolicy(), ())[0].metadata.name == "pool-10"
 
 
 def test_a_draining_worker_ends_when_it_is_drained_or_late_or_dead() -> None:
     worker, policy = make_worker(), ScaleInPolicy(drain_seconds=30)
     uid = worker.metadata.uid
-    assert drain_ends(worker, policy, (), (), 10) == 20
-    assert drain_ends(worker, policy, {uid}, {uid}, 10) == 0, "it said so, and its status does not yet"
-    assert drain_ends(not_ready(worker, "Draining", at(5)), policy, (), {uid}, 10) == 20
-    assert drain_ends(not_ready(worker, "Drained", at(5)), policy, (), (), 1) == 0
-    assert drain_ends(not_ready(worker, "MachineLost", at(5)), policy, (), {uid}, 1) == 0
+    assert get_drain_seconds_left(worker, policy, (), (), 10) == 20
+    assert get_drain_seconds_left(worker, policy, {uid}, {uid}, 10) == 0, "it said so, and its status does not yet"
+    assert get_drain_seconds_left(not_ready(worker, "Draining", at(5)), policy, (), {uid}, 10) == 20
+    assert get_drain_seconds_left(not_ready(worker, "Drained", at(5)), policy, (), (), 1) == 0
+    assert get_drain_seconds_left(not_ready(worker, "MachineLost", at(5)), policy, (), {uid}, 1) == 0
 
 
 def test_without_a_limit_of_the_pool_a_worker_drains_as_long_as_its_action_runs() -> None:
     worker, policy = make_worker(), ScaleInPolicy()
-    assert drain_ends(worker, policy, (), {worker.metadata.uid}, 100_000) > 0
-    assert drain_ends(worker, policy, (), (), DEFAULT_DRAIN_SECONDS - 10) == 10
-    assert drain_ends(worker, policy, (), (), 100_000) <= 0
+    assert get_drain_seconds_left(worker, policy, (), {worker.metadata.uid}, 100_000) > 0
+    assert get_drain_seconds_left(worker, policy, (), (), DEFAULT_DRAIN_SECONDS - 10) == 10
+    assert get_drain_seconds_left(worker, policy, (), (), 100_000) <= 0
 
 
 @given(
@@ -138,9 +139,11 @@ def test_those_who_go_are_never_better_than_those_who_stay(
         workers.append(made_ready(worker, at(50)) if ready else worker)
         busy |= {worker.metadata.uid} if works else set()
         outdated |= {worker.metadata.uid} if old else set()
-    gone = victims(workers, count, ScaleInPolicy(policy=policy), busy, outdated)
+    gone = choose_victims(workers, count, ScaleInPolicy(policy=policy), busy, outdated)
     assert len(gone) == max(0, min(count, len(workers)))
-    assert gone == victims(workers[::-1], count, ScaleInPolicy(policy=policy), busy, outdated), "order does not matter"
+    assert gone == choose_victims(workers[::-1], count, ScaleInPolicy(policy=policy), busy, outdated), (
+        "order does not matter"
+    )
 
     def worth(worker: Any) -> tuple[Any, ...]:
         uid, age = worker.metadata.uid, worker.metadata.creation_timestamp.timestamp()
@@ -175,7 +178,7 @@ def test_only_the_workers_of_a_start_count_for_it() -> None:
 
 @pytest.mark.parametrize(("desired", "percent", "needed"), [(3, 100, 3), (3, 50, 2), (10, 1, 1), (7, 90, 7)])
 def test_a_quorum_is_rounded_up(desired: int, percent: int, needed: int) -> None:
-    assert quorum(desired, percent) == needed
+    assert get_quorum(desired, percent) == needed
 
 
 JSON = st.recursive(
@@ -201,8 +204,8 @@ def apply(old: Any, patch: Any) -> Any:
 
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_turns_one_into_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert apply(old, merge_patch(old, new)) == new
-    assert merge_patch(old, old) == {}
+    assert apply(old, make_merge_patch(old, new)) == new
+    assert make_merge_patch(old, old) == {}
 
 
 def test_times_are_never_negative() -> None:
@@ -215,5 +218,5 @@ def test_times_are_never_negative() -> None:
 
 def test_a_clock_that_is_set_back_holds_up_no_replacement() -> None:
     backoff = Backoff(rounds=3, until=at(4))
-    assert backoff.waits(at(1))
-    assert not backoff.waits(at(-86_400))
+    assert backoff.is_waiting(at(1))
+    assert not backoff.is_waiting(at(-86_400))

@@ -1,4 +1,5 @@
-"""What a pool needs: its workers, its status, and that it always comes to rest where it should."""
+# SPDX-License-Identifier: Apache-2.0
+"""Plan of a pool: its workers, its status, and the convergence to the desired state."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.plan import pool as planning
 from simyard.plan.backoff import Backoff
-from simyard.plan.exits import MOST_EXITS, REST_SECONDS
-from simyard.plan.placement import ROOM_SECONDS
+from simyard.plan.exits import MAX_EXITS_PER_PASS, REST_SECONDS
+from simyard.plan.placement import ROOM_CHECK_SECONDS
 from simyard.plan.pool import PoolPlan, plan_pool
 from simyard.plan.pool_input import PoolInput
-from simyard.plan.rollout import most_unavailable
+from simyard.plan.rollout import parse_max_unavailable
 from simyard.plan.worker import is_ready
 from simyard.plan.workforce import Clock
 
@@ -47,13 +48,13 @@ def test_a_new_pool_gets_its_workers_at_once() -> None:
 
 
 def test_a_large_pool_is_made_in_several_passes() -> None:
-    plan = plan_pool(given_pool(make_pool(planning.MOST_CREATES + 1)))
-    assert len(plan.create) == planning.MOST_CREATES
+    plan = plan_pool(given_pool(make_pool(planning.MAX_CREATES_PER_PASS + 1)))
+    assert len(plan.create) == planning.MAX_CREATES_PER_PASS
     assert plan.wake_seconds == 0
 
 
 def test_a_large_pool_is_scaled_in_in_several_passes_and_its_status_is_true_in_each() -> None:
-    most = MOST_EXITS
+    most = MAX_EXITS_PER_PASS
     workers = [made_ready(make_worker(f"pool-{slot}"), at(1)) for slot in range(most + 5)]
     plan = plan_pool(given_pool(make_pool(2), workers, now=at(5)))
     assert (len(plan.drain), plan.wake_seconds) == (most, 0)
@@ -66,13 +67,13 @@ def test_a_large_pool_is_scaled_in_in_several_passes_and_its_status_is_true_in_e
 
 
 def test_many_that_fail_together_are_one_round_however_many_passes_it_takes() -> None:
-    failed = [not_ready(make_worker(f"pool-{slot}"), "MachineFailed", at(1)) for slot in range(MOST_EXITS + 5)]
+    failed = [not_ready(make_worker(f"pool-{slot}"), "MachineFailed", at(1)) for slot in range(MAX_EXITS_PER_PASS + 5)]
     pool = make_pool(len(failed))
     seen = pool.status.model_copy(update={"observed_generation": 1})
     first = plan_pool(given_pool(pool, failed, now=at(5), previous=seen, backoff=Backoff(rounds=3, until=at(4))))
-    assert (len(first.delete), first.create, first.wake_seconds) == (MOST_EXITS, (), 0)
+    assert (len(first.delete), first.create, first.wake_seconds) == (MAX_EXITS_PER_PASS, (), 0)
     assert (first.backoff.rounds, first.status.failed_replicas) == (3, len(failed))
-    left = failed[MOST_EXITS:]
+    left = failed[MAX_EXITS_PER_PASS:]
     second = plan_pool(given_pool(pool, left, now=at(6), previous=first.status, backoff=first.backoff))
     assert (len(second.delete), second.create, second.backoff.rounds) == (5, (), 4)
 
@@ -81,7 +82,7 @@ def test_many_that_fail_together_are_one_round_however_many_passes_it_takes() ->
 def test_a_pool_without_room_looks_again_although_nothing_tells(state: Any) -> None:
     sites = {"a": make_site("a", limits={"maxWorkers": 4}, **state)}
     plan = plan_pool(given_pool(make_pool(2), sites=sites))
-    assert (plan.waits_for_room, plan.wake_seconds) == (True, ROOM_SECONDS)
+    assert (plan.waits_for_room, plan.wake_seconds) == (True, ROOM_CHECK_SECONDS)
     down = plan_pool(given_pool(make_pool(2), sites={"a": make_site("a", ready=False)}))
     assert (down.waits_for_room, down.wake_seconds) == (False, None), "the site's own condition tells"
 
@@ -138,7 +139,7 @@ def test_workers_that_fail_again_and_again_are_counted_and_explained_until_one_i
         assert len(world.workers) == 1, "the successor starts"
         assert world.pool.status.failed_replicas == 1
         message = world.pool.status.conditions[0].message
-        assert "the last one: MachineFailed exit code 3: no such module" in message
+        assert "the last failure was: MachineFailed exit code 3: no such module" in message
     world.come_up()
     world.pass_time(1)
     world.turn()
@@ -265,7 +266,7 @@ def test_whatever_happens_there_are_never_too_many_and_in_the_end_just_enough(
             desired = world.pool.spec.replicas
             assert len(world.serving()) <= max(before, desired)
             lost = ready - len(world.ready()) - max(0, surplus)
-            permitted = most_unavailable(unavailable, desired)
+            permitted = parse_max_unavailable(unavailable, desired)
             assert lost <= 0 or len(world.ready()) >= desired - permitted, "a rollout takes no more than it may"
         elif what == "scale":
             world.change(replicas=number)

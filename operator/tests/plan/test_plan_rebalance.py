@@ -1,4 +1,5 @@
-"""What becomes of workers whose site fails, and of those that are elsewhere than the pool would have them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Treatment of workers whose site fails, and of workers at a site that the pool does not prefer."""
 
 from collections import Counter
 from dataclasses import replace
@@ -20,7 +21,7 @@ RATHER_A = {"sites": ["a", "b"], "rebalance": "WhenIdle"}
 
 
 class HearingWorld(World):
-    """What workers say has always been heard."""
+    """Return a world in which all reports of workers were received."""
 
     busy: frozenset[str] = frozenset()
 
@@ -38,7 +39,7 @@ def where(world: World) -> Counter[str]:
 
 
 def failed_over(replicas: int = 4, away: dict[str, Any] | None = None, **placement: Any) -> HearingWorld:
-    """A pool whose workers all run at ``b``, because ``a`` was not Ready, and now is (or is as ``away`` says)."""
+    """Return a pool whose workers all run at ``b``, because ``a`` was not Ready; ``away``: it is not Ready yet."""
     world = HearingWorld(
         make_pool(replicas, placement={**RATHER_A, **placement}, rollout={"maxUnavailable": 1}),
         sites={"a": make_site("a", ready=False), "b": make_site("b")},

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers are replaced when what they are made from has changed: a few at a time, and never into nothing."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from plan_world import World, labelled
 from simyard.api.base import Condition, find_condition
 from simyard.api.names import LABEL_REVISION
 from simyard.plan.licence import Allotment
-from simyard.plan.rollout import most_unavailable, revisions
+from simyard.plan.rollout import compute_revisions, parse_max_unavailable
 from simyard.plan.worker import is_ready
 
 
@@ -32,7 +33,7 @@ def condition(world: World, kind: str) -> Condition:
 
 
 def revision_of(service: Any, **pool: Any) -> str:
-    return revisions(service, pool.get("attributes", {}), {"a": make_site("a")})["a"]
+    return compute_revisions(service, pool.get("attributes", {}), {"a": make_site("a")})["a"]
 
 
 BASE: dict[str, Any] = {
@@ -79,7 +80,7 @@ def test_what_a_machine_is_made_from_changes_its_revision(change: dict[str, Any]
 
 def test_the_image_counts_at_the_sites_that_use_it_and_attributes_everywhere() -> None:
     sites = {"a": make_site("a"), "p": make_site("p", provider={"pod": {}})}
-    old, new = (revisions(make_service(images={"pod": image}), {}, sites) for image in ("one", "two"))
+    old, new = (compute_revisions(make_service(images={"pod": image}), {}, sites) for image in ("one", "two"))
     assert old["a"] == new["a"]
     assert old["p"] != new["p"]
     assert revision_of(make_service(), attributes={"load": 1}) != revision_of(make_service())
@@ -90,7 +91,7 @@ def test_the_image_counts_at_the_sites_that_use_it_and_attributes_everywhere() -
     [(3, 10, 3), ("10%", 10, 1), ("10%", 19, 1), ("25%", 10, 2), ("0%", 10, 1), ("10%", 1, 1), ("100%", 7, 7)],
 )
 def test_percentages_are_rounded_down_and_one_is_always_permitted(value: int | str, desired: int, most: int) -> None:
-    assert most_unavailable(value, desired) == most
+    assert parse_max_unavailable(value, desired) == most
 
 
 def test_a_changed_service_replaces_the_workers_a_few_at_a_time() -> None:
@@ -322,14 +323,14 @@ def test_changes_in_the_middle_of_a_rollout_never_cost_more_than_permitted_and_a
     replicas: int, unavailable: int | str, drain: int, changes: list[tuple[int, int, set[int]]]
 ) -> None:
     world = started(replicas, rollout={"maxUnavailable": unavailable}, scaleIn={"drainSeconds": drain})
-    least = replicas - most_unavailable(unavailable, replicas)
+    least = replicas - parse_max_unavailable(unavailable, replicas)
     for cpu, turns, slow in changes:
         world.publish(resources={"cpu": cpu})
         for _ in range(turns):
             world.turn()
             assert len(world.ready()) >= least
             assert len(world.serving()) <= replicas
-            assert len(world.workers) <= replicas + most_unavailable(unavailable, replicas)
+            assert len(world.workers) <= replicas + parse_max_unavailable(unavailable, replicas)
             world.pass_time(1)
             world.come_up(lambda worker, slow=slow: int(worker.metadata.name.removeprefix("pool-")) not in slow)
     world.settle(turns=200)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a pool's password changes, whom to tell, and when the former login may go."""
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard.api.worker_pool import BrokerCredentials
-from simyard.plan.rotation import DEADLINE_SECONDS, LINGER_SECONDS, changed_lately, plan_credentials, progress
+from simyard.plan.rotation import (
+    DEADLINE_SECONDS,
+    LINGER_SECONDS,
+    measure_progress,
+    plan_credentials,
+    was_changed_lately,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 HOUR = 3600.0
@@ -40,10 +47,10 @@ def test_without_a_time_nothing_is_noted() -> None:
 
 def test_workers_that_consume_under_a_former_login_alone_are_told() -> None:
     consumed = {"old": {"pool-1"}, "both": {"pool-1", "pool-1~1.1"}, "new": {"pool-1~1.1"}, "away": frozenset[str]()}
-    state = progress("pool-1~1.1", consumed)
+    state = measure_progress("pool-1~1.1", consumed)
     assert (state.outdated, state.finished) == (("old",), False)
-    assert progress("pool-1~1.1", {"new": {"pool-1~1.1"}}).finished
-    assert progress("pool-1~1.1", {}).finished, "nobody is left who could use it"
+    assert measure_progress("pool-1~1.1", {"new": {"pool-1~1.1"}}).finished
+    assert measure_progress("pool-1~1.1", {}).finished, "nobody is left who could use it"
 
 
 @pytest.mark.parametrize(
@@ -59,20 +66,20 @@ def test_workers_that_consume_under_a_former_login_alone_are_told() -> None:
 def test_the_former_login_goes_when_nobody_needs_it_or_at_the_deadline(
     logins: set[str], finished_seconds: float, rotating_seconds: float, expected: bool
 ) -> None:
-    state = progress("new", {"worker": logins})
+    state = measure_progress("new", {"worker": logins})
     assert state.may_delete(finished_seconds=finished_seconds, rotating_seconds=rotating_seconds) is expected
 
 
 @given(st.dictionaries(st.text(max_size=3), st.sets(st.sampled_from(["old", "older", "new"]))))
 def test_nobody_who_is_told_has_finished(consumed: dict[str, set[str]]) -> None:
-    state = progress("new", consumed)
+    state = measure_progress("new", consumed)
     assert not (state.finished and state.outdated)
     assert all("new" not in consumed[uid] and consumed[uid] for uid in state.outdated)
 
 
 def test_the_former_password_may_be_needed_until_the_deadline() -> None:
     credentials = BrokerCredentials(generation=1, rotated_time=NOW)
-    assert not changed_lately(None, NOW)
-    assert not changed_lately(BrokerCredentials(), NOW)
-    assert changed_lately(credentials, NOW + timedelta(seconds=DEADLINE_SECONDS - 1))
-    assert not changed_lately(credentials, NOW + timedelta(seconds=DEADLINE_SECONDS))
+    assert not was_changed_lately(None, NOW)
+    assert not was_changed_lately(BrokerCredentials(), NOW)
+    assert was_changed_lately(credentials, NOW + timedelta(seconds=DEADLINE_SECONDS - 1))
+    assert not was_changed_lately(credentials, NOW + timedelta(seconds=DEADLINE_SECONDS))

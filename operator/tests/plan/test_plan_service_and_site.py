@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status of services and of sites."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,16 +9,18 @@ from plan_objects import NOW, at, make_machine, make_service, make_site
 
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite, SiteWorkers
-from simyard.plan.service import ServiceCounts, plan_service, values_problem
+from simyard.api.names import Reason
+from simyard.plan.platform import PlatformProblem
+from simyard.plan.service import ServiceCounts, find_values_problem, plan_service
 from simyard.plan.site import (
     BreakerObservation,
     CallObservation,
     SiteObservation,
     StageSeconds,
     count_machines,
-    left_behind,
+    describe_left_behind,
+    find_turn,
     plan_site,
-    turned,
 )
 from simyard.plan.tuner import START, Setting
 from simyard_sites.base import (
@@ -64,9 +68,9 @@ def test_commands_are_checked_against_the_interface() -> None:
 
 
 def test_initial_values_must_fit_the_declared_attributes() -> None:
-    assert values_problem(make_service(), {"load": 3}) == ""
-    assert "spec.attributes.load" in values_problem(make_service(), {"load": -3})
-    assert "spec.attributes.colour" in values_problem(make_service(), {"colour": "red"})
+    assert find_values_problem(make_service(), {"load": 3}) == ""
+    assert "spec.attributes.load" in find_values_problem(make_service(), {"load": -3})
+    assert "spec.attributes.colour" in find_values_problem(make_service(), {"colour": "red"})
 
 
 def observed(**fields: Any) -> SiteObservation:
@@ -88,6 +92,7 @@ def test_a_site_that_answers_is_ready() -> None:
         "CredentialsValid": ("True", "ProbeSucceeded"),
         "Ready": ("True", "ProbeSucceeded"),
         "CapacityAvailable": ("True", "CapacityLeft"),
+        "PlatformHealthy": ("True", "PlatformWorks"),
     }
     assert conditions(SITE, observed(probed=None)) == {}
 
@@ -123,23 +128,23 @@ def test_a_site_has_no_more_room_than_it_says() -> None:
 def test_it_is_told_when_a_site_becomes_ready_and_when_it_ceases_to_be() -> None:
     ready = plan_site(SITE, observed(), NOW)
     broken = plan_site(SITE, observed(error=UnavailableError("no answer")), NOW)
-    first, last = turned(SITE.status, ready), turned(ready, broken)
+    first, last = find_turn(SITE.status, ready), find_turn(ready, broken)
     assert first is not None
     assert last is not None
     assert (first.reason, first.warning, last.reason, last.warning) == ("SiteReady", False, "SiteNotReady", True)
     assert "no answer" in last.note
-    assert turned(ready, ready) is None
+    assert find_turn(ready, ready) is None
 
 
 def test_the_end_of_a_site_that_is_being_deleted_is_no_trouble_of_it() -> None:
     deleted = SITE.model_copy(update={"metadata": SITE.metadata.model_copy(update={"deletion_timestamp": NOW})})
-    assert turned(plan_site(SITE, observed(), NOW), plan_site(deleted, observed(), NOW)) is None
+    assert find_turn(plan_site(SITE, observed(), NOW), plan_site(deleted, observed(), NOW)) is None
 
 
 def test_what_is_left_at_a_site_that_is_given_up_is_named() -> None:
-    assert "there may be machines left" in left_behind([])
-    assert "1 machine known (name-m)" in left_behind([make_machine()])
-    many = left_behind([make_machine(id=f"{number:02}") for number in range(22)])
+    assert "there may be machines left" in describe_left_behind([])
+    assert "1 machine known (name-m)" in describe_left_behind([make_machine()])
+    many = describe_left_behind([make_machine(id=f"{number:02}") for number in range(22)])
     assert "22 machines known (name-00, " in many
     assert "name-19, and 2 more)" in many
 
@@ -162,7 +167,7 @@ def test_a_site_that_asked_for_a_pause_says_until_when() -> None:
     seen = observed(exhausted=ThrottledError("slower"), paused_until=at(300), calls=(call,))
     assert conditions(SITE, seen)["CapacityAvailable"] == ("False", "Throttled")
     status = plan_site(SITE, seen, NOW)
-    until = f"nothing is sent until {at(300):%Y-%m-%dT%H:%M:%SZ}"
+    until = f"no requests until {at(300):%Y-%m-%dT%H:%M:%SZ}"
     assert until in status.tuning[0].message
     assert until in next(item.message for item in status.conditions if item.type == "CapacityAvailable")
 
@@ -170,7 +175,19 @@ def test_a_site_that_asked_for_a_pause_says_until_when() -> None:
 def test_a_provider_that_cannot_be_made_is_told() -> None:
     found = conditions(SITE, observed(setup_problem=("ProviderNotInstalled", "no package offers it"), probed=None))
     problem = "ProviderNotInstalled"
-    assert found == {"Ready": ("False", problem), "CapacityAvailable": ("Unknown", problem)}
+    healthy = ("True", "PlatformWorks")
+    assert found == {
+        "Ready": ("False", problem), "CapacityAvailable": ("Unknown", problem), "PlatformHealthy": healthy,
+    }  # fmt: skip
+
+
+def test_a_problem_of_the_platform_is_told_beside_what_is_known_of_the_site() -> None:
+    problem = PlatformProblem(Reason.CLOCK_SKEW, "the clocks differ")
+    for seen in (observed(), observed(error=UnavailableError("down"))):
+        found = conditions(SITE, replace(seen, platform=problem))
+        assert found["PlatformHealthy"] == ("False", "ClockSkew")
+        assert found["Ready"] == conditions(SITE, seen)["Ready"]
+    assert "PlatformHealthy" not in conditions(SITE, SiteObservation(SiteWorkers(), platform=problem))
 
 
 def test_another_probe_alone_is_no_new_status() -> None:

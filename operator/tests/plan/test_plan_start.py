@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of a pool's start."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from plan_objects import NOW, at, make_condition, make_worker, with_status
 
 from simyard.api.worker import Stages, Worker
 from simyard.api.worker_pool import PoolStart, WorkerPoolStatus
-from simyard.plan.start import finish_start, publish_start, stage_milliseconds
+from simyard.plan.start import finish_start, measure_stages, publish_start
 
 START = PoolStart(requested_time=NOW, workers=2)
 
@@ -47,7 +48,7 @@ def test_a_start_is_not_finished_before_all_are_there() -> None:
 def test_stages_with_an_unknown_end_are_left_out_and_none_is_negative(seconds: list[int | None]) -> None:
     names = ("start", "pending", "prolog", "boot", "running", "registered")
     known = {stage: at(second) for stage, second in zip(names, seconds, strict=True) if second is not None}
-    found = stage_milliseconds(Stages(**known))
+    found = measure_stages(Stages(**known))
     assert all(value >= 0 for value in found.values())
     pairs = zip(seconds, seconds[1:], names[1:], strict=False)
     assert set(found) == {name for first, last, name in pairs if first is not None and last is not None}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers that come too late are replaced, but not before, not all at once, and not because a clock jumped."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from plan_objects import make_pool, make_site, with_status
 from plan_world import World
 
 from simyard.api.base import find_condition
-from simyard.plan.placement import MOVE_SECONDS
+from simyard.plan.placement import MOVE_DELAY_SECONDS
 
 
 def begun(replicas: int, ready: int, **spec: Any) -> World:
@@ -123,10 +124,10 @@ def test_workers_that_wait_where_there_is_no_machine_go_elsewhere(trouble: dict[
     world.turn()
     kept = world.workers["pool-0"] = with_status(world.workers["pool-0"], machine_id="m")
     world.sites = two_sites(**trouble)
-    world.pass_time(MOVE_SECONDS / 2)
+    world.pass_time(MOVE_DELAY_SECONDS / 2)
     plan = world.turn()
-    assert (plan.delete, plan.wake_seconds) == ((), MOVE_SECONDS / 2)
-    world.pass_time(MOVE_SECONDS / 2)
+    assert (plan.delete, plan.wake_seconds) == ((), MOVE_DELAY_SECONDS / 2)
+    world.pass_time(MOVE_DELAY_SECONDS / 2)
     plan = world.turn()
     assert {removal.reason for removal in plan.delete} == {"WorkersMoved"}
     assert [new.site for new in plan.create] == ["b", "b"], "a few at a time"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few workers of a pool take from its queue; all do once it is used."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ NUMBERS = st.integers(0, len(UIDS) - 1)
 
 
 class Pool(RuleBasedStateMachine):
-    """A pool whose workers come, go, work and forget, and whose takers are told as the plan says."""
+    """Pool whose workers appear, leave, work and reconnect, and whose takers follow the plan."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +26,7 @@ class Pool(RuleBasedStateMachine):
 
     def place(self, *uids: str) -> None:
         for uid in uids:
-            self.plan.place(uid, ready=uid in self.ready, told=uid in self.told, busy=uid in self.busy)
+            self.plan.set_state(uid, ready=uid in self.ready, told=uid in self.told, busy=uid in self.busy)
 
     @rule(first=NUMBERS, count=NUMBERS)
     def become_ready(self, first: int, count: int) -> None:
@@ -58,7 +59,7 @@ class Pool(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, len(UIDS)))
     def tell(self, most: int) -> None:
-        chosen = self.plan.to_tell(used=self.used, most=most)
+        chosen = self.plan.choose_to_tell(used=self.used, most=most)
         assert len(chosen) == len(set(chosen)) <= most
         assert set(chosen) <= self.ready - self.told
         if not self.used:
@@ -70,7 +71,7 @@ class Pool(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_missing_when_there_is_nobody_to_tell(self) -> None:
-        if self.plan.to_tell(used=self.used, most=1):
+        if self.plan.choose_to_tell(used=self.used, most=1):
             return
         if self.used:
             assert self.ready <= self.told
@@ -89,5 +90,5 @@ TestPool = Pool.TestCase
 def test_all_workers_of_a_small_pool_take(replicas: int, used: bool) -> None:
     plan = PoolTakers()
     for uid in UIDS[:replicas]:
-        plan.place(uid, ready=True, told=False, busy=False)
-    assert sorted(plan.to_tell(used=used, most=100)) == sorted(UIDS[:replicas])
+        plan.set_state(uid, ready=True, told=False, busy=False)
+    assert sorted(plan.choose_to_tell(used=used, most=100)) == sorted(UIDS[:replicas])

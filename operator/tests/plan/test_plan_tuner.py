@@ -1,4 +1,5 @@
-"""What the tuner and the pace find out about sites of different kinds, in simulated time."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings that the tuner and the pace find for different kinds of sites, in simulated time."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tuned_site import Bucket, Fast, Noisy, Run, Servers
 
 from simyard.plan.pace import Pace
-from simyard.plan.tuner import MOST_PER_BATCH, START, Answer, Bounds, Setting, Tuner
+from simyard.plan.tuner import MAX_PER_BATCH, START, Answer, Bounds, Setting, Tuner
 from simyard_sites.base import Owner, Stage, ThrottledError
 from simyard_sites.emulated.bound import bound
 from simyard_sites.emulated.cloud import Cloud
@@ -24,7 +25,7 @@ from simyard_sites.emulated.settings import Settings
 def test_a_fast_site_gets_all_that_is_permitted_soon() -> None:
     run = Run(Fast(seconds=0.02)).until(1.0)
     assert run.tuner.base.in_flight == 1000
-    assert run.tuner.base.batch == MOST_PER_BATCH
+    assert run.tuner.base.batch == MAX_PER_BATCH
     assert run.tuner.is_bound
     assert run.accepted >= 10_000, "in the first second"
 
@@ -126,34 +127,34 @@ def test_a_batch_that_never_fits_becomes_smaller() -> None:
 
 
 def test_a_quiet_night_teaches_nothing() -> None:
-    pace = Pace(1000.0).working(0.0).answered(100, 10, sent_at=0.0, now=1.0).resting(2.0)
-    assert pace.rate(2.0) == pace.rate(50_000.0)
+    pace = Pace(1000.0).start_work(0.0).record_answer(100, 10, sent_at=0.0, now=1.0).stop_work(2.0)
+    assert pace.get_rate(2.0) == pace.get_rate(50_000.0)
 
 
 def test_the_declared_rate_holds_whatever_was_learned() -> None:
-    pace = Pace(50.0).working(0.0)
-    assert pace.rate(0.0) == 50
-    pace = pace.answered(1000, 1, sent_at=0.0, now=1.0)
-    assert all(pace.rate(float(now)) <= 50 for now in range(1000))
-    assert pace.bounded(10.0).rate(5.0) <= 10
+    pace = Pace(50.0).start_work(0.0)
+    assert pace.get_rate(0.0) == 50
+    pace = pace.record_answer(1000, 1, sent_at=0.0, now=1.0)
+    assert all(pace.get_rate(float(now)) <= 50 for now in range(1000))
+    assert pace.with_bound(10.0).get_rate(5.0) <= 10
 
 
 def test_calls_that_fail_halve_it_and_it_grows_again() -> None:
     run = Run(Fast()).until(1.0)
-    halved = run.tuner.failed(run.tuner.round)
+    halved = run.tuner.record_failure(run.tuner.round)
     assert halved.base.in_flight <= run.tuner.base.in_flight / 2
-    assert halved.failed(run.tuner.round) == halved, "an answer to what was sent before says nothing new"
+    assert halved.record_failure(run.tuner.round) == halved, "an answer to what was sent before says nothing new"
     run.tuner = halved
     assert run.until(3.0).tuner.base.in_flight == 1000
 
 
 def test_after_an_outage_it_begins_as_small_as_at_first() -> None:
     run = Run(Fast()).until(1.0)
-    again = run.tuner.restarted()
+    again = run.tuner.restart()
     assert (again.setting.batch, again.growing) == (START.batch, True)
     assert again.setting.calls <= START.calls
-    assert again.failed(run.tuner.round) == again, "an answer to what was sent before says nothing new"
-    small = replace(again, base=Setting(2, 1)).restarted()
+    assert again.record_failure(run.tuner.round) == again, "an answer to what was sent before says nothing new"
+    small = replace(again, base=Setting(2, 1)).restart()
     assert small.setting == Setting(2, 1), "what bore less is not asked for more"
     run.tuner = again
     assert run.until(3.0).tuner.base.in_flight == 1000
@@ -163,21 +164,21 @@ def test_after_an_outage_it_begins_as_small_as_at_first() -> None:
 def test_only_the_site_s_own_time_counts_as_slow(call_seconds: float, grows: bool) -> None:
     tuner = Tuner.start(Bounds(1000))
     for _ in range(START.calls):
-        tuner = tuner.answered(Answer(tuner.round, START.batch, 20.0, full=True, call_seconds=call_seconds))
+        tuner = tuner.record_answer(Answer(tuner.round, START.batch, 20.0, full=True, call_seconds=call_seconds))
     assert (tuner.setting.in_flight > START.in_flight) is grows
 
 
 def test_answers_of_a_site_that_is_hardly_asked_teach_nothing() -> None:
     tuner = Tuner.start(Bounds(1000))
     for _ in range(100):
-        tuner = tuner.answered(Answer(tuner.round, 1, 0.01, full=False, call_seconds=0.01))
+        tuner = tuner.record_answer(Answer(tuner.round, 1, 0.01, full=False, call_seconds=0.01))
     assert tuner == Tuner.start(Bounds(1000))
 
 
 def test_other_bounds_are_kept_at_once() -> None:
     run = Run(Fast()).until(1.0)
-    assert run.tuner.bounded(Bounds(10)).setting.in_flight <= 10
-    assert run.tuner.bounded(run.tuner.bounds) is run.tuner
+    assert run.tuner.with_bounds(Bounds(10)).setting.in_flight <= 10
+    assert run.tuner.with_bounds(run.tuner.bounds) is run.tuner
 
 
 @given(
@@ -194,33 +195,33 @@ def test_it_stays_within_its_bounds_and_never_stops(
     for what, seconds, old in story:
         round_ = tuner.round - old
         if what == "f":
-            tuner = tuner.failed(round_)
+            tuner = tuner.record_failure(round_)
         elif what == "t":
-            tuner = tuner.throttled(round_)
+            tuner = tuner.record_throttle(round_)
         else:
             items = tuner.setting.batch if what == "a" else 1
-            tuner = tuner.answered(Answer(round_, items, seconds, full=what == "a", call_seconds=seconds))
+            tuner = tuner.record_answer(Answer(round_, items, seconds, full=what == "a", call_seconds=seconds))
         for setting in (tuner.setting, tuner.base):
             assert setting.calls >= 1
             assert 1 <= setting.batch <= batch
             assert setting.in_flight <= in_flight
     for _ in range(2000):
-        tuner = tuner.answered(Answer(tuner.round, tuner.setting.batch, 0.01, full=True, call_seconds=0.01))
+        tuner = tuner.record_answer(Answer(tuner.round, tuner.setting.batch, 0.01, full=True, call_seconds=0.01))
     assert tuner.base.in_flight >= min(in_flight, batch, START.in_flight) / 4, "it grows again"
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.floats(0.001, 30), st.booleans()), max_size=100))
 def test_a_pace_never_stops_and_never_passes_its_bound(story: list[tuple[int, int, float, bool]]) -> None:
-    pace, now = Pace(100.0).working(0.0), 0.0
+    pace, now = Pace(100.0).start_work(0.0), 0.0
     for accepted, refused, seconds, rests in story:
         sent, now = now, now + seconds
-        pace = pace.answered(accepted, refused, sent_at=sent, now=now)
-        pace = pace.resting(now) if rests else pace.working(now)
-        assert 0 < pace.rate(now) <= 100
-        assert pace.batch(now) >= 1
+        pace = pace.record_answer(accepted, refused, sent_at=sent, now=now)
+        pace = pace.stop_work(now) if rests else pace.start_work(now)
+        assert 0 < pace.get_rate(now) <= 100
+        assert pace.get_batch(now) >= 1
         assert pace.paused_until <= now + 1
-    pace = pace.working(now)
-    assert pace.rate(now + 1000) == 100
+    pace = pace.start_work(now)
+    assert pace.get_rate(now + 1000) == 100
 
 
 def test_small_bounds_are_used_to_the_full() -> None:
@@ -254,9 +255,9 @@ class Emulated:
         return served[-1] + 0.001, items
 
     def last_seconds(self) -> float:
-        while (due := self.cloud.next_change()) is not None:
+        while (due := self.cloud.get_next_change()) is not None:
             self.cloud.advance(due)
-        found = [machine for machine in map(self.cloud.machine, self.cloud.ids()) if machine is not None]
+        found = [machine for machine in map(self.cloud.find_machine, self.cloud.list_ids()) if machine is not None]
         return max(machine.entered[Stage.RUNNING] for machine in found)
 
 

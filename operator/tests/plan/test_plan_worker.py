@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status of a worker."""
 
 from datetime import datetime
@@ -16,8 +17,8 @@ from simyard.plan.worker import (
     Registration,
     Values,
     WorkerPlan,
-    addresses_of,
     is_ready,
+    list_addresses,
     plan_worker,
 )
 from simyard_sites.base import Address, MachineState, Stage
@@ -110,7 +111,7 @@ def test_addresses_are_kept_with_the_stage_in_which_they_are_known_and_when_the_
 def test_what_a_guest_says_of_its_network_is_an_address_or_nothing() -> None:
     said = ("10.0.0.7", "127.0.0.1", "fe80::1", "::1", "0.0.0.0", "ff02::1", "2001:db8::1%eth0", "10.0.0.7", "x", "")
     machine = make_machine(addresses=tuple(Address(ip, "eth 0\n", "me") for ip in said))
-    assert addresses_of(machine) == [WorkerAddress(address="10.0.0.7")]
+    assert list_addresses(machine) == [WorkerAddress(address="10.0.0.7")]
 
 
 addresses = st.builds(Address, st.one_of(st.text(), st.ip_addresses().map(str)), st.text(), st.text())
@@ -118,7 +119,7 @@ addresses = st.builds(Address, st.one_of(st.text(), st.ip_addresses().map(str)),
 
 @given(st.lists(addresses, max_size=40))
 def test_addresses_are_always_such_as_the_api_server_stores(said: list[Address]) -> None:
-    found = addresses_of(make_machine(addresses=tuple(said)))
+    found = list_addresses(make_machine(addresses=tuple(said)))
     assert len(found) <= MAX_ADDRESSES
     assert [WorkerAddress.model_validate(item.to_json()) for item in found] == found
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sites to tune for, in simulated time: how long they take for a call and what of it they accept."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ THROTTLED_CALLS = 64
 
 
 class Site(Protocol):
-    """What a site does with a call of so many items that comes at ``now``."""
+    """Behaviour of a site for a call with a number of items that arrives at ``now``."""
 
     retry_after_seconds: float | None
 
@@ -78,7 +79,7 @@ class Bucket:
 
 @dataclass
 class Noisy:
-    """Another one whose times vary."""
+    """Site whose times vary."""
 
     site: Site
     chance: random.Random
@@ -91,7 +92,7 @@ class Noisy:
 
 @dataclass
 class Run:
-    """A client that always has more to send, as ``fleet/bulk.py`` does it."""
+    """A client that always has more to send, as ``fleet/sites/bulk.py`` does it."""
 
     site: Site
     bounds: Bounds = field(default_factory=lambda: Bounds(1000))
@@ -111,7 +112,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.tuner = Tuner.start(self.bounds)
-        self.pace = Pace(self.rate).working(0.0)
+        self.pace = Pace(self.rate).start_work(0.0)
 
     def until(self, seconds: float) -> Run:
         """Go on until then."""
@@ -134,11 +135,11 @@ class Run:
                     self._push(at, None)
                 return
             setting, throttled = self.tuner.setting, self.pace.is_throttled(self.now)
-            size = min(setting.batch, self.pace.batch(self.now))
+            size = min(setting.batch, self.pace.get_batch(self.now))
             most = max(setting.calls, min(THROTTLED_CALLS, self.bounds.in_flight // size)) if throttled else 0
             if self._calls >= max(setting.calls, most) or self._in_flight + size > self.bounds.in_flight:
                 return
-            self._next_at = max(self._next_at, self.now) + size / self.pace.rate(self.now)
+            self._next_at = max(self._next_at, self.now) + size / self.pace.get_rate(self.now)
             self._calls += 1
             self._in_flight += size
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
@@ -155,10 +156,10 @@ class Run:
         self.accepted += accepted
         self.refused += size - accepted
         wait = self.site.retry_after_seconds
-        self.pace = self.pace.answered(
+        self.pace = self.pace.record_answer(
             accepted, size - accepted, sent_at=sent_at, now=self.now, retry_after_seconds=wait
         )
         if accepted < size:
-            self.tuner = self.tuner.throttled(round_)
+            self.tuner = self.tuner.record_throttle(round_)
         else:
-            self.tuner = self.tuner.answered(Answer(round_, size, self.now - sent_at, full, self.now - sent_at))
+            self.tuner = self.tuner.record_answer(Answer(round_, size, self.now - sent_at, full, self.now - sent_at))

@@ -1,1 +1,2 @@
-"""What a CloudSite says of its kind of place: one module for each member of `spec.provider`."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the kinds of sites: one module for each member of `spec.provider` of a CloudSite."""

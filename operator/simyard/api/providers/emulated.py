@@ -1,4 +1,5 @@
-"""A cloud emulated on the operator's machine."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a cloud that is emulated on the operator's machine."""
 
 from __future__ import annotations
 
@@ -24,88 +25,109 @@ EmulatedProfile = Literal[
 
 
 class Latencies(ApiModel):
-    """How long a machine of an emulated site stays in each stage of its start, beside what it has to wait for."""
+    """Duration of each stage in the start of an emulated machine, without waits for other machines."""
 
-    pending_milliseconds: Annotated[UpToADay | None, Field(description="Until it is placed on a host.")] = None
-    prolog_milliseconds: Annotated[UpToADay | None, Field(description="Until its disk is ready.")] = None
-    boot_milliseconds: Annotated[UpToADay | None, Field(description="Until the hypervisor says that it runs.")] = None
+    pending_milliseconds: Annotated[
+        UpToADay | None, Field(description="Time until the machine is placed on a host.")
+    ] = None
+    prolog_milliseconds: Annotated[UpToADay | None, Field(description="Time until its disk is ready.")] = None
+    boot_milliseconds: Annotated[
+        UpToADay | None, Field(description="Time until the hypervisor reports that it runs.")
+    ] = None
 
 
 class EmulatedApi(ApiModel):
-    """The front end of an emulated site: calls are served one after the other; what is too much is refused."""
+    """Front end of an emulated site: it serves calls one after the other and refuses calls above its limits."""
 
-    call_milliseconds: Annotated[UpToADay | None, Field(description="What each call takes.")] = None
-    item_milliseconds: Annotated[UpToADay | None, Field(description="What each item of a call takes in addition.")] = (
-        None
-    )
+    call_milliseconds: Annotated[UpToADay | None, Field(description="Duration of each call.")] = None
+    item_milliseconds: Annotated[UpToADay | None, Field(description="Additional duration per item of a call.")] = None
     calls_in_flight: Annotated[
-        UpToAMillion | None, Field(description="Calls under way at once; more are refused. 0: any number.")
+        UpToAMillion | None,
+        Field(description="Maximum number of calls at the same time; others are refused. 0: no limit."),
     ] = None
     creates_per_second: Annotated[
-        UpToAMillion | None, Field(description="Machines created per second; more are refused. 0: any number.")
+        UpToAMillion | None, Field(description="Maximum rate of machine creations; others are refused. 0: no limit.")
     ] = None
     create_burst: Annotated[
-        int | None, Field(ge=1, le=1_000_000, description="Machines created at once after a pause.")
+        int | None, Field(ge=1, le=1_000_000, description="Maximum number of machines created at once after a pause.")
     ] = None
     retry_after_milliseconds: Annotated[
-        UpToADay | None, Field(description="When to come again, as a refusal says it. 0: it does not.")
+        UpToADay | None, Field(description="Delay before a retry that a refusal asks for. 0: a refusal names none.")
     ] = None
 
 
 class EmulatedController(ApiModel):
-    """What stands between the front end and the scheduler of an emulated site: a client with a rate of its own."""
+    """Client between the front end and the scheduler of an emulated site, with its own rate limit."""
 
-    requests_per_second: Annotated[UpToAMillion | None, Field(description="Its requests. 0: any number.")] = None
-    request_burst: Annotated[UpToAMillion | None, Field(description="Its requests at once after a pause.")] = None
-    requests_per_machine: Annotated[UpToAMillion | None, Field(description="Its requests for each machine.")] = None
+    requests_per_second: Annotated[UpToAMillion | None, Field(description="Maximum rate of requests. 0: no limit.")] = (
+        None
+    )
+    request_burst: Annotated[
+        UpToAMillion | None, Field(description="Maximum number of requests at once after a pause.")
+    ] = None
+    requests_per_machine: Annotated[UpToAMillion | None, Field(description="Number of requests for each machine.")] = (
+        None
+    )
 
 
 class EmulatedScheduler(ApiModel):
-    """What places the machines of an emulated site on hosts."""
+    """Scheduler that places the machines of an emulated site on hosts."""
 
-    interval_milliseconds: Annotated[UpToADay | None, Field(description="Time between two runs. 0: at once.")] = None
+    interval_milliseconds: Annotated[
+        UpToADay | None, Field(description="Time between two runs. 0: it runs at once.")
+    ] = None
     machines_per_interval: Annotated[
-        UpToAMillion | None, Field(description="Machines that one run places. 0: any number.")
+        UpToAMillion | None, Field(description="Maximum number of machines that one run places. 0: no limit.")
     ] = None
     machines_per_host_and_interval: Annotated[
-        UpToAMillion | None, Field(description="Machines that one run places on one host. 0: any number.")
+        UpToAMillion | None,
+        Field(description="Maximum number of machines that one run places on one host. 0: no limit."),
     ] = None
 
 
 class EmulatedDrivers(ApiModel):
-    """What carries out the operations on the hosts of an emulated site."""
+    """Drivers that carry out the operations on the hosts of an emulated site."""
 
-    threads: Annotated[UpToTenThousand | None, Field(description="Operations at once. 0: any number.")] = None
+    threads: Annotated[
+        UpToTenThousand | None, Field(description="Maximum number of operations at the same time. 0: no limit.")
+    ] = None
     operation_milliseconds: Annotated[
-        UpToADay | None, Field(description="How long a machine's operation keeps a thread and its host busy.")
+        UpToADay | None,
+        Field(description="Time for which a machine's operation occupies a thread and a place on its host."),
     ] = None
 
 
 class EmulatedHosts(ApiModel):
-    """The hosts of an emulated site."""
+    """Hosts of an emulated site."""
 
-    count: Annotated[UpToTenThousand | None, Field(description="How many. 0: they do not matter.")] = None
+    count: Annotated[UpToTenThousand | None, Field(description="Number of hosts. 0: hosts impose no limit.")] = None
     operations_per_host: Annotated[
-        UpToTenThousand | None, Field(description="Operations at once on a host. 0: any number.")
+        UpToTenThousand | None,
+        Field(description="Maximum number of operations at the same time on a host. 0: no limit."),
     ] = None
     machines_per_host: Annotated[
-        UpToAMillion | None, Field(description="Machines that a host has room for. 0: any number.")
+        UpToAMillion | None, Field(description="Number of machines that a host has room for. 0: no limit.")
     ] = None
 
 
 class EmulatedProvider(ApiModel):
-    """A cloud emulated on the operator's machine, with real adapters as guests; what is not given is as its profile."""
+    """Cloud emulated on the operator's machine, with real adapters as guests; absent settings follow the profile."""
 
     guests: Annotated[
         Literal["process", "shared"],
-        Field(description="`process`: one adapter process per machine. `shared`: all adapters in one process."),
+        Field(
+            description="Guests: `process` is one adapter process per machine, `shared` all adapters in one process."
+        ),
     ] = "process"
     profile: Annotated[
         EmulatedProfile,
-        Field(description="A cloud that was measured, as docs/emulated-clouds.md says; `instant` takes no time."),
+        Field(
+            description="Measured cloud whose behaviour is reproduced, see docs/emulated-clouds.md; `instant` takes no"
+            " time."
+        ),
     ] = "instant"
     time_scale_percent: Annotated[
-        int, Field(ge=1, le=1000, description="Scales all times and rates: 10 is ten times as fast.")
+        int, Field(ge=1, le=1000, description="Scale of all times and rates: 10 is ten times as fast.")
     ] = 100
     latencies: Latencies | None = None
     api: EmulatedApi | None = None
@@ -113,11 +135,11 @@ class EmulatedProvider(ApiModel):
     scheduler: EmulatedScheduler | None = None
     drivers: EmulatedDrivers | None = None
     hosts: EmulatedHosts | None = None
-    jitter_percent: Annotated[Percent | None, Field(description="Each latency varies by up to this share.")] = None
-    failure_percent: Annotated[Percent | None, Field(description="This share of the machines fails to boot.")] = None
+    jitter_percent: Annotated[Percent | None, Field(description="Maximum random variation of each latency.")] = None
+    failure_percent: Annotated[Percent | None, Field(description="Share of machines that fail to boot.")] = None
     lost_events_percent: Annotated[
-        Percent | None, Field(description="Of this share of the changes nobody is told, until a snapshot 30 s later.")
+        Percent | None, Field(description="Share of changes that the site reports only in a snapshot 30 s later.")
     ] = None
     lost_answers_percent: Annotated[
-        Percent | None, Field(description="This share of creates and deletes is carried out and never answered.")
+        Percent | None, Field(description="Share of creates and deletes that are carried out and never answered.")
     ] = None

@@ -1,9 +1,13 @@
-"""What says which machines are a CloudSite's: if it changed, those that run would be out of sight."""
+# SPDX-License-Identifier: Apache-2.0
+"""Rules that keep the identity of a CloudSite: after a change its running machines would be out of sight."""
 
 from __future__ import annotations
 
-from simyard.api.base import unchanging
+from simyard.api.base import make_immutable_rule
 
-IDENTITY = "is immutable, because machines would be left behind: make a new CloudSite, then delete this one"
-IN_A_CLUSTER = (unchanging("namespace", "", IDENTITY), unchanging("kubeconfigSecretRef", ".name", IDENTITY))
-"""Of machines that are Kubernetes objects."""
+IDENTITY = "is immutable, because machines would be left behind: create a new CloudSite, then delete this one"
+IN_A_CLUSTER = (
+    make_immutable_rule("namespace", "", IDENTITY),
+    make_immutable_rule("kubeconfigSecretRef", ".name", IDENTITY),
+)
+"""Rules for sites whose machines are Kubernetes objects."""

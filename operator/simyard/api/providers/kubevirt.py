@@ -1,4 +1,5 @@
-"""Workers as KubeVirt VirtualMachineInstances."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of sites whose workers are KubeVirt VirtualMachineInstances."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simyard.api.base import SET, ApiModel, Name, Quantity, SecretReference, cel, rules
+from simyard.api.base import SET, ApiModel, Name, Quantity, SecretReference, add_cel_rules, make_cel_rule
 from simyard.api.providers.identity import IN_A_CLUSTER
 from simyard.api.providers.scheduling import NodeSelector, Tolerations
 
@@ -17,11 +18,11 @@ NetworkName = Annotated[
 
 
 class ContainerDisk(ApiModel):
-    """The root disk is in the container image that the service names; what a machine writes is lost with it."""
+    """Root disk from the container image that the service names; its content is lost with the machine."""
 
     image_pull_policy: Annotated[
         Literal["Always", "IfNotPresent", "Never"] | None,
-        Field(description="When a node pulls the image; by default as for any pod."),
+        Field(description="Pull policy of the image; by default as for any pod."),
     ] = None
     image_pull_secret: Annotated[
         Name | None, Field(description="Secret of the machines' namespace with the registry's credentials.")
@@ -29,7 +30,7 @@ class ContainerDisk(ApiModel):
 
 
 class DataSource(ApiModel):
-    """A prepared disk in the machines' cluster, of which each machine gets a clone."""
+    """Prepared disk in the machines' cluster, of which each machine gets a clone."""
 
     namespace: Annotated[Name, Field(description="Namespace of the disk.")]
     name: Annotated[
@@ -39,28 +40,31 @@ class DataSource(ApiModel):
 
 
 class DataVolume(ApiModel):
-    """The root disk is a volume of each machine's own, made by CDI: a clone, or (slow) an import of the image."""
+    """Root disk that is a separate volume per machine, made by CDI: a clone, or an import of the image (slow)."""
 
-    model_config = rules(
-        cel(
+    model_config = add_cel_rules(
+        make_cel_rule(
             "!has(self.dataSource) || !has(self.persistentVolumeClaim)",
-            "only one of dataSource and persistentVolumeClaim",
+            "at most one of dataSource and persistentVolumeClaim can be set",
         )
     )
 
     size: Annotated[Quantity, Field(description="Size of the disk.")]
-    storage_class_name: Annotated[Name | None, Field(description="Its storage class; the default one by default.")] = (
-        None
-    )
-    data_source: Annotated[DataSource | None, Field(description="A DataSource of CDI to clone.")] = None
-    persistent_volume_claim: Annotated[DataSource | None, Field(description="A PersistentVolumeClaim to clone.")] = None
+    storage_class_name: Annotated[
+        Name | None, Field(description="Storage class of the disk; by default the default class.")
+    ] = None
+    data_source: Annotated[DataSource | None, Field(description="DataSource of CDI to clone.")] = None
+    persistent_volume_claim: Annotated[DataSource | None, Field(description="PersistentVolumeClaim to clone.")] = None
 
 
 class RootDisk(ApiModel):
-    """Where a machine's root disk comes from: at most one member; without any, `containerDisk: {}`."""
+    """Source of a machine's root disk: at most one member is set; the default is `containerDisk: {}`."""
 
-    model_config = rules(
-        cel("!has(self.containerDisk) || !has(self.dataVolume)", "only one of containerDisk and dataVolume")
+    model_config = add_cel_rules(
+        make_cel_rule(
+            "!has(self.containerDisk) || !has(self.dataVolume)",
+            "at most one of containerDisk and dataVolume can be set",
+        )
     )
 
     container_disk: ContainerDisk | None = None
@@ -68,31 +72,37 @@ class RootDisk(ApiModel):
 
 
 class InstancetypeReference(ApiModel):
-    """The shape of the machines; instead of the resources of service and Worker, which are then not looked at."""
+    """Instance type of the machines; it replaces the resources of service and Worker."""
 
     kind: Annotated[
         Literal["VirtualMachineClusterInstancetype", "VirtualMachineInstancetype"],
-        Field(description="Of the cluster, or of the machines' namespace."),
+        Field(description="Kind: an instance type of the cluster, or of the machines' namespace."),
     ] = "VirtualMachineClusterInstancetype"
-    name: Annotated[Name, Field(description="Its name.")]
+    name: Annotated[Name, Field(description="Name of the instance type.")]
 
 
 class PreferenceReference(ApiModel):
-    """What the guests prefer: devices, firmware, the topology of their processors."""
+    """Preferences of the guests: devices, firmware, topology of the processors."""
 
     kind: Annotated[
         Literal["VirtualMachineClusterPreference", "VirtualMachinePreference"],
-        Field(description="Of the cluster, or of the machines' namespace."),
+        Field(description="Kind: a preference of the cluster, or of the machines' namespace."),
     ] = "VirtualMachineClusterPreference"
-    name: Annotated[Name, Field(description="Its name.")]
+    name: Annotated[Name, Field(description="Name of the preference.")]
 
 
 class KubevirtNetwork(ApiModel):
-    """The networks of the machines, whose guests dial out to the broker over one of them."""
+    """Networks of the machines; the guests connect to the broker over one of them."""
 
-    model_config = rules(cel("self.pod || size(self.multus) > 0", "a machine needs a network"))
+    model_config = add_cel_rules(
+        make_cel_rule(
+            "self.pod || size(self.multus) > 0", "a machine needs a network: set pod to true, or name one in multus"
+        )
+    )
 
-    pod: Annotated[bool, Field(description="The cluster's pod network, by masquerade, as the first interface.")] = True
+    pod: Annotated[bool, Field(description="Adds the cluster's pod network as the first interface, by masquerade.")] = (
+        True
+    )
     multus: Annotated[
         list[NetworkName],
         Field(
@@ -104,11 +114,11 @@ class KubevirtNetwork(ApiModel):
 
 
 class KubevirtProvider(ApiModel):
-    """Workers are KubeVirt VirtualMachineInstances, in this cluster or in the one of `kubeconfigSecretRef`."""
+    """Site whose workers are KubeVirt VirtualMachineInstances, in this cluster or that of `kubeconfigSecretRef`."""
 
-    model_config = rules(*IN_A_CLUSTER)
+    model_config = add_cel_rules(*IN_A_CLUSTER)
 
-    namespace: Annotated[Name | None, Field(description="Namespace of the machines; the pool's own by default.")] = None
+    namespace: Annotated[Name | None, Field(description="Namespace of the machines; by default the pool's own.")] = None
     kubeconfig_secret_ref: Annotated[
         SecretReference | None, Field(description="Secret with the key `kubeconfig` of a remote cluster.")
     ] = None
@@ -118,7 +128,7 @@ class KubevirtProvider(ApiModel):
     network: KubevirtNetwork = KubevirtNetwork()
     node_selector: NodeSelector = {}
     tolerations: Tolerations = []
-    priority_class_name: Annotated[Name | None, Field(description="Priority of the machines.")] = None
+    priority_class_name: Annotated[Name | None, Field(description="PriorityClass of the machines.")] = None
     termination_grace_period_seconds: Annotated[
-        int, Field(ge=0, le=86_400, description="So long a guest may take to shut down before it is switched off.")
+        int, Field(ge=0, le=86_400, description="Time that a guest gets to shut down before it is switched off.")
     ] = 30

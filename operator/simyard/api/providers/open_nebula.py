@@ -1,4 +1,5 @@
-"""Workers as virtual machines of an OpenNebula cloud."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of sites whose workers are virtual machines of an OpenNebula cloud."""
 
 from __future__ import annotations
 
@@ -6,33 +7,34 @@ from typing import Annotated
 
 from pydantic import Field
 
-from simyard.api.base import ATOMIC, ApiModel, SecretReference, cel, rules
+from simyard.api.base import ATOMIC, ApiModel, SecretReference, add_cel_rules, make_cel_rule
 from simyard.api.providers.identity import IDENTITY
 
 OneName = Annotated[str, Field(min_length=1, max_length=128)]
-"""The name of an OpenNebula object, or its id."""
+"""Name of an OpenNebula object, or its id."""
 Requirements = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class OneNetwork(ApiModel):
-    """A virtual network of the cloud."""
+    """Virtual network of the cloud."""
 
-    name: Annotated[OneName, Field(description="Its name or id.")]
+    name: Annotated[OneName, Field(description="Name or id of the network.")]
     owner: Annotated[
-        OneName | None, Field(description="Whose it is, where the account does not own it and the name is not unique.")
+        OneName | None,
+        Field(description="Owner of the network, if the account does not own it and the name is not unique."),
     ] = None
 
 
 class OpenNebulaProvider(ApiModel):
-    """Workers are virtual machines of an OpenNebula cloud (5.12 or later), over its XML-RPC API."""
+    """Site whose workers are virtual machines of an OpenNebula cloud (5.12 or later), over its XML-RPC API."""
 
-    model_config = rules(
-        cel(
+    model_config = add_cel_rules(
+        make_cel_rule(
             "!has(self.loginTokenSeconds) || self.loginTokenSeconds == 0 || self.loginTokenSeconds >= 300",
             "loginTokenSeconds must be 0 or at least 300",
             ".loginTokenSeconds",
         ),
-        cel("self.endpoint == oldSelf.endpoint", IDENTITY, ".endpoint"),
+        make_cel_rule("self.endpoint == oldSelf.endpoint", IDENTITY, ".endpoint"),
     )
 
     endpoint: Annotated[
@@ -41,38 +43,38 @@ class OpenNebulaProvider(ApiModel):
     credentials_secret_ref: Annotated[
         SecretReference,
         Field(
-            description="Secret with the keys `username`, and `password` or `token` (a login token); where they are "
-            "needed, `ca.crt` (authority of the endpoint's certificate), `proxyUsername` and `proxyPassword`."
+            description="Secret with the keys `username`, and `password` or `token` (a login token). Optional keys are"
+            " `ca.crt` (authority of the endpoint's certificate), `proxyUsername` and `proxyPassword`."
         ),
     ]
     template: Annotated[OneName, Field(description="Name or id of the VM template to instantiate.")]
     template_owner: Annotated[
-        OneName | None, Field(description="Whose template it is, where the name is not unique.")
+        OneName | None, Field(description="Owner of the template, if the name is not unique.")
     ] = None
     image_owner: Annotated[
         OneName | None,
-        Field(description="Whose the images are that services name in `images.openNebula`; the account's by default."),
+        Field(description="Owner of the images that services name in `images.openNebula`; by default the account."),
     ] = None
     networks: Annotated[
         list[OneNetwork],
         Field(
             max_length=16,
             json_schema_extra=ATOMIC,
-            description="The networks of each machine, instead of those of the template.",
+            description="Networks of each machine; they replace those of the template.",
         ),
     ] = []
     host_requirements: Annotated[
         Requirements | None,
-        Field(description="Which hosts will do (SCHED_REQUIREMENTS), such as `CLUSTER_ID = 101`."),
+        Field(description="Condition for hosts (SCHED_REQUIREMENTS), such as `CLUSTER_ID = 101`."),
     ] = None
     datastore_requirements: Annotated[
-        Requirements | None, Field(description="Which system datastores will do (SCHED_DS_REQUIREMENTS).")
+        Requirements | None, Field(description="Condition for system datastores (SCHED_DS_REQUIREMENTS).")
     ] = None
     user_group: Annotated[
         OneName | None,
         Field(
-            description="Group of the cloud whose members may use the machines. OpenNebula must encrypt their secrets, "
-            "as docs/sites/opennebula.md says."
+            description="Group of the cloud whose members may use the machines. OpenNebula must then encrypt the"
+            " machines' secrets, see docs/sites/opennebula.md."
         ),
     ] = None
     login_token_seconds: Annotated[
@@ -80,21 +82,26 @@ class OpenNebulaProvider(ApiModel):
         Field(
             ge=0,
             le=31_536_000,
-            description="Log in with tokens of this life, renewed in time, so that the password is seldom sent. "
-            "0 (the default): use the password.",
+            description="Lifetime of login tokens, which are used and renewed so that the password is seldom sent."
+            " 0 (the default): every request sends the password.",
         ),
     ] = None
-    proxy: Annotated[
-        str | None, Field(max_length=2048, pattern=r"^https?://", description="URL of an HTTP proxy on the way.")
-    ] = None
+    proxy: Annotated[str | None, Field(max_length=2048, pattern=r"^https?://", description="URL of an HTTP proxy.")] = (
+        None
+    )
     connections: Annotated[
         int | None,
-        Field(ge=2, le=100, description="At once, at most; 6 by default. oned serves 15 (MAX_CONN), of all clients."),
+        Field(
+            ge=2,
+            le=100,
+            description="Maximum number of connections; 6 by default. oned serves 15 (MAX_CONN) of all clients"
+            " together.",
+        ),
     ] = None
     poll_milliseconds: Annotated[
         int | None,
-        Field(ge=100, le=60_000, description="Between two looks at machines that start or end; 500 by default."),
+        Field(ge=100, le=60_000, description="Interval between polls of machines that start or stop; 500 by default."),
     ] = None
     quiet_poll_seconds: Annotated[
-        int | None, Field(ge=1, le=3600, description="Between two looks at all machines; 30 by default.")
+        int | None, Field(ge=1, le=3600, description="Interval between polls of all machines; 30 by default.")
     ] = None

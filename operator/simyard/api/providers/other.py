@@ -1,4 +1,5 @@
-"""A provider that is installed beside the platform."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of sites whose provider is installed in addition to the platform."""
 
 from __future__ import annotations
 
@@ -6,26 +7,27 @@ from typing import Annotated
 
 from pydantic import Field
 
-from simyard.api.base import ApiModel, Name, SecretReference, cel, rules
+from simyard.api.base import ApiModel, Name, SecretReference, add_cel_rules, make_cel_rule
 
 SettingValue = Annotated[str, Field(max_length=4096)]
 
 
 class OtherProvider(ApiModel):
-    """A provider installed beside the platform, see docs/sites/writing-a-site.md; it checks its own settings."""
+    """Provider that is installed in addition to the platform (docs/sites/writing-a-site.md) and checks its settings."""
 
-    model_config = rules(
-        cel(
+    model_config = add_cel_rules(
+        make_cel_rule(
             "!(self.name in ['emulated', 'pod', 'kubevirt', 'openNebula', 'other'])",
-            "a provider of the platform has a member of its own",
+            "must not be a provider of the platform: use spec.provider's member of that name",
             ".name",
         )
     )
 
     name: Annotated[Name, Field(description="Name of its entry point in the group `simyard.sites`.")]
     settings: Annotated[
-        dict[str, SettingValue], Field(max_length=64, description="What the provider asks for; nothing secret.")
+        dict[str, SettingValue],
+        Field(max_length=64, description="Settings that the provider defines; they must not hold secrets."),
     ] = {}
     credentials_secret_ref: Annotated[
-        SecretReference | None, Field(description="Secret whose data the provider gets.")
+        SecretReference | None, Field(description="Secret whose data the provider receives.")
     ] = None

@@ -1,4 +1,5 @@
-"""Workers as pods."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of sites whose workers are pods."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simyard.api.base import ApiModel, LocalReference, Name, Quantity, SecretReference, cel, map_by, rules
+from simyard.api.base import (
+    ApiModel,
+    LocalReference,
+    Name,
+    Quantity,
+    SecretReference,
+    add_cel_rules,
+    make_cel_rule,
+    map_by,
+)
 from simyard.api.providers.identity import IN_A_CLUSTER
 from simyard.api.providers.scheduling import LabelValue, NodeSelector, Tolerations
 
@@ -14,30 +24,32 @@ AnnotationValue = Annotated[str, Field(max_length=4096)]
 
 
 class Scratch(ApiModel):
-    """The volume that a worker pod works in; it is made with the pod and goes with it."""
+    """Scratch volume of a worker's pod; it is created and deleted with the pod."""
 
-    size: Annotated[Quantity, Field(description="How large. A pod whose emptyDir grows larger is evicted.")] = "1Gi"
+    size: Annotated[
+        Quantity, Field(description="Size of the volume. A pod whose emptyDir grows larger is evicted.")
+    ] = "1Gi"
     storage_class_name: Annotated[
-        Name | None, Field(description="It is a PersistentVolumeClaim of this class; by default an emptyDir.")
+        Name | None, Field(description="Class of a PersistentVolumeClaim for the volume; by default it is an emptyDir.")
     ] = None
 
 
 class PodProvider(ApiModel):
-    """Workers are pods of this cluster, or of the one of `kubeconfigSecretRef`; docs/sites/pod.md says how."""
+    """Site whose workers are pods of this cluster, or of the one of `kubeconfigSecretRef`; see docs/sites/pod.md."""
 
-    model_config = rules(
+    model_config = add_cel_rules(
         *IN_A_CLUSTER,
         *(
-            cel(
+            make_cel_rule(
                 f"!has(self.{field}) || self.{field}.all(key, !key.startsWith('simyard.dev/'))",
-                "simyard.dev/ is the platform's own prefix",
+                "must not have keys with the prefix simyard.dev/, which belongs to the platform",
                 f".{field}",
             )
             for field in ("labels", "annotations")
         ),
     )
 
-    namespace: Annotated[Name | None, Field(description="Namespace of the pods; the worker's own by default.")] = None
+    namespace: Annotated[Name | None, Field(description="Namespace of the pods; by default the worker's own.")] = None
     kubeconfig_secret_ref: Annotated[
         SecretReference | None, Field(description="Secret with the key `kubeconfig` of a remote cluster.")
     ] = None
@@ -46,12 +58,13 @@ class PodProvider(ApiModel):
         Field(
             min_length=1,
             max_length=512,
-            description="An init container of this image (Simyard's own) brings the adapter into images that have "
-            "none; they need a `python3` of 3.11 or newer. By default the service's image has `simyard-adapter`.",
+            description="Image (Simyard's own) whose init container copies the adapter into pods of images without"
+            " one; these images need a `python3` of 3.11 or newer. By default the service's image has"
+            " `simyard-adapter`.",
         ),
     ] = None
     image_pull_policy: Annotated[
-        Literal["Always", "IfNotPresent", "Never"] | None, Field(description="When images are pulled, as in pods.")
+        Literal["Always", "IfNotPresent", "Never"] | None, Field(description="Pull policy of the images, as in pods.")
     ] = None
     image_pull_secrets: Annotated[
         list[LocalReference],
@@ -62,7 +75,7 @@ class PodProvider(ApiModel):
         ),
     ] = []
     service_account_name: Annotated[
-        Name | None, Field(description="Identity of the pods; they are never given its token.")
+        Name | None, Field(description="ServiceAccount of the pods; they never get its token.")
     ] = None
     node_selector: NodeSelector = {}
     tolerations: Tolerations = []
@@ -73,20 +86,18 @@ class PodProvider(ApiModel):
         Field(
             ge=0,
             le=2**31 - 1,
-            description="User and group that workers run as. 0: as the image or the cluster says, but never root.",
+            description="User and group id of the workers. 0: the user of the image or the cluster, but never root.",
         ),
     ] = 65532
     read_only_root_filesystem: Annotated[
-        bool, Field(description="Workers may write to their scratch volume and `/tmp` only.")
+        bool, Field(description="Lets workers write only to their scratch volume and `/tmp`.")
     ] = False
     scratch: Scratch = Scratch()
     termination_grace_period_seconds: Annotated[
-        int, Field(ge=0, le=86_400, description="How long a pod may take to end before it is killed.")
+        int, Field(ge=0, le=86_400, description="Time that a pod gets to stop before it is killed.")
     ] = 30
-    labels: Annotated[
-        dict[str, LabelValue], Field(max_length=32, description="Labels that the pods get in addition.")
-    ] = {}
+    labels: Annotated[dict[str, LabelValue], Field(max_length=32, description="Additional labels of the pods.")] = {}
     annotations: Annotated[
         dict[str, AnnotationValue],
-        Field(max_length=32, description="Annotations that the pods get."),
+        Field(max_length=32, description="Additional annotations of the pods."),
     ] = {}

@@ -1,4 +1,5 @@
-"""Where in a Kubernetes cluster a site's machines may run: shared by the providers that run there."""
+# SPDX-License-Identifier: Apache-2.0
+"""Settings for the scheduling of machines in a Kubernetes cluster, shared by the providers that run there."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simyard.api.base import ATOMIC, ApiModel, Count, cel, rules
+from simyard.api.base import ATOMIC, ApiModel, Count, add_cel_rules, make_cel_rule
 
 LabelKey = Annotated[str, Field(min_length=1, max_length=317)]
 LabelValue = Annotated[str, Field(max_length=63)]
@@ -17,27 +18,35 @@ NodeSelector = Annotated[
 
 
 class Toleration(ApiModel):
-    """A taint of nodes that machines bear, as a pod's `tolerations` have it."""
+    """Taint of nodes that machines tolerate, like an item of a pod's `tolerations`."""
 
-    model_config = rules(
-        cel("!has(self.operator) || self.operator != 'Exists' || !has(self.value)", "value needs operator Equal"),
-        cel("has(self.key) || has(self.operator) && self.operator == 'Exists'", "without key, operator must be Exists"),
+    model_config = add_cel_rules(
+        make_cel_rule(
+            "!has(self.operator) || self.operator != 'Exists' || !has(self.value)", "value needs the operator Equal"
+        ),
+        make_cel_rule(
+            "has(self.key) || has(self.operator) && self.operator == 'Exists'",
+            "operator must be Exists if key is absent",
+        ),
     )
 
-    key: Annotated[LabelKey | None, Field(description="The taint's key; without one, every taint.")] = None
+    key: Annotated[LabelKey | None, Field(description="Key of the taint; by default every taint.")] = None
     operator: Annotated[
-        Literal["Exists", "Equal"] | None, Field(description="How the taint is compared; `Equal` by default.")
+        Literal["Exists", "Equal"] | None, Field(description="Comparison with the taint; `Equal` by default.")
     ] = None
-    value: Annotated[LabelValue | None, Field(description="The taint's value, with `Equal`.")] = None
+    value: Annotated[LabelValue | None, Field(description="Value of the taint, for `Equal`.")] = None
     effect: Annotated[
         Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
-        Field(description="The taint's effect; every effect by default."),
+        Field(description="Effect of the taint; by default every effect."),
     ] = None
     toleration_seconds: Annotated[
-        Count | None, Field(description="How long a machine stays once a `NoExecute` taint is there; by default, ever.")
+        Count | None,
+        Field(
+            description="Time that a machine stays on a node with a new `NoExecute` taint; by default without limit."
+        ),
     ] = None
 
 
 Tolerations = Annotated[
-    list[Toleration], Field(max_length=32, description="Taints that machines bear.", json_schema_extra=ATOMIC)
+    list[Toleration], Field(max_length=32, description="Taints that machines tolerate.", json_schema_extra=ATOMIC)
 ]

@@ -1,1 +1,0 @@
-"""Pure builders of manifests: custom resource definitions, access rules, admission policies, services."""

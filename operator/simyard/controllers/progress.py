@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evidence that kopf makes progress, from the objects that wait for it.
+
+Some failures of kopf end in silence: the process lives, but no object gets a finalizer or loses one. An answer of 400
+to one discovery request is enough. So the progress is measured at the objects. A pool or site waits for kopf while it
+has no finalizer, and while it is being deleted and still has one. When objects wait and none of them moves on, kopf
+stands still, and the process has to end: the next process starts kopf anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+from prometheus_client import Gauge
+
+from simyard.api.names import FINALIZER
+from simyard.kube.cache import HasMetadata
+
+STALLED = Gauge(
+    "simyard_kopf_stalled_seconds", "How long objects have waited for kopf's finalizers without any of them moving on."
+)
+MAX_STALLED_SECONDS = 45.0
+"""Above the time after which a waiting handler reports to :meth:`FinalizerProgress.report_handler`."""
+LOOK_SECONDS = 1.0
+
+
+class StandstillError(Exception):
+    """kopf does not work on the objects that wait for it: only a new process helps."""
+
+
+class FinalizerProgress:
+    """The pools and sites that wait for kopf, by uid, each with the time since when; the oldest first."""
+
+    def __init__(self, clock: Callable[[], float], max_stalled_seconds: float = MAX_STALLED_SECONDS) -> None:
+        """Start with no objects; ``clock`` returns monotonic seconds."""
+        self._clock = clock
+        self._max_stalled = max_stalled_seconds
+        self._since: dict[str, float] = {}
+        self._moved = clock()
+
+    def apply_change(self, old: HasMetadata | None, new: HasMetadata | None) -> None:
+        """Note a change of an object, as its cache reports it."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid or not _waits(new)):
+            self._move(old.metadata.uid)
+        if new is not None and _waits(new):
+            self._since.setdefault(new.metadata.uid, self._clock())
+
+    def report_handler(self, uid: str) -> None:
+        """Note that a handler of kopf runs for an object: the object goes on waiting from now on."""
+        if uid in self._since:
+            self._move(uid)
+            self._since[uid] = self._clock()
+
+    def measure_stalled_seconds(self) -> float:
+        """Return for how long objects have waited without any of them moving on; 0 when none waits."""
+        oldest = next(iter(self._since.values()), None)
+        return 0.0 if oldest is None else self._clock() - max(oldest, self._moved)
+
+    async def watch(self) -> NoReturn:
+        """Look at the progress every second until kopf stands still.
+
+        Raises:
+            StandstillError: objects have waited for the maximal time, and none of them moved on.
+        """
+        while True:
+            STALLED.set(stalled := self.measure_stalled_seconds())
+            if stalled > self._max_stalled:
+                raise StandstillError(f"kopf stands still: pools or sites have waited for it for {stalled:.0f} s")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _move(self, uid: str) -> None:
+        if self._since.pop(uid, None) is not None:
+            self._moved = self._clock()
+
+
+def _waits(item: HasMetadata) -> bool:
+    deleted = item.metadata.deletion_timestamp is not None
+    return deleted == (FINALIZER in item.metadata.finalizers)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Address of the object store, and the credentials for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from simyard.files.signature import Credentials
+
+DEFAULT_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess:
+    """The access to one bucket.
+
+    Attributes:
+        endpoint: URL of the S3 server, with which the platform, users and workers reach it.
+        bucket: name of the bucket, in the path of each URL ("path style").
+        credentials: account of the platform; it may read, write, list and delete objects of the bucket.
+        ca_certificate: CA that signed the server's certificate (PEM); None: the system's CAs.
+        encryption_required: True if an upload counts only when the server says that it encrypts the object.
+    """
+
+    endpoint: str
+    bucket: str
+    credentials: Credentials
+    ca_certificate: str | None = field(default=None, repr=False)
+    encryption_required: bool = False
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> Self:
+        """Read a Secret where it is mounted: one file per key.
+
+        Keys: ``endpoint``, ``bucket``, ``accessKey``, ``secretKey``; optional ``region``, ``ca.crt`` and ``encryption``
+        (``Required`` or ``Optional``).
+
+        Raises:
+            ValueError: a key is missing or cannot be read; the message names the key, not its value.
+        """
+        try:
+            values = {path.name: path.read_text() for path in directory.iterdir() if path.is_file()}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"the secret of the file store cannot be read from {directory}: {error}") from None
+        return cls.from_values(values)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, str]) -> Self:
+        """Read the values of such a Secret; errors as for :meth:`from_directory`."""
+        values = {name: value.strip() for name, value in values.items()}
+        missing = [key for key in ("endpoint", "bucket", "accessKey", "secretKey") if not values.get(key)]
+        if missing:
+            raise ValueError(f"the secret of the file store has no {', '.join(missing)}")
+        endpoint = urlsplit(values["endpoint"])
+        if endpoint.scheme not in ("http", "https") or not endpoint.netloc or endpoint.path.strip("/"):
+            raise ValueError("the secret of the file store: endpoint must be http[s]://host[:port]")
+        encryption = values.get("encryption") or "Optional"
+        if encryption not in ("Required", "Optional"):
+            raise ValueError("the secret of the file store: encryption must be Required or Optional")
+        return cls(
+            endpoint=f"{endpoint.scheme}://{endpoint.netloc}",
+            bucket=values["bucket"],
+            credentials=Credentials(values["accessKey"], values["secretKey"], values.get("region") or DEFAULT_REGION),
+            ca_certificate=values.get("ca.crt") or None,
+            encryption_required=encryption == "Required",
+        )
+
+    def url_of(self, key: str) -> str:
+        """Return the unsigned URL of an object; of the bucket for the empty key."""
+        return f"{self.endpoint}/{self.bucket}" + (f"/{key}" if key else "")

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assigns waiting ServiceActions to free workers. One pass over a target assigns as many as it has free workers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Sized
+from typing import NoReturn
+
+from simyard.api import names
+from simyard.api.service_action import ServiceAction
+from simyard.api.worker import Worker
+from simyard.fleet.registry import Registry, format_service_key, format_target_key, get_pool_uid, get_time
+from simyard.fleet.status_writes import write_status
+from simyard.fleet.work_queue import KeyQueue
+from simyard.plan.actions import find_declared_action, record_assignment, record_wait
+from simyard.plan.assignment import assign_actions, reserve_for_sync
+from simyard.plan.worker import is_ready
+
+PASS_SPACING_SECONDS = 0.02
+
+
+class Assignment:
+    """The targets that actions wait for. ``added`` is called with the uid of an action that was assigned."""
+
+    def __init__(self, registry: Registry, added: Callable[[str], None]) -> None:
+        self._registry = registry
+        self._added = added
+        self._wanted: set[str] = set()
+        self._held: set[str] = set()
+        self._queue = KeyQueue("assignment", self._assign, concurrency=4, spacing_seconds=PASS_SPACING_SECONDS)
+
+    async def run(self) -> NoReturn:
+        """Assign actions until cancelled."""
+        await self._queue.run()
+
+    def add_waiting(self, action: ServiceAction) -> None:
+        """Let a valid action wait for a worker."""
+        self._wanted.add(action.metadata.uid)
+        target = action.spec.target
+        self._queue.add(format_target_key(target.kind, action.metadata.namespace, target.name))
+
+    def forget(self, uid: str) -> None:
+        """Forget an action that is gone."""
+        self._wanted.discard(uid)
+
+    def apply_finished(self, action: ServiceAction) -> None:
+        """Assign other actions to the worker of a finished action."""
+        worker = self._registry.find_worker(action.status.worker_uid)
+        if worker is not None:
+            self._worker_free(worker)
+
+    def worker_changed(self, old: Worker | None, new: Worker) -> None:
+        """Assign actions to a worker that became ready."""
+        if is_ready(new) and (old is None or not is_ready(old)):
+            self._worker_free(new)
+
+    def _worker_free(self, worker: Worker) -> None:
+        for key in _targets_of(worker):
+            if self._registry.actions.count("target", key):
+                self._queue.add(key)
+
+    async def _assign(self, key: str) -> None:
+        waiting_here = self._registry.actions.list_by("target", key)
+        actions = [item for item in waiting_here if not item.status.worker_uid and item.metadata.uid in self._wanted]
+        workers = [worker for worker in self._workers(key) if is_ready(worker) and not worker.spec.drain]
+        if not actions:
+            self._queue.forget(key)
+            return
+        busy = frozenset(worker.metadata.uid for worker in workers if self._busy(worker)) | self._held
+        kept = frozenset[str]() if key.startswith(f"{names.WORKERS.kind}/") else self._kept_free(workers, busy)
+        busy |= kept
+        concurrent = frozenset(action.metadata.uid for action in actions if self._concurrent(action))
+        matched = assign_actions(
+            actions, workers, busy, concurrent, {item.metadata.uid: self._load(item) for item in workers}
+        )
+        taken = {worker.metadata.uid for worker in matched.values()} - self._held
+        self._held |= taken
+        try:
+            for action in actions:
+                worker = matched.get(action.metadata.uid)
+                if action.spec.cancel or action.metadata.deletion_timestamp is not None:
+                    continue
+                await self._write(action, worker, _why_waiting(workers, kept))
+        finally:
+            self._held -= taken
+
+    async def _write(self, action: ServiceAction, worker: Worker | None, why: str) -> None:
+        """Write the assignment of an action, or the reason why it waits.
+
+        The write is guarded: of two operators that assign an action to two workers, one succeeds.
+        """
+        status = (
+            record_wait(action, why, get_time()) if worker is None else record_assignment(action, worker, get_time())
+        )
+        registry = self._registry
+        written = await write_status(
+            registry.client, registry.actions, action.metadata, action.status, status, guarded=True
+        )
+        if not written or worker is not None:
+            self._added(action.metadata.uid)
+
+    def _workers(self, key: str) -> list[Worker]:
+        kind, namespace, name = key.split("/")
+        if kind == names.WORKERS.kind:
+            worker = self._registry.workers.get(namespace, name)
+            return [worker] if worker is not None else []
+        if kind == names.SIMULATION_SERVICES.kind:
+            return self._registry.workers.list_by("service", f"{namespace}/{name}")
+        pool = self._registry.pools.get(namespace, name)
+        return self._registry.workers.list_by("pool", pool.metadata.uid) if pool is not None else []
+
+    def _kept_free(self, workers: list[Worker], busy: Container[str]) -> frozenset[str]:
+        """Return the uids of the workers that their pools reserve for Sync calls."""
+        of_pool: defaultdict[str, list[Worker]] = defaultdict(list)
+        for worker in workers:
+            of_pool[get_pool_uid(worker)].append(worker)
+        return frozenset().union(
+            *(
+                reserve_for_sync(of_pool[pool.metadata.uid], busy, pool.spec.reserved_for_sync)
+                for uid in of_pool
+                for pool in self._registry.pools.list_by("uid", uid)
+            )
+        )
+
+    def _load(self, worker: Worker) -> int:
+        return sum(self._concurrent(action) for action in self._registry.actions.list_by("worker", worker.metadata.uid))
+
+    def _busy(self, worker: Worker) -> bool:
+        return any(
+            not self._concurrent(action) for action in self._registry.actions.list_by("worker", worker.metadata.uid)
+        )
+
+    def _concurrent(self, action: ServiceAction) -> bool:
+        declared = find_declared_action(action, self._registry.find_target_service(action))
+        return declared is not None and declared.concurrent
+
+
+def _why_waiting(ready: Sized, kept: Sized) -> str:
+    if not ready:
+        return "no worker is ready"
+    if kept:
+        return "every free worker is reserved for Sync calls (spec.reservedForSync of the pool)"
+    return "every ready worker is busy"
+
+
+def _targets_of(worker: Worker) -> list[str]:
+    """Return the keys of all targets to which a worker belongs."""
+    namespace, owner = worker.metadata.namespace, worker.metadata.controller
+    keys = [
+        format_target_key(names.WORKERS.kind, namespace, worker.metadata.name),
+        f"{names.SIMULATION_SERVICES.kind}/{format_service_key(worker)}",
+    ]
+    if owner is not None:
+        keys.append(format_target_key(owner.kind, namespace, owner.name))
+    return keys

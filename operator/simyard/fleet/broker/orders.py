@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends requests of the operator to the adapters of workers; these requests get no reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simyard.fleet.registry import Registry, get_queue
+from simyard.messaging.errors import NoConsumerError
+from simyard.messaging.requests import Requester
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import Request
+
+
+class Orders:
+    """The way from the operator to the adapters. A repeated request does no harm."""
+
+    def __init__(self, registry: Registry, requester: Requester) -> None:
+        self._registry = registry
+        self._requester = requester
+
+    async def send(self, uid: str, kind: Request, body: Mapping[str, Json] | None = None, *, lasting: bool) -> None:
+        """Put a request into the queue of a Worker.
+
+        Nothing is sent if the Worker or its queue does not exist: then no adapter runs that could receive it. A
+        ``lasting`` request survives a restart of the broker.
+
+        Raises:
+            MessagingError: the broker may not have accepted the request.
+        """
+        worker = self._registry.find_worker(uid)
+        if worker is None:
+            return
+        publish = self._requester.publish_persistent if lasting else self._requester.publish_transient
+        try:
+            await publish(get_queue(worker), kind, body or {}, f"{kind.value}-{uid}")
+        except NoConsumerError:
+            return

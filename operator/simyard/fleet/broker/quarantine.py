@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cuts off broker users that send too many events, for a while.
+
+The events of all workers pass through the same queues. A guest that publishes as fast as it can fills them, and the
+results of every other tenant wait behind its events: 8,000 events a second delayed the actions of others by 11 s after
+20 s. No setting of RabbitMQ limits how fast a user publishes.
+
+So the operator counts the events that it receives of each user. If a user exceeds its allowance
+(:mod:`simyard.messaging.allowance`), the operator closes the user's connections and permits it none. The user is
+released after a pause, which doubles each time up to :data:`MAX_PAUSE_SECONDS`.
+
+The broker is the only memory: every user that may open no connection is in quarantine, also if an earlier operator put
+it there. An operator that starts releases such users after a pause.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from prometheus_client import Counter, Gauge
+
+from simyard.api.names import WORKER_POOLS, Reason
+from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
+from simyard.fleet.broker.logins import ALONE, OF_POOL
+from simyard.fleet.broker.provisioning import Broker
+from simyard.fleet.recorder import Recorder
+from simyard.fleet.registry import Registry, find_removed
+from simyard.fleet.timing import PRODUCTION, Timing
+from simyard.fleet.work_queue import KeyQueue
+from simyard.messaging.allowance import Allowances
+from simyard_adapter.wire import name_pool_user, name_standalone_user
+
+log = logging.getLogger(__name__)
+
+QUARANTINED = Gauge("simyard_broker_quarantined_users", "Broker users that are cut off because they sent too much.")
+QUARANTINES = Counter("simyard_broker_quarantines_total", "Number of times that a broker user was cut off.")
+MAX_PAUSE_SECONDS = 900.0
+GOOD_SECONDS = 3600.0
+"""A user that sent no more than its allowance for this time begins with the first pause again."""
+MAX_REMEMBERED = 10_000
+EARLIER = ""
+"""The key under which the users are found that an earlier operator cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """The last pause of a user, in seconds, and its end."""
+
+    seconds: float
+    ends_at: float
+
+
+class Quarantine:
+    """The broker users that are cut off, each with the time of ``clock`` at which it is released."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        broker: Broker,
+        recorder: Recorder,
+        clock: Callable[[], float],
+        timing: Timing = PRODUCTION,
+    ) -> None:
+        self._timing = timing
+        self._registry = registry
+        self._broker = broker
+        self._recorder = recorder
+        self._clock = clock
+        self._allowances = Allowances(self._count_workers)
+        self._until: dict[str, float] = {}
+        self._earlier: dict[str, _Pause] = {}
+        self._queue = KeyQueue("quarantine", self._enforce)
+        QUARANTINED.set_function(lambda: len(self._until))
+
+    def count_event(self, user: str, size: int) -> bool:
+        """Count an event of ``size`` bytes of a broker user; return whether the user is within its allowance."""
+        if user in self._until:
+            return False
+        if not self._exists(user) or self._allowances.spend(user, self._clock(), size):
+            return True  # the user of a pool that is gone is deleted anyway
+        self._begin(user)
+        return False
+
+    async def run(self) -> NoReturn:
+        """Cut off and release users until cancelled."""
+        await self._broker.prepared.wait()
+        self._queue.add(EARLIER)
+        await self._queue.run()
+
+    async def enforce(self, user: str) -> None:
+        """Cut off or release a user now, as its pause demands."""
+        await self._queue.pass_now([user])
+
+    def _exists(self, user: str) -> bool:
+        if user.startswith(OF_POOL):
+            return self._registry.pools.count("uid", user.removeprefix(OF_POOL)) > 0
+        return self._registry.find_worker(user.removeprefix(ALONE)) is not None
+
+    def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
+        """Forget the allowance of a pool that is gone."""
+        if (left := find_removed(old, new)) is not None:
+            self._forget(name_pool_user(left.metadata.uid))
+
+    def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        """Forget the allowance of a Worker without a pool that is gone."""
+        if (left := find_removed(old, new)) is not None:
+            self._forget(name_standalone_user(left.metadata.uid))
+
+    def _forget(self, user: str) -> None:
+        self._allowances.forget(user)
+        self._earlier.pop(user, None)
+
+    def _begin(self, user: str) -> None:
+        pause = self._timing.quarantine_first_seconds
+        if (earlier := self._earlier.get(user)) is not None and self._clock() < earlier.ends_at + GOOD_SECONDS:
+            pause = min(2 * earlier.seconds, MAX_PAUSE_SECONDS)
+        log.warning("broker user %s sends too many events: it is cut off for %g s", user, pause)
+        QUARANTINES.inc()
+        for pool in self._registry.pools.list_by("uid", user.removeprefix(OF_POOL)):
+            note = f"The workers of the pool send too many events: they are disconnected for {pause:g} s."
+            self._recorder.emit(WORKER_POOLS, pool.metadata, Reason.WORKERS_CUT_OFF, note, warning=True)
+        self._hold(user, pause)
+
+    def _hold(self, user: str, pause: float) -> None:
+        until = self._until[user] = self._clock() + pause
+        self._earlier[user] = _Pause(pause, until)
+        while len(self._earlier) > MAX_REMEMBERED:
+            self._earlier.pop(next(iter(self._earlier)))
+        self._queue.add(user)
+
+    async def _enforce(self, user: str) -> float | None:
+        """Cut off or release a user; return the seconds until the end of its pause."""
+        if user == EARLIER:
+            for earlier in await self._broker.cut_off_users():
+                if earlier not in self._until:
+                    self._hold(earlier, self._timing.quarantine_first_seconds)
+            return None
+        if (left := self._until[user] - self._clock()) > 0:
+            await self._broker.cut_off(user)
+            return left
+        await self._broker.release(user)
+        self._allowances.forget(user)
+        del self._until[user]
+        return None
+
+    def _count_workers(self, user: str) -> int:
+        return self._registry.workers.count("pool", user.removeprefix(OF_POOL)) if user.startswith(OF_POOL) else 1

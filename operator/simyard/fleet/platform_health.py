@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the operator itself now and then, and tells the sites when what is wrong with it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+from simyard.fleet.registry import get_time
+from simyard.plan.platform import PlatformProblem, choose_problem, find_problem
+
+LOOK_SECONDS = 15.0
+
+
+class PlatformHealth:
+    """What is wrong with the platform itself; :mod:`simyard.plan.platform` decides."""
+
+    def __init__(
+        self,
+        overdue: Callable[[], tuple[str, float]],
+        skew: Callable[[], float | None],
+        clock: Callable[[], float],
+    ) -> None:
+        """``overdue`` returns the part of the work that is behind most, and its seconds.
+
+        ``skew`` returns the seconds by which the API server's clock is ahead, ``clock`` a steady time. The functions in
+        ``on_change`` are called with the new problem.
+        """
+        self.on_change: list[Callable[[PlatformProblem | None], None]] = []
+        self._overdue = overdue
+        self._skew = skew
+        self._clock = clock
+        self._shown: PlatformProblem | None = None
+        self._healthy_since = clock()
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Look once."""
+        found = find_problem(*self._overdue(), self._skew(), get_time())
+        if found is not None:
+            self._healthy_since = self._clock()
+        shown = choose_problem(self._shown, found, self._clock() - self._healthy_since)
+        if shown != self._shown:
+            self._shown = shown
+            for changed in self.on_change:
+                changed(shown)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WorkerPools: their plans, Workers, drains, licences and takers."""

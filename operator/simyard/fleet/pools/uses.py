@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remembers when pools with an idle timeout were used.
+
+A pool is used by ServiceActions, and by Sync requests as adapters report them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from simyard.api import names
+from simyard.api.base import from_seconds
+from simyard.api.service_action import ServiceAction
+from simyard.api.worker_pool import WorkerPool
+from simyard.fleet.registry import Registry, find_removed, format_service_key, format_target_key, get_pool_uid, get_time
+from simyard.guest.messages import Active
+from simyard.messaging.events import ReceivedEvent
+from simyard.plan.actions import is_finished
+from simyard.plan.idleness import Use
+from simyard_adapter.wire import ACTIVE_SECONDS
+
+
+class Uses:
+    """The last use of each pool. ``used`` is called with a pool whenever an action on it is heard of."""
+
+    def __init__(self, registry: Registry, used: Callable[[WorkerPool], None]) -> None:
+        self._registry = registry
+        self._used = used
+        self._last: dict[str, datetime] = {}
+
+    def look_back(self) -> None:
+        """Apply the actions in the cache: they may have been listed before the pools that they were for."""
+        for action in self._registry.actions:
+            self.action_changed(None, action)
+
+    def apply_event(self, event: ReceivedEvent) -> None:
+        """Apply a message of a worker. An active worker counts as used until its next message would arrive."""
+        if isinstance(event.message, Active) and (worker := self._registry.find_worker(event.worker_uid)) is not None:
+            for pool in self._registry.pools.list_by("uid", get_pool_uid(worker)):
+                self._note(pool, from_seconds(event.received_at + ACTIVE_SECONDS))
+
+    def get_use(self, pool: WorkerPool, *, busy: bool) -> Use:
+        """Return the use of a pool; ``busy`` says that one of its workers runs a ServiceAction.
+
+        An action on the service counts as long as no pool of the service has a worker.
+        """
+        if pool.spec.idle_timeout_seconds is None:
+            return Use()
+        registry, namespace, service = self._registry, pool.metadata.namespace, format_service_key(pool)
+        on_pool = registry.actions.count(
+            "target", format_target_key(names.WORKER_POOLS.kind, namespace, pool.metadata.name)
+        )
+        on_service = not registry.workers.count("service", service) and registry.actions.count(
+            "target", format_target_key(names.SIMULATION_SERVICES.kind, namespace, pool.spec.service_ref.name)
+        )
+        return Use(now=bool(busy or on_pool or on_service), last=self._last.get(pool.metadata.uid))
+
+    def action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
+        """Note that an action uses the pools that could run it."""
+        action = new or old
+        if action is None:
+            return
+        time = action.status.finished_time if is_finished(action) else get_time()
+        for pool in self._pools_of(action):
+            self._note(pool, time or get_time())
+
+    def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
+        """Forget a pool that is gone."""
+        if (left := find_removed(old, new)) is not None:
+            self._last.pop(left.metadata.uid, None)
+
+    def _pools_of(self, action: ServiceAction) -> Iterable[WorkerPool]:
+        """Return the pools that an action uses: its target, the pool of its worker, or all pools that could run it."""
+        registry, namespace, target = self._registry, action.metadata.namespace, action.spec.target
+        worker = registry.find_worker(action.status.worker_uid) if action.status.worker_uid else None
+        if worker is None and target.kind == names.WORKERS.kind:
+            worker = registry.workers.get(namespace, target.name)
+        if worker is not None:
+            return registry.pools.list_by("uid", get_pool_uid(worker))
+        if target.kind == names.WORKER_POOLS.kind:
+            pool = registry.pools.get(namespace, target.name)
+            return [pool] if pool is not None else []
+        if target.kind == names.SIMULATION_SERVICES.kind and not is_finished(action):
+            return registry.pools.list_by("service", f"{namespace}/{target.name}")
+        return []
+
+    def _note(self, pool: WorkerPool, time: datetime) -> None:
+        if pool.spec.idle_timeout_seconds is None:
+            return
+        uid = pool.metadata.uid
+        self._last[uid] = max(time, self._last.get(uid, time))
+        self._used(pool)

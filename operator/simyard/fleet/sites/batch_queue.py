@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the requests that wait to be sent to one site, and sends them in batches.
+
+Three limits decide when a batch is sent and how large it is:
+
+- the tuner of its kind of call: the batch size and the number of parallel calls;
+- the pace of the site: items per second;
+- the site's breaker: items under way at once.
+
+The kinds of calls take turns, so that many deletions do not hold up creations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+import statistics
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from prometheus_client import Gauge, Histogram
+
+from simyard.api.cloud_site import SiteLimits
+from simyard.plan.machine import Step
+from simyard.plan.pace import Pace
+from simyard.plan.site import CallName, CallObservation
+from simyard.plan.tuner import Answer, Bounds, Tuner
+from simyard_sites.base import SiteError
+
+SECONDS = Histogram(
+    "simyard_site_call_seconds",
+    "Duration of a bulk call to a site.",
+    ["site", "call"],
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+IN_FLIGHT = Gauge(
+    "simyard_site_in_flight_limit", "Maximum of items under way at once, as the tuner found it.", ["site", "call"]
+)
+BATCH_SIZE = Gauge("simyard_site_batch_size", "Items in one call, as the tuner found it.", ["site", "call"])
+PACE = Gauge("simyard_site_pace_items", "Maximum of items per second that are sent to the site.", ["site"])
+
+LINGER_SECONDS = 0.01
+"""Time for which a batch that is not full waits for more requests while other calls are under way."""
+CATCH_UP_SECONDS = 0.02
+THROTTLED_CALLS = 64
+"""Maximum of parallel calls while the pace limits the requests."""
+_NO_ROOM = float("inf")
+_FORGETTING = 0.98
+_NEARLY = 0.9
+_CALLS: Mapping[Step, CallName] = {
+    Step.CREATE: "Create",
+    Step.DELETE: "Delete",
+    Step.LOOK: "Look",
+    Step.START: "Start",
+    Step.STOP: "Stop",
+    Step.SUSPEND: "Suspend",
+    Step.RESTART: "Restart",
+}
+_ORDER = (Step.DELETE, Step.LOOK, Step.CREATE, Step.START, Step.STOP, Step.SUSPEND, Step.RESTART)
+
+
+def forget_limits(name: str) -> None:
+    """Remove the gauges of a site that has no runner any more."""
+    with contextlib.suppress(KeyError):
+        PACE.remove(name)
+    for gauge, step in itertools.product((IN_FLIGHT, BATCH_SIZE), _ORDER):
+        with contextlib.suppress(KeyError):
+            gauge.remove(name, step.name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The result of one call to a site, as far as it concerns the site as a whole.
+
+    Attributes:
+        seconds: duration of the call.
+        accepted: number of items that the site accepted.
+        throttled: number of items that the site refused because of its rate limit.
+        retry_after_seconds: pause that the site asked for.
+        broken: error that shows that the site does not work; None while it works.
+    """
+
+    seconds: float
+    accepted: int
+    throttled: int = 0
+    retry_after_seconds: float | None = None
+    broken: SiteError | None = None
+
+
+Send = Callable[[Step, Sequence[str]], Awaitable[BatchResult | None]]
+"""Sends one batch: a step with its keys, which are uids of Workers for CREATE and ids of machines for all other steps.
+
+Returns None if the site was not called.
+"""
+
+
+@dataclass(slots=True)
+class _Calls:
+    """The requests of one step that wait or are under way, and the figures of its calls."""
+
+    tuner: Tuner
+    waiting: dict[str, None] = field(default_factory=dict)
+    sent: set[str] = field(default_factory=set)
+    under_way: int = 0
+    waiting_since: float = 0.0
+    starved_at: float = 0.0
+    paused_until: float = 0.0
+    throttled: int = 0
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=101))
+    answered_at: float = 0.0
+    recent_items: float = 0.0
+    recent_seconds: float = 0.0
+
+
+class BatchQueue:
+    """The requests to one site that wait or are under way; each key is in it once per step.
+
+    ``on_rest`` is called when the last call has been answered and no request waits.
+    """
+
+    def __init__(self, name: str, limits: SiteLimits, on_rest: Callable[[], None]) -> None:
+        self._name = name
+        self._on_rest = on_rest
+        self._permitted: int | None = None
+        self._bounds = Bounds(limits.max_in_flight)
+        self._pace = Pace(limits.requests_per_second)
+        self._calls: dict[Step, _Calls] = {step: _Calls(Tuner.start(self._bounds)) for step in _ORDER}
+        self._turns = list(_ORDER)
+        self._next_at = 0.0
+        self._working = False
+        self._wake = asyncio.Event()
+        self._clock = asyncio.get_running_loop().time
+
+    def set_limits(self, limits: SiteLimits) -> None:
+        """Use changed limits from now on; the tuners keep what they learned within them."""
+        self._bounds = Bounds(limits.max_in_flight)
+        self._pace = self._pace.with_bound(limits.requests_per_second)
+        for calls in self._calls.values():
+            calls.tuner = calls.tuner.with_bounds(self._bounds)
+        self._wake.set()
+
+    @property
+    def has_waiting(self) -> bool:
+        """True while a request waits to be sent."""
+        return any(calls.waiting for calls in self._calls.values())
+
+    def add(self, step: Step, key: str) -> None:
+        """Add a request, unless the same one waits or is under way already."""
+        calls = self._calls[step]
+        if key not in calls.sent and key not in calls.waiting:
+            if not calls.waiting:
+                calls.waiting_since = self._clock()
+            calls.waiting[key] = None
+            self._wake.set()
+
+    def is_sent(self, step: Step, key: str) -> bool:
+        """Return whether a request was sent and not answered yet."""
+        return key in self._calls[step].sent
+
+    def record_answer(self, step: Step, key: str) -> None:
+        """Note that a request was answered, possibly before the rest of its batch."""
+        self._calls[step].sent.discard(key)
+
+    def pause(self, step: Step, seconds: float) -> None:
+        """Send no request of this step for a time in seconds."""
+        calls = self._calls[step]
+        calls.paused_until = max(calls.paused_until, self._clock() + seconds)
+
+    def permit(self, items: int | None) -> None:
+        """Limit the items under way at once; None: the breaker is closed and sets no limit.
+
+        After the breaker has closed, the tuners start again with few and small batches.
+        """
+        self._permitted = items
+        if items == 0:
+            return
+        if items is None:
+            for calls in self._calls.values():
+                calls.tuner = calls.tuner.restart()
+        self._wake.set()
+
+    def list_observations(self) -> Iterator[CallObservation]:
+        """Return what the tuners have learned, for each kind of call that was ever made."""
+        now = self._clock()
+        for step, calls in self._calls.items():
+            if not calls.seconds:
+                continue
+            seconds = sorted(calls.seconds)
+            rate = calls.recent_items / max(calls.recent_seconds, 1e-3)
+            yield CallObservation(
+                call=_CALLS[step],
+                setting=calls.tuner.base,
+                growing=calls.tuner.growing,
+                bound=calls.tuner.is_bound or rate >= _NEARLY * self._pace.bound,
+                idle=not calls.under_way and not calls.waiting,
+                rate=rate,
+                median_seconds=statistics.median(seconds),
+                high_seconds=seconds[math.ceil(0.95 * len(seconds)) - 1],
+                throttled=calls.throttled,
+                pace=self._pace.get_rate(now) if self._is_throttled(now) else None,
+            )
+
+    async def run(self, send: Send) -> NoReturn:
+        """Send batches with ``send`` until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                wakes = self._send_all(group, send)
+                self._note_rest()
+                try:
+                    async with asyncio.timeout_at(wakes):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+        raise AssertionError("the loop does not end")
+
+    def _send_all(self, group: asyncio.TaskGroup, send: Send) -> float | None:
+        """Send all batches that may go now; return the time of the next attempt, None if only a change can help.
+
+        Steps take turns: a step that waits for room is not overtaken by the smaller batches of another step.
+        """
+        wakes: list[float] = []
+        turns = list(self._turns)
+        for turn, step in enumerate(turns, start=1):
+            at = self._send_due(group, send, step)
+            if at == _NO_ROOM:
+                for behind in turns[turn:]:
+                    self._calls[behind].starved_at = self._clock()
+                break
+            if at is not None:
+                wakes.append(at)
+        return min(wakes, default=None)
+
+    def _send_due(self, group: asyncio.TaskGroup, send: Send, step: Step) -> float | None:
+        """Send the batches of a step that may go now; return the time of the next attempt, infinity without room."""
+        calls = self._calls[step]
+        while calls.waiting:
+            now = self._clock()
+            wakes = max(calls.paused_until, self._pace.paused_until, self._next_at)
+            if wakes > now:
+                calls.starved_at = now
+                return wakes
+            size, most = self._batch(calls, now)
+            if calls.under_way >= most:
+                return None
+            if not size:
+                calls.starved_at = now
+                return _NO_ROOM
+            if len(calls.waiting) < size:
+                calls.starved_at = now
+                if calls.under_way and (lingers := calls.waiting_since + LINGER_SECONDS) > now:
+                    return lingers
+            batch = [key for key, _ in zip(calls.waiting, range(size), strict=False)]
+            for key in batch:
+                del calls.waiting[key]
+            calls.sent.update(batch)
+            calls.under_way += 1
+            calls.waiting_since = now
+            self._turns.remove(step)
+            self._turns.append(step)
+            self._next_at = max(self._next_at, now - CATCH_UP_SECONDS) + len(batch) / self._pace.get_rate(now)
+            self._begin(calls, now)
+            sending = self._run_batch(send, step, batch, calls.tuner.round, now)
+            group.create_task(sending, name=f"{step.name} {len(batch)}")
+        if calls.under_way < calls.tuner.setting.calls:
+            calls.starved_at = self._clock()
+        return None
+
+    def _batch(self, calls: _Calls, now: float) -> tuple[int, int]:
+        """Return the size that a batch may have now (0: none fits), and the number of calls that may be under way."""
+        setting = calls.tuner.setting
+        size, most = min(setting.batch, self._pace.get_batch(now)), setting.calls
+        if self._is_throttled(now):
+            most = max(most, min(THROTTLED_CALLS, self._bounds.in_flight // size))
+        under_way = sum(len(each.sent) for each in self._calls.values())
+        room = self._bounds.in_flight - under_way
+        permitted = self._permitted
+        if permitted is not None:
+            room = min(room, permitted - under_way)
+            size = min(size, max(1, permitted))
+        return (size if size <= room else 0), most
+
+    def _begin(self, calls: _Calls, now: float) -> None:
+        if not self._working:
+            self._working = True
+            self._pace = self._pace.start_work(now)
+        if calls.under_way == 1:
+            calls.answered_at = now
+
+    async def _run_batch(self, send: Send, step: Step, batch: list[str], round_: int, sent_at: float) -> None:
+        calls = self._calls[step]
+        result: BatchResult | None = None
+        try:
+            result = await send(step, batch)
+        finally:
+            calls.sent.difference_update(batch)
+            calls.under_way -= 1
+            self._wake.set()
+        if result is not None:
+            answer = Answer(round_, len(batch), self._clock() - sent_at, False, result.seconds)
+            self._learn(step, calls, result, answer, sent_at)
+
+    def _learn(self, step: Step, calls: _Calls, result: BatchResult, answer: Answer, sent_at: float) -> None:
+        now = self._clock()
+        SECONDS.labels(self._name, step.name.lower()).observe(result.seconds)
+        calls.seconds.append(result.seconds)
+        calls.recent_items = calls.recent_items * _FORGETTING + result.accepted
+        calls.recent_seconds = calls.recent_seconds * _FORGETTING + now - calls.answered_at
+        calls.answered_at = now
+        calls.throttled += result.throttled
+        self._pace = self._pace.record_answer(
+            result.accepted, result.throttled, sent_at=sent_at, now=now, retry_after_seconds=result.retry_after_seconds
+        )
+        if result.broken is not None:
+            calls.tuner = calls.tuner.record_failure(answer.round)
+        elif result.throttled:
+            calls.tuner = calls.tuner.record_throttle(answer.round)
+        else:
+            full = answer.items == calls.tuner.setting.batch and calls.starved_at < sent_at
+            calls.tuner = calls.tuner.record_answer(replace(answer, full=full))
+        IN_FLIGHT.labels(self._name, step.name.lower()).set(calls.tuner.base.in_flight)
+        BATCH_SIZE.labels(self._name, step.name.lower()).set(calls.tuner.base.batch)
+        PACE.labels(self._name).set(self._pace.get_rate(now))
+
+    def _is_throttled(self, now: float) -> bool:
+        return self._pace.is_throttled(now)
+
+    def _note_rest(self) -> None:
+        if self._working and not any(calls.under_way or calls.waiting for calls in self._calls.values()):
+            self._working = False
+            self._pace = self._pace.stop_work(self._clock())
+            self._on_rest()

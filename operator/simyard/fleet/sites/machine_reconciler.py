@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reconciles the machines of one site with its Workers.
+
+The plan (:mod:`simyard.plan.worker_machines`) decides; this module collects what the plan depends on, and carries it
+out. A pass over one Worker runs when its machine or the Worker changed, and again after a failure. Most passes run
+within the event that caused them, without a wait. Only a machine without a known Worker goes through the queue, because
+the API server is asked for its Worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import NoReturn
+
+from simyard.api.worker import Worker
+from simyard.fleet.registry import find_removed
+from simyard.fleet.sites.parts import SiteParts
+from simyard.fleet.work_queue import KeyQueue
+from simyard.plan.machine import Step, plan_machine
+from simyard.plan.pace import get_retry_after
+from simyard.plan.worker_machines import MachinePlan, WorkerMachines, plan_worker_machines
+from simyard_sites.base import ConflictError, Machine, MachineState, SiteError
+
+
+class MachineReconciler:
+    """Keeps one machine per Worker at one site, and no machine without a Worker."""
+
+    def __init__(self, parts: SiteParts) -> None:
+        self._name = parts.name
+        self._context = parts.context
+        self._registry = parts.context.registry
+        self._inventory = parts.inventory
+        self._requests = parts.requests
+        self._health = parts.health
+        self._restarts = parts.restarts
+        self._orphans = parts.orphans
+        self._attempts: dict[str, int] = {}
+        self._lost: set[str] = set()
+        self._deleting: dict[str, float] = {}
+        self._missing: dict[str, str] = {}
+        self._clock = asyncio.get_running_loop().time
+        self._queue = KeyQueue(f"site-{parts.name}", self._reconcile)
+
+    @property
+    def attempts(self) -> Mapping[str, int]:
+        """Failed attempts in a row, by the key of their request."""
+        return self._attempts
+
+    async def run(self) -> NoReturn:
+        """Reconcile until cancelled."""
+        await self._queue.run()
+
+    def wake(self, uid: str, delay: float = 0.0) -> None:
+        """Ask for a pass over a Worker after ``delay`` seconds, or sooner."""
+        self._queue.add(uid, delay)
+
+    # Changes
+
+    def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        """Reconcile the machine of a Worker that is new, changed or gone."""
+        if (left := find_removed(old, new)) is not None:
+            self._lost.discard(left.metadata.uid)
+            self._restarts.forget(left.metadata.uid)
+            self._attempts.pop(left.metadata.uid, None)
+            self.reconcile(left.metadata.uid)
+        if new is not None:
+            self._orphans.forget(new.metadata.uid)
+        if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
+            for machine in self._inventory.machines.list_of_worker(new.metadata.uid)[:1]:
+                self._report_machine(machine)
+            self.reconcile(new.metadata.uid)
+
+    def machine_seen(self, machine: Machine) -> None:
+        """Take over the state of a machine, and reconcile its Worker if a step follows from it."""
+        old = self._inventory.put(machine)
+        if machine.state is MachineState.RUNNING and (old is None or old.state is not MachineState.RUNNING):
+            self._health.record_boot(machine)
+        uid = machine.owner.worker_uid
+        worker = self._registry.find_worker(uid)
+        if worker is not None:
+            self._report_machine(machine)
+        elif old is None and self._inventory.complete and not self._requests.is_sent(Step.CREATE, uid):
+            self._orphans.note(uid)
+        if old is None or self._next_step(worker, machine) is not Step.NOTHING:
+            self.reconcile(uid)
+
+    def machine_gone(self, machine_id: str) -> None:
+        """Forget a machine that the site does not have any more; its Worker is lost unless the end was asked for."""
+        self._deleting.pop(machine_id, None)
+        self._attempts.pop(machine_id, None)
+        machine = self._inventory.remove(machine_id)
+        if machine is None:
+            return
+        uid = machine.owner.worker_uid
+        if not self._inventory.machines.list_of_worker(uid):
+            self._orphans.forget(uid)
+            self._report_lost(uid)
+        self._context.changed()
+
+    def inventory_complete(self) -> None:
+        """Reconcile every Worker and every machine of the site: all machines are known."""
+        uids = [machine.owner.worker_uid for machine in self._inventory.machines]
+        uids += [worker.metadata.uid for worker in self._registry.workers.list_by("site", self._name)]
+        for uid in dict.fromkeys(uids):
+            self.reconcile(uid)
+
+    # Answers to requests
+
+    def request_succeeded(self, key: str) -> None:
+        """Forget the failed attempts of a request."""
+        self._attempts.pop(key, None)
+
+    def request_failed(self, uid: str, key: str, error: SiteError) -> None:
+        """Reconcile a Worker again after a pause that grows with the failures of its request."""
+        attempts = 1 if isinstance(error, ConflictError) else self._attempts.get(key, 0) + 1
+        self._attempts[key] = attempts
+        self._queue.add(uid, get_retry_after(error) or self._health.compute_pause(attempts))
+
+    def deletion_accepted(self, machine_id: str) -> None:
+        """Note that the site deletes a machine from now on."""
+        self._deleting[machine_id] = self._clock()
+
+    def end_look(self, machine_id: str) -> str | None:
+        """Return the uid of the Worker that misses a machine, once the site has answered; None if no Worker does."""
+        return self._missing.pop(machine_id, None)
+
+    def machine_found(self, machine: Machine) -> None:
+        """Take over the state of a machine that was looked for, and go on with what was to be done with it."""
+        self.machine_seen(machine)
+        if self._deleting.pop(machine.id, None) is not None:
+            self._requests.add(Step.DELETE, machine.id)
+        else:
+            self.reconcile(machine.owner.worker_uid)
+
+    def machine_not_found(self, machine_id: str, uid: str | None) -> None:
+        """Forget a machine that was looked for, and report the Worker that misses it as lost."""
+        self.machine_gone(machine_id)
+        if uid is not None and not self._inventory.machines.list_of_worker(uid):
+            self._report_lost(uid)
+
+    # A pass
+
+    async def _reconcile(self, uid: str) -> float | None:
+        waits = await self._reconcile_owner(uid)
+        if waits > 0:
+            return waits
+        self.reconcile(uid)
+        return None
+
+    async def _reconcile_owner(self, uid: str) -> float:
+        """Ask the API server for the Worker of a machine that no cache has; return the seconds to wait for it."""
+        machines = self._inventory.machines.list_of_worker(uid)
+        if not self._inventory.complete or not machines or not self._orphans.may_be(uid, machines[0]):
+            return 0.0
+        return await self._orphans.fetch_owner(uid, machines[0])
+
+    def reconcile(self, uid: str) -> None:
+        """Ask the site for what a Worker's machine needs, without a wait."""
+        self._carry_out(uid, plan_worker_machines(self._observe(uid)))
+
+    def _observe(self, uid: str) -> WorkerMachines:
+        machines = self._inventory.machines.list_of_worker(uid)
+        accepted = self._deleting.get(machines[0].id) if machines else None
+        return WorkerMachines(
+            worker=self._registry.find_worker(uid),
+            machines=machines,
+            complete=self._inventory.complete,
+            suspects=self._inventory.suspects,
+            may_be_orphan=bool(machines) and self._orphans.may_be(uid, machines[0]),
+            lost=uid in self._lost,
+            create_sent=self._requests.is_sent(Step.CREATE, uid),
+            restarts=self._restarts.count_accepted(uid),
+            ended=self._restarts.has_ended(uid),
+            stop_ends=self._restarts.stop_ends,
+            deletion_seconds=None if accepted is None else self._clock() - accepted,
+            confirm_seconds=self._context.timing.deletion_confirm_seconds,
+        )
+
+    def _next_step(self, worker: Worker | None, machine: Machine) -> Step:
+        restarts, uid = self._restarts, machine.owner.worker_uid
+        ended = restarts.has_ended(uid)
+        return plan_machine(worker, machine, restarts.count_accepted(uid), stop_ends=restarts.stop_ends, ended=ended)
+
+    def _carry_out(self, uid: str, plan: MachinePlan) -> None:
+        for step, key in plan.requests:
+            if step is Step.LOOK and self._inventory.machines.get(key) is None:
+                self._missing[key] = uid
+            self._requests.add(step, key)
+        if plan.deletion_began:
+            self.deletion_accepted(self._inventory.machines.list_of_worker(uid)[0].id)
+        if plan.look_for_owner:
+            self._queue.add(uid)
+        if plan.again_seconds is not None:
+            self._queue.add(uid, plan.again_seconds)
+        if plan.rests and (worker := self._registry.find_worker(uid)) is not None:
+            self._restarts.report_rest(worker)
+        if plan.lost:
+            self._report_lost(uid)
+
+    # Reports
+
+    def _report_machine(self, machine: Machine) -> None:
+        self._context.statuses.machine_changed(machine.owner.worker_uid, machine)
+        if machine.evacuate:
+            self._context.evacuate(machine)
+
+    def _report_lost(self, uid: str) -> None:
+        worker = self._registry.find_worker(uid)
+        if worker is None or worker.metadata.deletion_timestamp is not None:
+            return
+        if self._restarts.ended_on_request(worker):
+            self.reconcile(uid)
+        else:
+            self._lost.add(uid)
+            self._context.statuses.observe(uid, machine=None, lost=True)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of one site's runner that share the work on its machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simyard.api.cloud_site import CloudSite
+from simyard.fleet.sites.batch_queue import BatchQueue
+from simyard.fleet.sites.context import SiteContext
+from simyard.fleet.sites.health import SiteHealth
+from simyard.fleet.sites.inventory import Inventory
+from simyard.fleet.sites.orphans import Orphans
+from simyard.fleet.sites.restarts import Restarts
+from simyard_sites.base import Site, stop_ends
+
+
+@dataclass(frozen=True, slots=True)
+class SiteParts:
+    """The memory of one site's runner. The reconciler, the sender and the runner itself work on it."""
+
+    name: str
+    provider: Site
+    context: SiteContext
+    inventory: Inventory
+    requests: BatchQueue
+    health: SiteHealth
+    restarts: Restarts
+    orphans: Orphans
+
+    @classmethod
+    def create(cls, site: CloudSite, provider: Site, context: SiteContext) -> SiteParts:
+        """Return the parts of a site about which nothing is known yet."""
+        name, registry = site.metadata.name, context.registry
+        inventory = Inventory(context.meter)
+        requests = BatchQueue(name, site.spec.limits, context.changed)
+        return cls(
+            name=name,
+            provider=provider,
+            context=context,
+            inventory=inventory,
+            requests=requests,
+            health=SiteHealth(name, provider, requests, context.changed, context.timing.site_retry_first_seconds),
+            restarts=Restarts(inventory.machines, registry, context.statuses, stop_ends(provider)),
+            orphans=Orphans(name, registry, site.spec.orphan_grace_seconds, context.orphan_removed),
+        )

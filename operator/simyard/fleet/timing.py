@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The times that pace the operator's work, as one object; the defaults are those of production.
+
+These times trade speed for load on the API server, the broker and the sites. They are not settings of an installation:
+users see no difference. Tests inject shorter ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simyard.plan.rotation import LINGER_SECONDS
+from simyard.plan.worker_machines import CONFIRM_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The pauses of one operator.
+
+    Attributes:
+        status_spacing_seconds: the least time between two writes of the status of a pool or a site.
+        stages_delay_seconds: the delay before a status write, so that several changes of a Worker share one write.
+        teardown_check_seconds: the time between two looks at a pool that is being deleted.
+        broker_retry_seconds: the delay before a further attempt to prepare the broker.
+        sweep_settle_seconds: the time in a sweep for which new users and queues may wait for their Worker or pool.
+        broker_wait_seconds: the delay before a machine is requested again whose broker user does not exist yet.
+        site_retry_first_seconds: the first pause after a failure of a site; it doubles with each further failure.
+        defect_pause_seconds: the time for which a site whose provider has a defect is left alone.
+        read_on_seconds: the time for which events are read after the queue of a dead worker was deleted.
+        quarantine_first_seconds: the first pause for which a broker user is cut off; it doubles with each further one.
+        rotation_first_seconds: the first pause between two passes of a rotation of passwords; doubled without progress.
+        rotation_max_seconds: the longest such pause.
+        login_linger_seconds: the time for which former logins stay valid after a rotation.
+        deletion_confirm_seconds: the time after which a site is asked whether it has deleted a machine.
+    """
+
+    status_spacing_seconds: float = 1.0
+    stages_delay_seconds: float = 1.0
+    teardown_check_seconds: float = 1.0
+    broker_retry_seconds: float = 2.0
+    sweep_settle_seconds: float = 5.0
+    broker_wait_seconds: float = 1.0
+    site_retry_first_seconds: float = 1.0
+    defect_pause_seconds: float = 10.0
+    read_on_seconds: float = 5.0
+    quarantine_first_seconds: float = 30.0
+    rotation_first_seconds: float = 5.0
+    rotation_max_seconds: float = 20.0
+    login_linger_seconds: float = LINGER_SECONDS
+    deletion_confirm_seconds: float = CONFIRM_SECONDS
+
+
+PRODUCTION = Timing()

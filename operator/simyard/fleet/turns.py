@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hands out keys that are ready for their work in fair turns, without I/O.
+
+All tenants share one queue of work. Without turns, a pool that starts 10,000 workers would put 10,000 writes before the
+first write of a pool that starts one worker. So the keys are kept by *group* (their tenant), oldest first, and the
+groups take turns (round robin).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Turns(Generic[K]):
+    """The keys that are ready, by group; the keys of a group leave in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._groups: OrderedDict[Hashable, deque[K]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def add(self, group: Hashable, key: K) -> None:
+        """Add a key behind the others of its group."""
+        self._groups.setdefault(group, deque()).append(key)
+
+    def pop(self) -> K:
+        """Remove and return the oldest key of the group whose turn it is.
+
+        Raises:
+            KeyError: there is no key.
+        """
+        group, keys = self._groups.popitem(last=False)
+        key = keys.popleft()
+        if keys:
+            self._groups[group] = keys
+        return key
+
+    def list_oldest(self) -> Iterator[K]:
+        """Return the oldest key of each group."""
+        return (keys[0] for keys in self._groups.values())

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simyard's objects as OCCI entities, categories and collections."""

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The headers of a request over HTTP, parsed once for all requests of a connection that repeat them."""
+
+from __future__ import annotations
+
+import re
+
+from aiohttp import web
+
+from simyard.frontend.identity import Authorization
+from simyard.occi.errors import OcciError, quote_input
+
+MAX_KEPT_HEAD_BYTES = 8 * 1024
+"""Maximum size of headers that a connection keeps; longer ones are parsed for each request to save memory."""
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
+
+
+class Head:
+    """The headers of a request with names in lower case, and the values that follow from them.
+
+    Clients repeat the same headers over a connection, which keeps the last ones.
+    """
+
+    __slots__ = ("authorization", "base", "first", "lines", "raw", "size")
+
+    def __init__(self, request: web.BaseRequest, endpoint: str, max_bytes: int) -> None:
+        """Parse the headers.
+
+        ``endpoint`` begins absolute URIs; if it is "", the request's Host does.
+
+        Raises:
+            OcciError: 400, a header is not UTF-8, a unique header is there twice, or all of them are too long.
+        """
+        self.raw = request.raw_headers
+        self.lines = [(name.lower(), value) for name, value in request.headers.items()]
+        self.first: dict[str, str] = {}
+        self.size = 0
+        for name, value in self.lines:
+            self.size += len(name) + len(value)
+            if name not in self.first:
+                self.first[name] = value
+            elif name == "authorization":
+                raise OcciError(400, "Authorization: the header is there twice; send it once")
+            if not value.isascii() and not _is_utf8(value):
+                raise OcciError(400, f"{name}: the value is not UTF-8")
+        if self.size > max_bytes:
+            raise OcciError(400, f"the headers are longer than {max_bytes} bytes")
+        self.authorization = Authorization(self.first.get("authorization"))
+        self.base = endpoint or _base_of_host(self.first.get("host", ""))
+
+
+def _base_of_host(host: str) -> str:
+    if not _HOST.fullmatch(host):
+        raise OcciError(400, f"Host: {quote_input(host)} is not a host with an optional port")
+    return f"https://{host}"
+
+
+def _is_utf8(value: str) -> bool:
+    """Return true if a header is UTF-8; aiohttp passes other bytes on as surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pure builders of manifests: CustomResourceDefinitions, access rules, admission policies, Services."""

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ValidatingAdmissionPolicies: rules that depend on the requesting user or on another object."""
+
+from __future__ import annotations
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.manifests.frontend import NAME_PREFIX
+from simyard.manifests.metadata import build_metadata
+from simyard.manifests.rbac import DEFAULT_ACCOUNTS, Accounts
+from simyard_sites.kubernetes.resource import Resource
+
+_API_VERSION = "admissionregistration.k8s.io/v1"
+ACTION_POLICY = f"{names.SERVICE_ACTIONS.plural}.{names.GROUP}"
+OWNERSHIP_POLICY = f"{names.WORKERS.plural}.{names.GROUP}"
+PLACEMENT_POLICY = f"placement.{names.GROUP}"
+WORKER_SITE_POLICY = f"worker-sites.{names.GROUP}"
+
+
+def build_policy(name: str, resource: Resource, spec: Json) -> Json:
+    """Return a ValidatingAdmissionPolicy for created and changed objects of one resource."""
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": build_metadata(name),
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [resource.group],
+                        "apiVersions": [resource.version],
+                        "resources": [resource.plural],
+                        "operations": ["CREATE", "UPDATE"],
+                    }
+                ]
+            },
+            **spec,
+        },
+    }
+
+
+def build_binding(name: str, **spec: Json) -> Json:
+    """Return the binding that has a policy deny requests."""
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": build_metadata(name),
+        "spec": {"policyName": name, "validationActions": ["Deny"], **spec},
+    }
+
+
+def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
+    """Return the policy that requires the right to call an action from users who create or change a ServiceAction.
+
+    The accounts of the apiserver and of OCCI frontends are exempt: they have checked the right of their caller.
+    """
+    targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
+    plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
+    own = f"system:serviceaccount:{namespace}:"
+    user = "request.userInfo.username"
+    requester = f"object.metadata.?annotations['{names.ANNOTATION_REQUESTED_BY}'].orValue('')"
+    renamed = f"{requester} != {requester.replace('object', 'oldObject', 1)}"
+    spec: Json = {
+        "matchConditions": [
+            {
+                "name": "by-a-user",
+                "expression": f"{user} != '{own}{accounts.apiserver}' && !{user}.startsWith('{own}{NAME_PREFIX}')",
+            },
+            {
+                "name": "of-the-call",
+                "expression": f"oldObject == null || object.spec != oldObject.spec || {renamed}",
+            },
+        ],
+        "variables": [
+            {"name": "verb", "expression": "oldObject == null ? 'create' : 'update'"},
+            {"name": "resource", "expression": f"{{{plurals}}}[object.spec.target.kind]"},
+            {"name": "subresource", "expression": "'actions/' + object.spec.action"},
+        ],
+        "validations": [
+            {
+                "expression": (
+                    f"authorizer.group('{names.SUBRESOURCES_GROUP}').resource(variables.resource)"
+                    ".subresource(variables.subresource).namespace(request.namespace)"
+                    ".name(object.spec.target.name).check(variables.verb).allowed()"
+                ),
+                "messageExpression": (
+                    "'spec.action: ' + request.userInfo.username + ' may not ' + variables.verb + ' '"
+                    " + variables.resource + '/' + variables.subresource"
+                    f" + ' of {names.SUBRESOURCES_GROUP} on ' + object.spec.target.name"
+                ),
+                "reason": "Forbidden",
+            },
+            {
+                "expression": f"oldObject == null ? {requester} in ['', request.userInfo.username] : !({renamed})",
+                "message": f"metadata.annotations: {names.ANNOTATION_REQUESTED_BY} must be your own user name, or"
+                " absent",
+                "reason": "Forbidden",
+            },
+        ],
+    }
+    return [build_policy(ACTION_POLICY, names.SERVICE_ACTIONS, spec), build_binding(ACTION_POLICY)]
+
+
+def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
+    """Return the policy that lets only the platform set the pool of a Worker and the licence whose seat it occupies.
+
+    A Worker's broker credentials depend on its pool, and the free seats of a licence depend on its Workers. Kubernetes'
+    own controllers (garbage collection) and administrators are exempt.
+    """
+    licence = f"object.metadata.?annotations['{names.ANNOTATION_LICENCE}'].orValue('')"
+    account = f"system:serviceaccount:{namespace}:{accounts.operator}"
+    exempt = "['system:masters', 'system:serviceaccounts:kube-system']"
+    spec: Json = {
+        "matchConditions": [
+            {
+                "name": "by-a-user",
+                "expression": (
+                    f"request.userInfo.username != '{account}'"
+                    f" && !request.userInfo.groups.exists(group, group in {exempt})"
+                ),
+            },
+        ],
+        "validations": [
+            {
+                "expression": (
+                    "oldObject == null ? !has(object.metadata.ownerReferences)"
+                    " : object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences"
+                ),
+                "message": "metadata.ownerReferences: only the platform sets the pool of a Worker: leave the field as"
+                " it is",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": f"oldObject == null || {licence} == {licence.replace('object', 'oldObject', 1)}",
+                "message": (
+                    f"metadata.annotations: only the platform changes {names.ANNOTATION_LICENCE}: leave it as it is"
+                ),
+                "reason": "Forbidden",
+            },
+        ],
+    }
+    return [build_policy(OWNERSHIP_POLICY, names.WORKERS, spec), build_binding(OWNERSHIP_POLICY)]
+
+
+def build_placement_policy() -> list[Json]:
+    """Return the policy that a WorkerPool names only permitted sites, and consents to each External one of them.
+
+    A pool whose placement does not change is not checked again, so that users can still scale or delete it after a site
+    has changed.
+    """
+    named = "params.metadata.name in object.spec.placement.sites"
+    return _build_site_policy(
+        PLACEMENT_POLICY,
+        names.WORKER_POOLS,
+        {
+            "name": "of-the-placement",
+            "expression": "oldObject == null || object.spec.placement != oldObject.spec.placement",
+        },
+        {
+            "expression": (
+                f"!({named}) || params.spec.trust != 'External'"
+                " || params.metadata.name in object.spec.placement.consent"
+            ),
+            "messageExpression": (
+                "'spec.placement.consent: the site ' + params.metadata.name + ' is External:"
+                " add it to this list if it may receive the data of this pool'"
+            ),
+        },
+        _require_open_namespace(named, "spec.placement.sites"),
+    )
+
+
+def build_worker_site_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
+    """Return the policy that a new Worker names a site which its namespace may use and which has room.
+
+    The operator is exempt: it creates the Workers of pools, by the same rules. Only a pool can consent to an External
+    site.
+    """
+    named = "params.metadata.name == object.spec.site"
+    site = "'spec.site: the site ' + params.metadata.name + "
+    account = f"system:serviceaccount:{namespace}:{accounts.operator}"
+    return _build_site_policy(
+        WORKER_SITE_POLICY,
+        names.WORKERS,
+        {"name": "of-a-new-worker", "expression": f"oldObject == null && request.userInfo.username != '{account}'"},
+        {
+            "expression": (
+                f"!({named}) || params.spec.trust != 'External' || object.metadata.?ownerReferences.hasValue()"
+            ),
+            "messageExpression": (
+                site + "' is External: create a WorkerPool, and name the site in its spec.placement.consent'"
+            ),
+        },
+        _require_open_namespace(named, "spec.site"),
+        {
+            "expression": f"!({named}) || !params.spec.cordoned",
+            "messageExpression": site + "' is cordoned: choose another site'",
+        },
+        {
+            "expression": (f"!({named}) || params.?status.?workers.?total.orValue(0) < params.spec.limits.maxWorkers"),
+            "messageExpression": (
+                site + "' has its maximum of ' + string(params.spec.limits.maxWorkers)"
+                " + ' workers: choose another site, or try again when workers there have ended'"
+            ),
+        },
+    )
+
+
+def _require_open_namespace(named: str, field: str) -> Json:
+    return {
+        "expression": (
+            f"!({named}) || params.spec.allowedNamespaces.from == 'All'"
+            " || request.namespace in params.spec.allowedNamespaces.names"
+        ),
+        "messageExpression": (
+            f"'{field}: the site ' + params.metadata.name + ' is not open to the namespace ' + request.namespace"
+            " + ': choose another site, or ask the platform team to open it'"
+        ),
+    }
+
+
+def _build_site_policy(name: str, resource: Resource, condition: Json, *validations: Json) -> list[Json]:
+    """Return a policy that is evaluated once per CloudSite.
+
+    A policy that the API server cannot evaluate refuses nothing; just after its start the API server knows no
+    CloudSites yet. This is safe because the operator applies the same rules before it creates a machine.
+    """
+    spec: Json = {
+        "failurePolicy": "Ignore",
+        "paramKind": {"apiVersion": names.API_VERSION, "kind": names.CLOUD_SITES.kind},
+        "matchConditions": [condition],
+        "validations": list(validations),
+    }
+    every_site: Json = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    return [build_policy(name, resource, spec), build_binding(name, paramRef=every_site)]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission policies that limit free-form values: parameters, attributes and defaults may hold any JSON.
+
+A schema cannot limit such a value, and CEL has no function for the length of an object as JSON. So the policies compute
+the *weight* of a value: the characters of its texts and names, 16 for each number, boolean and null, and 2 to 4 for the
+separators. JSON with the weight N has at most about 6 N bytes (escaped control characters), and mostly N to 2 N.
+
+CEL does not recurse, so the expression is written out for :data:`MAX_DEPTH` levels. A value that nests deeper, or a
+list or object of more than :data:`MAX_MEMBERS` members, weighs more than any limit. The limit of the depth also keeps
+every parser of these objects away from its recursion limit. The API server stops the evaluation of a value of more than
+about 20,000 parts and refuses it without Simyard's message, so the aggregated API first weighs parameters itself
+(:func:`simyard.api.weights.weigh_value`).
+"""
+
+from __future__ import annotations
+
+from simyard.api import names
+from simyard.api.base import Json
+from simyard.api.weights import (
+    MAX_ATTRIBUTES_WEIGHT,
+    MAX_DEFAULT_WEIGHT,
+    MAX_DEPTH,
+    MAX_MEMBERS,
+    MAX_PARAMETERS_WEIGHT,
+    SCALAR,
+    TOO_DEEP,
+)
+from simyard.manifests.admission import build_binding, build_policy
+from simyard.manifests.rbac import DEFAULT_ACCOUNTS, Accounts
+from simyard_sites.kubernetes.resource import Resource
+
+
+def build_weight(value: str, levels: int = MAX_DEPTH) -> str:
+    """Return the CEL expression for the weight of the expression ``value``, down to ``levels`` levels."""
+    if levels == 0:
+        container = f"type({value}) == list || type({value}) == map ? {TOO_DEEP} : {SCALAR}"
+    else:
+        key, item = f"k{levels}", f"v{levels}"
+        members = f"{value}.map({key}, [dyn(size({key}) + 4), {value}[{key}]])"
+        items = f"type({value}) == list ? {value}.map({key}, [dyn(2), {key}]) : []"
+        added = f".map({item}, int({item}[0]) + {build_weight(f'{item}[1]', levels - 1)}).sum() + 2"
+        members = f"(type({value}) == map ? {members} : {items}){added}"
+        # The evaluation of more members would cost more than the API server permits.
+        few = f"size({value}) > {MAX_MEMBERS} ? {MAX_PARAMETERS_WEIGHT} + size({value}) : {members}"
+        container = f"type({value}) == map || type({value}) == list ? ({few}) : {SCALAR}"
+    return f"(type({value}) == string ? size({value}) + 2 : {container})"
+
+
+def _sum_over(items: str, item: str, value: str) -> str:
+    """Return the sum of a value over the items of an optional list."""
+    return f"{items}.orValue([]).map({item}, {value}).sum()"
+
+
+def _weigh_default(item: str) -> str:
+    return f"({item}.?default.hasValue() ? {build_weight(f'{item}.default')} : 0)"
+
+
+def _weigh_field(field: str) -> str:
+    path = f"object.spec.?{field}"
+    return f"({path}.hasValue() ? {build_weight(f'object.spec.{field}')} : 0)"
+
+
+def _build_limit(
+    resource: Resource, field: str, expression: str, limit: int, remedy: str, exempt: str | None = None
+) -> list[Json]:
+    """Return the policy that limits one kind, and its binding.
+
+    Args:
+        resource: Kind to limit.
+        field: Path of the weighed field, for errors.
+        expression: CEL expression of the weight.
+        limit: Maximum weight.
+        remedy: Advice for users whose object is refused.
+        exempt: Name of the user whose objects are not weighed.
+    """
+    name = f"{resource.plural}-size.{names.GROUP}"
+    conditions = [{"name": "of-a-new-spec", "expression": "oldObject == null || object.spec != oldObject.spec"}]
+    if exempt is not None:
+        conditions.append({"name": "by-a-user", "expression": f"request.userInfo.username != '{exempt}'"})
+    spec: Json = {
+        "matchConditions": conditions,
+        "variables": [{"name": "weight", "expression": expression}],
+        "validations": [
+            {
+                "expression": f"variables.weight < {TOO_DEEP}",
+                "message": f"{field}: nests deeper than {MAX_DEPTH} levels: {remedy}",
+            },
+            {
+                "expression": f"variables.weight <= {limit}",
+                "messageExpression": (
+                    f"'{field}: weighs ' + string(variables.weight) + ', at most {limit} is accepted"
+                    f" (characters of texts and names, {SCALAR} for each number):"
+                    f" {remedy}'"
+                ),
+            },
+        ],
+    }
+    return [build_policy(name, resource, spec), build_binding(name)]
+
+
+def build_size_policies(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
+    """Return the policies for all kinds with free-form values of users and vendors.
+
+    Workers of the operator are not weighed: it creates thousands at once, and their attributes come from pools, which
+    were weighed before.
+    """
+    operator = f"system:serviceaccount:{namespace}:{accounts.operator}"
+    defaults = " + ".join(
+        (
+            _sum_over("object.spec.interface.?attributes", "a", _weigh_default("a")),
+            _sum_over("object.spec.interface.?actions", "a", _sum_over("a.?parameters", "p", _weigh_default("p"))),
+            _sum_over("object.spec.interface.?actions", "a", _sum_over("a.?result", "p", _weigh_default("p"))),
+        )
+    )
+    mixin_defaults = " + ".join(
+        (
+            _sum_over("object.spec.?attributes", "a", _weigh_default("a")),
+            _sum_over("object.spec.?actions", "a", _sum_over("a.?attributes", "p", _weigh_default("p"))),
+        )
+    )
+    elsewhere = "store large inputs elsewhere and pass their address"
+    smaller = "give smaller values"
+    parameters, attributes = "spec.parameters", "spec.attributes"
+    of_attributes = _weigh_field("attributes")
+    return [
+        *_build_limit(names.SERVICE_ACTIONS, parameters, _weigh_field("parameters"), MAX_PARAMETERS_WEIGHT, elsewhere),
+        *_build_limit(names.WORKER_POOLS, attributes, of_attributes, MAX_ATTRIBUTES_WEIGHT, smaller),
+        *_build_limit(names.WORKERS, attributes, of_attributes, MAX_ATTRIBUTES_WEIGHT, smaller, exempt=operator),
+        *_build_limit(names.OCCI_LINKS, attributes, of_attributes, MAX_ATTRIBUTES_WEIGHT, smaller),
+        *_build_limit(names.SIMULATION_SERVICES, "default of spec.interface", defaults, MAX_DEFAULT_WEIGHT, smaller),
+        *_build_limit(names.OCCI_MIXINS, "default of spec.attributes", mixin_defaults, MAX_DEFAULT_WEIGHT, smaller),
+    ]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The resource ``files`` behind a real kube-apiserver, with kubectl's plugin and a real S3 server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apiserver_stack import Client, Stack, unique
+
+from simyard_adapter.digests import digest_file
+from simyard_dev import tools
+
+pytestmark = pytest.mark.xdist_group("apiserver")
+
+PLUGIN = Path(sys.executable).parent / "kubectl-simyard"
+
+
+@pytest.fixture
+def namespace(stack: Stack) -> Iterator[str]:
+    name = unique("files")
+    stack.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    stack.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def simyard(stack: Stack, namespace: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    kubectl = tools.ensure(["kubectl"])["kubectl"]
+    environment = {**os.environ, "PATH": f"{kubectl.parent}:{os.environ['PATH']}"}
+    command = [PLUGIN, "--kubeconfig", stack.control_plane.kubeconfig, "-n", namespace, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def path_of(namespace: str, name: str = "") -> str:
+    return f"/apis/subresources.simyard.dev/v1alpha1/namespaces/{namespace}/files{f'/{name}' if name else ''}"
+
+
+def offer(**spec: object) -> bytes:
+    return json.dumps({"spec": {"address": f"sha256:{'0' * 64}", "bytes": 10, **spec}}).encode()
+
+
+def test_a_user_uploads_lists_downloads_and_deletes_a_file(stack: Stack, namespace: str, tmp_path: Path) -> None:
+    deck = tmp_path / "deck.inp"
+    deck.write_bytes(os.urandom(3_000_000))
+    uploaded = simyard(stack, namespace, "cp", deck, "files:")
+    assert (uploaded.returncode, uploaded.stderr) == (0, "")
+    address = uploaded.stdout.removesuffix("\n")
+    assert address == digest_file(deck).address
+    assert simyard(stack, namespace, "cp", deck, "files:").stdout == uploaded.stdout
+
+    listed = simyard(stack, namespace, "files").stdout.splitlines()
+    assert [line.split()[:2] for line in listed] == [["ADDRESS", "SIZE"], [address, "2.86Mi"]]
+    back = simyard(stack, namespace, "cp", f"files:{address}", tmp_path / "back.inp")
+    assert (back.returncode, back.stderr) == (0, "")
+    assert (tmp_path / "back.inp").read_bytes() == deck.read_bytes()
+
+    table = stack.kubectl("get", "files.subresources.simyard.dev", "-n", namespace)
+    assert address in table
+    assert simyard(stack, namespace, "files", "--delete", address).returncode == 0
+    gone = simyard(stack, namespace, "cp", f"files:{address}", tmp_path / "again.inp")
+    assert "not found" in gone.stderr
+    assert not (tmp_path / "again.inp").exists()
+
+
+def test_a_large_file_goes_in_parts_into_a_folder_under_its_name(stack: Stack, namespace: str, tmp_path: Path) -> None:
+    mesh = tmp_path / "mesh.bin"
+    with mesh.open("wb") as file:
+        file.truncate(130 * 2**20)
+    uploaded = simyard(stack, namespace, "cp", mesh, "files:")
+    assert (uploaded.returncode, uploaded.stderr) == (0, "")
+    address = uploaded.stdout.strip()
+    assert address.startswith("sha256-64m:")
+    (tmp_path / "back").mkdir()
+    done = simyard(stack, namespace, "cp", f"files:{address}", tmp_path / "back")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert digest_file(tmp_path / "back" / "mesh.bin").address == address
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{}", "spec"),
+        (offer(address="sha256:0"), "spec.address"),
+        (offer(bytes=-1), "spec.bytes"),
+        (offer(bytes=2**27), "spec.address"),
+        (offer(address=f"sha256-64m:{'0' * 64}", bytes=2**27, parts=["0" * 64]), "spec.parts"),
+        (offer(mediaType="text"), "spec.mediaType"),
+        (offer(surprise=1), "spec.surprise"),
+    ],
+)
+async def test_an_upload_that_cannot_be_names_the_field(
+    client: Client, namespace: str, body: bytes, field: str
+) -> None:
+    answer = await client.request("POST", path_of(namespace), user="admin", data=body)
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, field), answer.text
+
+
+async def test_a_file_of_another_namespace_and_a_path_that_is_no_address_are_not_found(
+    stack: Stack, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("content of ours")
+    address = simyard(stack, namespace, "cp", tmp_path / "file", "files:").stdout.strip()
+    assert (await client.request("GET", path_of(namespace, address), user="admin")).status == 200
+    assert (await client.request("GET", path_of("default", address), user="admin")).status == 404
+    assert (await client.request("GET", path_of(namespace, "sha256:..%2f..%2fx"), user="admin")).status == 404
+
+
+async def test_a_user_without_the_right_gets_no_url(client: Client, namespace: str) -> None:
+    answer = await client.request(
+        "POST", path_of(namespace), user="eve", groups=("system:authenticated",), data=offer()
+    )
+    assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+    assert 'cannot create resource "files"' in answer.json["message"]
+
+
+async def test_while_the_store_is_away_the_answer_says_so(stack: Stack, client: Client, namespace: str) -> None:
+    stack.files.stop(0)
+    try:
+        answer = await client.request("GET", path_of(namespace), user="admin")
+    finally:
+        stack.files.start()
+    assert answer.status == 503
+    assert "the file store at" in answer.json["message"]

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a real S3 server, and a desk at it."""
+
+import secrets
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from simyard.files.access import StoreAccess
+from simyard.files.desk import Desk
+from simyard.files.store import ObjectStore
+from simyard_dev.file_store import FileStore
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from files_world import FilesWorld
+
+
+@pytest.fixture(scope="session")
+def file_store(simyard_directory: Path) -> Iterator[FileStore]:
+    server = FileStore(simyard_directory / f"files-{secrets.token_hex(4)}")
+    server.start()
+    yield server
+    server.stop(0)
+
+
+@pytest.fixture
+async def world(file_store: FileStore) -> AsyncIterator[FilesWorld]:
+    access = StoreAccess.from_directory(file_store.access)
+    async with ObjectStore(access) as store:
+        yield FilesWorld(file_store, access, store, Desk(access, store), f"uid-{secrets.token_hex(8)}")

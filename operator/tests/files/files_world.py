@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One namespace at a real S3 server, for the tests of files."""
+
+from dataclasses import dataclass
+
+from simyard.files.access import StoreAccess
+from simyard.files.desk import Desk
+from simyard.files.store import ObjectStore
+from simyard_dev.file_store import FileStore
+
+
+@dataclass(frozen=True)
+class FilesWorld:
+    """One namespace at a real store."""
+
+    server: FileStore
+    access: StoreAccess
+    store: ObjectStore
+    desk: Desk
+    namespace: str
