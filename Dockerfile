@@ -1,16 +1,16 @@
-# One image, one command: `simyard operator`, `simyard apiserver`, `simyard frontend`; and `simyard-adapter run` in worker
-# pods. hack/image.sh builds it.
+# One image for all roles: `simyard operator`, `simyard apiserver`, `simyard frontend`, and `simyard-adapter run` in pods
+# of workers. hack/image.sh builds it.
 ARG BASE=python:3.13-slim
-# What the first stage is made from, where that needs more than the image (the CA of a company's proxy, say).
+# Base of the first stage, if that needs more than the image, such as the CA of a company's proxy.
 ARG BUILD_BASE=${BASE}
 
 FROM ${BUILD_BASE} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-# Some wheels bring their compiler's debug information. A BASE that is not Debian's brings `strip` itself.
+# `strip` removes the debug information that some wheels contain. A BASE other than Debian must bring `strip` itself.
 RUN command -v strip >/dev/null \
  || { apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils >/dev/null; }
-# What comes from outside is checked by its hash; our own three distributions are built from the tree.
+# pip verifies the dependencies by their hashes; our own three distributions are built from the tree.
 COPY operator/requirements.lock ./
 RUN python3 -m venv /opt/simyard && /opt/simyard/bin/pip install --no-compile --require-hashes -r requirements.lock
 COPY hack/build-requirements.lock ./
@@ -19,7 +19,7 @@ COPY adapters adapters
 COPY operator operator
 COPY hack/adapter_tree.py hack/sbom.py ./
 ARG VERSION=dev
-# The adapter goes in as one directory of pure Python too, for pods whose image has none (docs/sites/pod.md).
+# The image also carries the adapter as a directory of pure Python, for pods whose image has none (docs/sites/pod.md).
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /wheels ./adapters/service ./adapters/sites ./operator \
  && /opt/simyard/bin/pip install --no-compile --no-deps --no-index /wheels/*.whl \
  && /opt/simyard/bin/pip uninstall -qy pip \
@@ -43,7 +43,7 @@ LABEL org.opencontainers.image.title="simyard" \
       dev.simyard.sbom="/opt/simyard/sbom.cdx.json"
 COPY --from=build /opt/simyard /opt/simyard
 COPY --from=build /opt/simyard-adapter /opt/simyard-adapter
-# USER and HOME, because the uid need not be in /etc/passwd, and libraries ask who runs them.
+# USER and HOME are set because the uid may be missing in /etc/passwd, and libraries look up their user.
 ENV PATH=/opt/simyard/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 USER=simyard HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["simyard"]

@@ -1,4 +1,8 @@
-"""Measure what ServiceActions cost the operator's memory: python hack/actions_memory.py COUNT BYTES [--whole]."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the memory that ServiceActions occupy in the operator.
+
+python hack/actions_memory.py COUNT BYTES [--whole]
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,13 @@ from simyard.kube.cache import Cache
 from simyard_sites.kubernetes.client import KubeClient
 
 
-def rss_mib() -> float:
-    """Return the resident memory of this process."""
+def read_rss_mib() -> float:
+    """Return the resident memory of this process in MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
-def stored(number: int, size: int) -> bytes:
-    """Return a finished ServiceAction as the API server sends it: half of it parameters, half of it result."""
+def make_action(number: int, size: int) -> bytes:
+    """Return a finished ServiceAction as the API server sends it; parameters and result share its size equally."""
     condition = {"type": "Complete", "status": "True", "reason": "Succeeded", "message": ""}
     metadata = {"name": f"pool-solve-{number:08x}", "namespace": "ns", "uid": f"{number:036x}"}
     body: Json = {"rows": [{"node": row, "force": str(row)} for row in range(size // 60)]}
@@ -34,13 +38,13 @@ def stored(number: int, size: int) -> bytes:
 
 
 async def main(count: int, size: int, *, whole: bool) -> None:
-    """Fill the cache and print the figures; with ``whole``, keep all of each object."""
+    """Fill the cache and print the figures; with ``whole``, the cache keeps all fields of each object."""
     client = cast(KubeClient, None)
     cache = Cache(client, SERVICE_ACTIONS, ServiceAction.model_validate) if whole else Registry(client).actions
-    before = rss_mib()
+    before = read_rss_mib()
     for number in range(count):
-        cache.learn(orjson.loads(stored(number, size)))
-    grown = rss_mib() - before
+        cache.learn(orjson.loads(make_action(number, size)))
+    grown = read_rss_mib() - before
     print(f"{count} actions of {size} bytes: {grown:.0f} MiB, {grown * 1024 / count:.1f} KiB each")
 
 

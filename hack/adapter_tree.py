@@ -1,8 +1,9 @@
-"""Write the adapter with all that it needs as one directory of pure Python: ``python3 DIRECTORY run ...`` runs it.
+# SPDX-License-Identifier: Apache-2.0
+"""Write the adapter and its dependencies as one directory of pure Python: ``python3 DIRECTORY run ...`` runs it.
 
-It holds no compiled modules (each library has a Python version of its own), so that it runs with the interpreter of any
-image that is as new as the libraries want it. The image of Simyard carries it at /opt/simyard-adapter, from where an
-init container brings it into images that have no adapter.
+The directory holds no compiled modules (each library has a version in pure Python), so every interpreter that is new
+enough for the libraries can run it. The image of Simyard carries the directory at /opt/simyard-adapter; an init
+container copies it into pods whose image has no adapter.
 
     python hack/adapter_tree.py DIRECTORY    # from the packages that this interpreter sees
 """
@@ -28,8 +29,8 @@ sys.exit(main())
 _IGNORED = shutil.ignore_patterns("*.so", "*.pyd", "*.pyx", "*.pyc", "__pycache__", "tests")
 
 
-def closure(name: str) -> dict[str, Distribution]:
-    """A distribution and all that it needs here, by name; extras left out."""
+def find_distributions(name: str) -> dict[str, Distribution]:
+    """Return a distribution and its dependencies by name, without extras."""
     found: dict[str, Distribution] = {}
     waiting = [name]
     while waiting:
@@ -45,15 +46,15 @@ def closure(name: str) -> dict[str, Distribution]:
     return found
 
 
-def write(directory: Path) -> None:
-    """Write the tree; what was there before goes."""
+def write_tree(directory: Path) -> None:
+    """Write the tree and replace an earlier one."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    for name, found in closure(ROOT).items():
+    for name, found in find_distributions(ROOT).items():
         package = name.replace("-", "_")
         spec = importlib.util.find_spec(package)
         if spec is None or not spec.submodule_search_locations:
-            raise SystemExit(f"{package} is not a package here")
+            raise SystemExit(f"{package} is not an installed package with a directory: install {name} first")
         shutil.copytree(spec.submodule_search_locations[0], directory / package, ignore=_IGNORED)
         metadata = directory / f"{package}-{found.version}.dist-info" / "METADATA"
         metadata.parent.mkdir()
@@ -65,7 +66,7 @@ def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("directory", type=Path)
-    write(parser.parse_args().directory)
+    write_tree(parser.parse_args().directory)
 
 
 if __name__ == "__main__":

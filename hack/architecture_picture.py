@@ -1,4 +1,8 @@
-"""The picture of the architecture, docs/images/architecture.svg: which processes there are, and who talks to whom."""
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the picture of the architecture, docs/images/architecture.svg.
+
+It shows the processes of an installation and the connections between them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle with lines of text in its middle; of a group, in its upper left corner."""
+    """A rectangle with lines of text in its middle; the text of a group stands in its upper left corner."""
 
     left: int
     top: int
@@ -23,8 +27,8 @@ class Box:
     colour: str
     lines: tuple[str, ...]
 
-    def svg(self) -> str:
-        """The rectangle and its text."""
+    def render(self) -> str:
+        """Return the rectangle and its text."""
         shape = (
             f'<rect x="{self.left}" y="{self.top}" width="{self.width}" height="{self.height}" rx="6"'
             f' fill="{self.colour}" stroke="{ARROW}"/>'
@@ -41,7 +45,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A line from point to point with a head at its end, and at its beginning too if both sides begin talks."""
+    """A line from point to point with a head at its end; ``both`` adds a head at its beginning."""
 
     points: tuple[Point, ...]
     label: str = ""
@@ -49,8 +53,8 @@ class Arrow:
     both: bool = False
     anchor: str = "start"
 
-    def svg(self) -> str:
-        """The line and its label."""
+    def render(self) -> str:
+        """Return the line and its label."""
         path = " L".join(f"{x} {y}" for x, y in self.points)
         start = ' marker-start="url(#head)"' if self.both else ""
         line = f'<path d="M{path}" fill="none" stroke="{ARROW}" stroke-width="1.6" marker-end="url(#head)"{start}/>'
@@ -63,10 +67,10 @@ BOXES = (
     Box(60, 16, 380, 46, OTHERS, ("users, vendors", "kubectl, curl, Python")),
     Box(560, 16, 280, 46, OTHERS, ("OCCI clients",)),
     Box(60, 124, 440, 46, OTHERS, ("kube-apiserver", "all state: sites, services, pools, workers, actions")),
-    Box(60, 268, 170, 136, OURS, ("operator", "decides, starts,", "writes what is")),
+    Box(60, 268, 170, 136, OURS, ("operator", "decides, starts,", "writes status")),
     Box(280, 268, 220, 46, OURS, ("apiserver (aggregated)",)),
     Box(560, 268, 280, 46, OURS, ("OCCI frontends", "of each service")),
-    Box(280, 358, 560, 46, OTHERS, ("RabbitMQ", "requests, results, attributes, who is there")),
+    Box(280, 358, 560, 46, OTHERS, ("RabbitMQ", "requests, results, attributes, liveness")),
     *(Box(left, 512, 170, 64, OURS, ("worker", "adapter + program")) for left in (280, 475, 670)),
 )
 ARROWS = (
@@ -84,8 +88,8 @@ ARROWS = (
 LABEL = (765, 456, "dial out, TLS")
 
 
-def picture() -> str:
-    """The picture as SVG."""
+def draw() -> str:
+    """Return the picture as SVG."""
     parts = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         ' font-family="sans-serif">',
@@ -93,8 +97,8 @@ def picture() -> str:
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
         f' orient="auto-start-reverse"><path d="M0 0 L8 4 L0 8 z" fill="{ARROW}"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        *(box.svg() for box in BOXES),
-        *(arrow.svg() for arrow in ARROWS),
+        *(box.render() for box in BOXES),
+        *(arrow.render() for arrow in ARROWS),
         _text((LABEL[0], LABEL[1]), LABEL[2], anchor="start", size=12),
         "</svg>",
     )

@@ -1,7 +1,8 @@
-"""Descriptions of the chart's values: read from ``values.yaml``, written into the values schema and the chart's README.
+# SPDX-License-Identifier: Apache-2.0
+"""Copy the descriptions of the chart's values from ``values.yaml`` into the schema and the chart's README.
 
-A comment ``# --`` above a value describes it; further comment lines continue the description. All else in the schema is
-written by hand.
+A comment ``# --`` above a value describes it; the comment lines that follow continue the description. Everything else
+in the schema is written by hand.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class Value:
     """One value of the chart.
 
     Attributes:
-        path: its name, from the root on.
-        default: its default as YAML; "" where it only groups others.
-        description: what its comment says; "" without one.
+        path: the names from the root to the value.
+        default: the default as YAML; "" for a value that only groups others.
+        description: the text of its comment; "" without a comment.
     """
 
     path: tuple[str, ...]
@@ -51,7 +52,7 @@ def read(file: Path) -> list[Value]:
     return values
 
 
-def described(schema: str, values: list[Value]) -> str:
+def add_descriptions(schema: str, values: list[Value]) -> str:
     """Return the schema (JSON) with the description of each value.
 
     Raises:
@@ -61,7 +62,7 @@ def described(schema: str, values: list[Value]) -> str:
     for value in values:
         found: Schema | None = root
         for name in value.path:
-            # What is below a value without properties of its own is described there.
+            # A value without `properties` describes everything below it.
             found = found["properties"][name] if found is not None and "properties" in found else None
         if found is not None and value.description:
             found.pop("description", None)
@@ -69,8 +70,8 @@ def described(schema: str, values: list[Value]) -> str:
     return json.dumps(root, indent=2, ensure_ascii=False) + "\n"
 
 
-def table(values: list[Value]) -> str:
-    """Return the values that have a description as a table."""
+def render_table(values: list[Value]) -> str:
+    """Return a table of the values that have a description."""
     rows = [
         f"| `{'.'.join(value.path)}` | {_default(value)} | {value.description} |"
         for value in values

@@ -1,4 +1,5 @@
-"""The reference of ``kubectl simyard``, docs/cli.md, from the commands' own help."""
+# SPDX-License-Identifier: Apache-2.0
+"""Write the reference of ``kubectl simyard``, docs/cli.md, from the help of the commands."""
 
 from __future__ import annotations
 
@@ -15,16 +16,17 @@ _HEAD = """\
 
 # Command line
 
-`kubectl simyard` is a plugin of kubectl: `pip install simyard` puts it into your `PATH`. It uses your kubeconfig and
-your rights, and needs nothing else in the cluster than what the chart installs. Each command shows its help with `-h`.
+`kubectl simyard` is a plugin of kubectl with which you list services, call actions and read attributes.
+`pip install simyard` puts it into your `PATH`. It uses your kubeconfig and your rights, and needs only the objects of
+the chart in the cluster. Each command shows its help with `-h`.
 
 A *target* is `worker/NAME`, `pool/NAME` or `service/NAME`. The exit status is 0 when the command succeeded, 1 when the
 server or the program refused it, and 2 when the command line is wrong.
 """
 
 
-def cli_reference() -> str:
-    """Return the page: the options of all commands, then one section per command, in the order of the help."""
+def render() -> str:
+    """Return the page: the global options first, then one section for each command, sorted by name."""
     context = click.Context(cli, info_name="kubectl simyard")
     parts = [_HEAD, _options("## Options of every command", context, _global_options())]
     for name, command in sorted(cli.commands.items()):

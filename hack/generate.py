@@ -1,7 +1,8 @@
-"""Write what is generated: crds/*.yaml, the chart's roles and its values' descriptions, and what the documents have.
+# SPDX-License-Identifier: Apache-2.0
+"""Write the generated files: crds/*.yaml, roles and descriptions of the chart, generated parts of the documentation.
 
 PYTHONPATH=hack:bench .venv/bin/python hack/generate.py           # write the files
-PYTHONPATH=hack:bench .venv/bin/python hack/generate.py --check   # write nothing; show a diff, exit with 1 when stale
+PYTHONPATH=hack:bench .venv/bin/python hack/generate.py --check   # show a diff, exit with 1 when a file is stale
 """
 
 from __future__ import annotations
@@ -17,30 +18,31 @@ import yaml
 import architecture_picture
 import chart_values
 import cli_reference
+import layers
 from simyard.api.base import Json
-from simyard.build import install
-from simyard.build.crds import DEFINITIONS, custom_resource_definition
-from simyard.build.rbac import Accounts
-from simyard.build.reference import api_reference
+from simyard.manifests import install
+from simyard.manifests.crds import DEFINITIONS, build_crd
+from simyard.manifests.rbac import Accounts
+from simyard.manifests.reference import build_api_reference
 from simyard_bench import results, sizing, tables
 from simyard_bench.occi import rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHART = "charts/simyard"
 CRD_FOLDERS = ("crds", f"{CHART}/files/crds")
-"""For kubectl, and for the chart: Helm warns of symbolic links and reads nothing outside of the chart."""
+"""Folders of the definitions: one for kubectl, one inside the chart (Helm warns of symbolic links)."""
 HEADER = "# Generated from operator/simyard by hack/generate.py (make generate). Do not edit.\n"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value out: no anchors."""
+    """A YAML writer without anchors: it repeats a value that occurs twice."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def to_yaml(manifest: Json) -> str:
-    """A generated manifest as text."""
+    """Return a generated manifest as YAML, below the header of generated files."""
     return HEADER + _text(manifest)
 
 
@@ -48,32 +50,39 @@ def _text(manifest: Json) -> str:
     return yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
 
 
-def generated() -> dict[str, str]:
-    """The text of each generated file, by its path in the repository."""
+def generate_files() -> dict[str, str]:
+    """Return the text of each generated file by its path in the repository."""
     files = {
-        f"{folder}/{definition.resource.plural}.yaml": to_yaml(custom_resource_definition(definition))
+        f"{folder}/{definition.resource.plural}.yaml": to_yaml(build_crd(definition))
         for folder in CRD_FOLDERS
         for definition in DEFINITIONS
     }
     prefix = '{{ include "simyard.fullname" . }}'
     accounts = Accounts(f"{prefix}-operator", f"{prefix}-apiserver", f"{prefix}-frontend")
-    access = install.access("{{ .Release.Namespace }}", accounts)
+    access = install.build_access("{{ .Release.Namespace }}", accounts)
     files["charts/simyard/files/access.yaml"] = HEADER + "---\n".join(map(_text, access))
     values = chart_values.read(REPOSITORY / CHART / "values.yaml")
     schema = (REPOSITORY / CHART / "values.schema.json").read_text()
-    files[f"{CHART}/values.schema.json"] = chart_values.described(schema, values)
-    table = chart_values.table(values)
-    files[f"{CHART}/README.md"] = tables.inserted(REPOSITORY / CHART / "README.md", "values", table, "make generate")
-    files["docs/api.md"] = api_reference()
-    files["docs/cli.md"] = cli_reference.cli_reference()
-    files["docs/images/architecture.svg"] = architecture_picture.picture()
+    files[f"{CHART}/values.schema.json"] = chart_values.add_descriptions(schema, values)
+    table = chart_values.render_table(values)
+    files[f"{CHART}/README.md"] = tables.replace_section(
+        REPOSITORY / CHART / "README.md", "values", table, "make generate"
+    )
+    files["docs/api.md"] = build_api_reference()
+    files["docs/cli.md"] = cli_reference.render()
+    packages = layers.format_layers(REPOSITORY, layers.read_contracts(REPOSITORY / "pyproject.toml"))
+    page = REPOSITORY / "docs" / "architecture.md"
+    files["docs/architecture.md"] = tables.replace_section(page, "layers", packages, "make generate")
+    files["docs/images/architecture.svg"] = architecture_picture.draw()
     needs = sizing.sizing(results.load(results.FILE), rows.load(rows.FILE))
-    files["docs/sizing.md"] = tables.inserted(REPOSITORY / "docs" / "sizing.md", "sizing", needs, "make generate")
+    files["docs/sizing.md"] = tables.replace_section(
+        REPOSITORY / "docs" / "sizing.md", "sizing", needs, "make generate"
+    )
     return files
 
 
-def stale(root: Path, files: Mapping[str, str]) -> dict[str, str]:
-    """A diff for each file that is not as it would be generated, by its path."""
+def diff_files(root: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Return a diff by path for each file that differs from its generated text."""
     wanted: dict[str, str] = {str(path.relative_to(root)): "" for path in _definitions(root)}
     wanted.update(files)
     diffs: dict[str, str] = {}
@@ -91,7 +100,7 @@ def _definitions(root: Path) -> list[Path]:
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:
-    """Write the files, and remove definitions of kinds that are no more."""
+    """Write the files and remove the definitions of kinds that no longer exist."""
     for path in _definitions(root):
         if str(path.relative_to(root)) not in files:
             path.unlink()
@@ -102,13 +111,13 @@ def write(root: Path, files: Mapping[str, str]) -> None:
 
 
 def main(arguments: list[str] | None = None, root: Path = REPOSITORY) -> int:
-    """Run the program; gives its exit code."""
+    """Run the program and return its exit code."""
     parser = argparse.ArgumentParser(description="Generate crds/, the chart's roles, and parts of docs/.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when files are stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     if not parser.parse_args(arguments).check:
-        write(root, generated())
+        write(root, generate_files())
         return 0
-    diffs = stale(root, generated())
+    diffs = diff_files(root, generate_files())
     for diff in diffs.values():
         sys.stdout.write(diff)
     if diffs:

@@ -1,10 +1,11 @@
-"""The commands of the documents, and who runs them.
+# SPDX-License-Identifier: Apache-2.0
+"""Find the commands in the documents, and the tests that run them.
 
-A block of ``sh`` is run by ``hack/tests/test_documents.py``, or by the files that a comment just before it names::
+``hack/tests/test_documents.py`` runs a block of ``sh``, unless a comment right before the block names other files::
 
     <!-- run: e2e/cluster/test_guides.py -->
 
-``hack/tests/test_document_commands.py`` demands that each of them does.
+``hack/tests/test_document_commands.py`` fails when a block has no test that runs it.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ class Block:
     """Commands that follow each other in a document.
 
     Attributes:
-        runners: the files that run them, relative to the repository; none where no comment names any.
-        commands: as a shell takes them.
+        runners: the files that run the commands, relative to the repository; empty without a comment.
+        commands: a script for a shell.
     """
 
     runners: tuple[str, ...]
     commands: str
 
 
-def blocks(document: str) -> list[Block]:
-    """The blocks of a document (its path in the repository), in their order."""
+def read_blocks(document: str) -> list[Block]:
+    """Return the blocks of a document (its path in the repository) in their order."""
     found = _BLOCK.findall((ROOT / document).read_text())
     return [Block(tuple(runners.split()), commands) for runners, commands in found]
 
 
-def commands(document: str, runner: str = "") -> str:
-    """What one runner has to run of a document, for one shell, as a reader has it; without runner, what has no comment.
+def collect_commands(document: str, runner: str = "") -> str:
+    """Return the commands of a document that ``runner`` runs, as one script; without runner, those without a comment.
 
     Raises:
-        ValueError: it has nothing to run there.
+        ValueError: the document has no commands for this runner.
     """
-    parts = [block.commands for block in blocks(document) if runner in (block.runners or ("",))]
+    parts = [block.commands for block in read_blocks(document) if runner in (block.runners or ("",))]
     if not parts:
-        raise ValueError(f"{document} has no commands for {runner or 'the tests of documents'}")
+        raise ValueError(f"{document} has no commands for {runner or 'hack/tests/test_documents.py'}")
     return "\n".join(parts)
 
 
-def documents() -> list[str]:
-    """All documents of the repository with commands."""
+def list_documents() -> list[str]:
+    """Return the paths of all documents of the repository that have commands."""
     paths = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
-    return [name for name in (str(path.relative_to(ROOT)) for path in paths) if blocks(name)]
+    return [name for name in (str(path.relative_to(ROOT)) for path in paths) if read_blocks(name)]

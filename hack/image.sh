@@ -1,6 +1,6 @@
 #!/bin/sh
-# image.sh [TAG]: builds the container image (simyard:dev) with whatever Docker engine there is. BASE names another base
-# image than python:3.13-slim (Python 3.11 or later with venv), VERSION the release, PIP_CERT the CAs that pip trusts.
+# image.sh [TAG]: builds the container image (default simyard:dev) with the Docker engine. BASE names another base image
+# than python:3.13-slim (it needs Python 3.11 or later with venv), VERSION the release, PIP_CERT the CAs that pip trusts.
 set -eu
 cd "$(dirname "$0")/.."
 image=${1:-simyard:dev}
@@ -14,7 +14,7 @@ if [ -n "${PIP_CERT:-}" ]; then
   build_base=simyard-build-base:local
   docker build --quiet -t "$build_base" "$folder" >/dev/null
 fi
-name=${image##*/}  # what is before may have a port
+name=${image##*/}  # a registry before the name may contain a port
 case $name in *:*) tag=${name##*:} ;; *) tag=latest ;; esac
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 seconds=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}

@@ -1,4 +1,5 @@
-"""Ask an API server, as its administrator or as anybody whom the administrator impersonates. For tests and scripts."""
+# SPDX-License-Identifier: Apache-2.0
+"""Send requests to an API server as its administrator, who may impersonate other users. For tests and scripts."""
 
 from __future__ import annotations
 
@@ -25,24 +26,24 @@ PATIENCE_SECONDS = 60
 
 @dataclass(frozen=True)
 class Answer:
-    """What the API server said: the HTTP status and the object, or the ``metav1.Status`` of a refusal."""
+    """An answer of the API server: the HTTP status and the object, or the ``metav1.Status`` of a refusal."""
 
     status: int
     body: Json
 
     @property
     def accepted(self) -> bool:
-        """Whether it did what was asked."""
+        """True if the API server accepted the request."""
         return self.status < http.HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def message(self) -> str:
-        """Why it did not."""
+        """The reason of a refusal."""
         return str(self.body.get("message", ""))
 
 
-def path_of(manifest: Json, *, named: bool = True) -> str:
-    """The path of an object, or of the collection that it belongs to."""
+def build_path(manifest: Json, *, named: bool = True) -> str:
+    """Return the path of an object, or of its collection if ``named`` is false."""
     version, plural = manifest["apiVersion"], manifest["kind"].lower()
     plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}s"
     namespace = manifest["metadata"].get("namespace")
@@ -52,8 +53,8 @@ def path_of(manifest: Json, *, named: bool = True) -> str:
     return "/".join(parts)
 
 
-def access_of(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
-    """The URL of the server, and how to verify it and be known to it by a client certificate."""
+def read_access(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
+    """Return the URL of the server and a TLS context that authenticates both sides."""
     config = yaml.safe_load(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -66,10 +67,10 @@ def access_of(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
 
 
 class Api:
-    """Requests over one connection. A dry run goes through defaults, validation and admission, and stores nothing."""
+    """A connection to an API server. A dry run passes defaults, validation and admission, and stores nothing."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        url, context = access_of(kubeconfig)
+        url, context = read_access(kubeconfig)
         server = urlsplit(url)
         self._connection = http.client.HTTPSConnection(
             str(server.hostname), server.port, timeout=REQUEST_SECONDS, context=context
@@ -78,55 +79,55 @@ class Api:
     def request(
         self, method: str, path: str, body: Json | None = None, *, user: str = "", media: str = "application/json"
     ) -> Answer:
-        """One request, as ``user`` if one is named."""
+        """Send one request and return the answer; ``user`` names the user to impersonate."""
         headers = {"Content-Type": media, "Accept": "application/json", **({"Impersonate-User": user} if user else {})}
         data = None if body is None else json.dumps(body)
         try:
             self._connection.request(method, path, data, headers)
             response = self._connection.getresponse()
-        except (http.client.HTTPException, OSError):  # the server closes a connection that was idle for 90 s
+        except (http.client.HTTPException, OSError):  # the server closes connections that were idle for 90 s
             self._connection.close()
             self._connection.request(method, path, data, headers)
             response = self._connection.getresponse()
         return Answer(response.status, json.loads(response.read()))
 
     def get(self, manifest: Json) -> Answer:
-        """The object as it is now."""
-        return self.request("GET", path_of(manifest))
+        """Return the stored object."""
+        return self.request("GET", build_path(manifest))
 
     def create(self, manifest: Json, *, user: str = "", dry_run: bool = False) -> Answer:
         """Create an object."""
         query = "?dryRun=All" if dry_run else ""
-        return self.request("POST", path_of(manifest, named=False) + query, manifest, user=user)
+        return self.request("POST", build_path(manifest, named=False) + query, manifest, user=user)
 
     def apply(self, manifest: Json, *, user: str = "") -> Answer:
-        """Create an object, or make it what the manifest says (server-side apply)."""
-        path = f"{path_of(manifest)}?fieldManager=simyard&force=true"
+        """Create an object, or change it to match the manifest (server-side apply)."""
+        path = f"{build_path(manifest)}?fieldManager=simyard&force=true"
         return self.request("PATCH", path, manifest, user=user, media="application/apply-patch+yaml")
 
     def patch(self, manifest: Json, change: Json, *, user: str = "") -> Answer:
         """Change an object (merge patch)."""
-        return self.request("PATCH", path_of(manifest), change, user=user, media="application/merge-patch+json")
+        return self.request("PATCH", build_path(manifest), change, user=user, media="application/merge-patch+json")
 
     def replace_status(self, manifest: Json, *, dry_run: bool = False) -> Answer:
-        """Write the status that the manifest has."""
-        return self.request("PUT", f"{path_of(manifest)}/status{'?dryRun=All' if dry_run else ''}", manifest)
+        """Replace the status by that of the manifest."""
+        return self.request("PUT", f"{build_path(manifest)}/status{'?dryRun=All' if dry_run else ''}", manifest)
 
     def install(self, manifests: Iterable[Json]) -> None:
-        """Apply them one after the other; kinds are there for those that follow.
+        """Apply the manifests in order; a CustomResourceDefinition is served before the next one is applied.
 
         Raises:
-            RuntimeError: one was refused.
+            RuntimeError: the API server refused a manifest.
         """
         for manifest in manifests:
             answer = self.apply(manifest)
             if not answer.accepted:
-                raise RuntimeError(f"{path_of(manifest)}: {answer.message}")
+                raise RuntimeError(f"{build_path(manifest)}: {answer.message}")
             if manifest["kind"] == "CustomResourceDefinition":
-                eventually(partial(self._is_served, manifest))
+                wait_until(partial(self._is_served, manifest))
 
     def bind(self, user: str, namespace: str, kind: str, role: str) -> None:
-        """Give a user a Role or ClusterRole in a namespace."""
+        """Grant a Role or ClusterRole in a namespace to a user."""
         group = "rbac.authorization.k8s.io"
         binding: Json = {
             "apiVersion": f"{group}/v1",
@@ -138,7 +139,7 @@ class Api:
         self.install([binding])
 
     def may(self, user: str, verb: str, resource: Resource, subresource: str = "", **where: str) -> bool:
-        """What ``kubectl auth can-i --as USER`` asks; ``where`` may say ``namespace`` and ``name``."""
+        """Return what ``kubectl auth can-i --as USER`` answers; ``where`` may have ``namespace`` and ``name``."""
         kind = {"verb": verb, "group": resource.group, "resource": resource.plural, "subresource": subresource}
         review: Json = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -146,7 +147,7 @@ class Api:
             "metadata": {},
             "spec": {"resourceAttributes": {**kind, **where}},
         }
-        answer = self.request("POST", path_of(review, named=False), review, user=user)
+        answer = self.request("POST", build_path(review, named=False), review, user=user)
         return bool(answer.body["status"]["allowed"])
 
     def _is_served(self, definition: Json) -> bool:
@@ -154,14 +155,14 @@ class Api:
         return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
 
-def eventually(check: Callable[[], bool]) -> None:
-    """Wait until it is so: what the API server learns by watching takes it a moment.
+def wait_until(check: Callable[[], bool]) -> None:
+    """Wait until ``check`` is true; the API server learns of changes by watches and so with a delay.
 
     Raises:
-        TimeoutError: it did not become so in time.
+        TimeoutError: ``check`` stayed false for 60 s.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not check():
         if time.monotonic() > deadline:
-            raise TimeoutError("it did not become so")
+            raise TimeoutError(f"the condition was still false after {PATIENCE_SECONDS} s")
         time.sleep(0.05)

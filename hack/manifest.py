@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""manifest.py [--check] EXAMPLE...: completes a vendor's manifest from the connector's class.
+# SPDX-License-Identifier: Apache-2.0
+"""Complete the manifest of a vendor from the class of the connector: manifest.py [--check] EXAMPLE...
 
 EXAMPLE is a directory with ``service.in.yaml``: a SimulationService without ``spec.interface`` and
-``spec.connector.files``, whose ``spec.connector.python.class`` is MODULE:CLASS with MODULE.py beside it. Both fields
-are filled in, the interface from what the class declares, and the whole is written to ``service.yaml``. With
-``--check`` nothing is written; the exit code is 1 when a ``service.yaml`` is not what it would be.
+``spec.connector.files``, whose ``spec.connector.python.class`` is MODULE:CLASS with MODULE.py beside it. The program
+fills in both fields, the interface from the declarations of the class, and writes the result to ``service.yaml``. With
+``--check`` it writes nothing and exits with 1 when a ``service.yaml`` is out of date.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ TARGET = "service.yaml"
 
 
 def render(directory: Path) -> str:
-    """The complete manifest of an example, as YAML.
+    """Return the complete manifest of an example as YAML.
 
     Raises:
-        StartError: the class cannot be loaded; the message says why.
+        StartError: the class cannot be loaded; the message gives the reason.
     """
     service: dict[str, Any] = yaml.safe_load((directory / SOURCE).read_text())
     spec = service["spec"]
@@ -40,14 +41,14 @@ def render(directory: Path) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes strings of several lines as they are."""
+    """A YAML writer that keeps the lines of a text."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Kubernetes reads a plain N as false, as YAML 1.1 has it; PyYAML does not, and so would not quote newton's symbol.
+    # Kubernetes reads a plain N as false (YAML 1.1). PyYAML does not, so it would not quote the symbol of the newton.
     style = "|" if "\n" in text else "'" if text in ("y", "Y", "n", "N") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -56,7 +57,7 @@ _Dumper.add_representer(str, _text)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; returns its exit code."""
+    """Run the program and return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("examples", nargs="+", type=Path, metavar="EXAMPLE")
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
@@ -71,7 +72,7 @@ def main(arguments: list[str]) -> int:
         if not options.check:
             target.write_text(text)
     if options.check and stale:
-        print(f"out of date: {', '.join(map(str, stale))}; run hack/manifest.py", file=sys.stderr)
+        print(f"out of date: {', '.join(map(str, stale))}; run `make generate`", file=sys.stderr)
         return 1
     return 0
 

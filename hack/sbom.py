@@ -1,7 +1,10 @@
-"""Write what an image is made of as a CycloneDX document: the Python distributions that this interpreter sees, and
-Debian's packages.
+# SPDX-License-Identifier: Apache-2.0
+"""Write the bill of materials of an environment as a CycloneDX document.
 
-    python hack/sbom.py FILE --version VERSION
+    python hack/sbom.py FILE --version VERSION [--type container|application]
+
+The document lists the Python distributions that this interpreter sees. For a container it also lists the packages of
+Debian; an application does not bring those.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ _FIELDS = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Architecture}\\n"
 _INSTALLED = "ii"
 
 
-def python_components() -> list[Component]:
-    """The distributions, with the licences they state as SPDX expressions."""
+def list_python_components() -> list[Component]:
+    """Return the distributions, with the licences that they state as SPDX expressions."""
     found = []
     for distribution in distributions():
         name, version = distribution.metadata["Name"].lower(), distribution.version
@@ -29,8 +32,8 @@ def python_components() -> list[Component]:
     return found
 
 
-def debian_components() -> list[Component]:
-    """The packages that dpkg knows as installed; none where there is no dpkg."""
+def list_debian_components() -> list[Component]:
+    """Return the packages that dpkg lists as installed; an empty list where dpkg is absent."""
     try:
         listed = subprocess.run(["dpkg-query", "-W", "-f", _FIELDS], capture_output=True, text=True, check=True).stdout
     except FileNotFoundError:
@@ -43,11 +46,17 @@ def debian_components() -> list[Component]:
     return found
 
 
-def document(version: str) -> dict[str, object]:
-    """The document (CycloneDX 1.6)."""
-    components = sorted([*python_components(), *debian_components()], key=lambda component: str(component["purl"]))
-    image = {"type": "container", "name": "simyard", "version": version, "bom-ref": "image"}
-    return {"bomFormat": "CycloneDX", "specVersion": "1.6", "metadata": {"component": image}, "components": components}
+def build_document(version: str, kind: str = "container") -> dict[str, object]:
+    """Return the document (CycloneDX 1.6) for a container or an application."""
+    components = list_python_components() + (list_debian_components() if kind == "container" else [])
+    components.sort(key=lambda component: str(component["purl"]))
+    subject = {"type": kind, "name": "simyard", "version": version, "bom-ref": "image" if kind == "container" else kind}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "metadata": {"component": subject},
+        "components": components,
+    }
 
 
 def main() -> None:
@@ -55,8 +64,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--version", default="dev")
+    parser.add_argument("--type", choices=("container", "application"), default="container")
     arguments = parser.parse_args()
-    arguments.file.write_text(json.dumps(document(arguments.version), indent=1) + "\n")
+    arguments.file.write_text(json.dumps(build_document(arguments.version, arguments.type), indent=1) + "\n")
 
 
 def _component(name: str, version: str, url: str) -> Component:

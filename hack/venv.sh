@@ -1,6 +1,6 @@
 #!/bin/sh
-# venv.sh [--lock]: makes .venv from requirements.lock, or (--lock) writes the lock files anew.
-# They are uv's, in the form of requirements files with hashes; they name packages and no index.
+# venv.sh [--lock]: makes .venv from requirements.lock; --lock writes the lock files first.
+# uv compiles the lock files: requirements files with hashes, which name packages and no index.
 set -eu
 cd "$(dirname "$0")/.."
 UV_VERSION=0.13.8
@@ -22,24 +22,26 @@ if ! [ -x .venv/bin/uv ] || [ "$(.venv/bin/uv --version | cut -d' ' -f2)" != "$U
   .venv/bin/pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 fi
 
-compile() { # OUTPUT INPUT...: pins with hashes, in agreement with what is pinned already
+compile() { # OUTPUT INPUT...: pins with hashes, and keeps present pins where possible
   output=$1
   shift
   .venv/bin/uv --quiet pip compile "$@" --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-    --no-emit-package simyard --no-emit-package simyard-sites --no-emit-package simyard-adapter -o "$output"
+    --no-emit-package simyard --no-emit-package simyard-sites --no-emit-package simyard-adapter \
+    --no-emit-package simyard-simulators -o "$output"
 }
 
 if [ "${1:-}" = --lock ]; then
-  compile requirements.lock pyproject.toml --group dev             # what a developer needs
-  compile operator/requirements.lock operator/pyproject.toml -c requirements.lock # what the image holds
-  echo hatchling | compile hack/build-requirements.lock - -c requirements.lock    # what builds the wheels
-  compile hack/docs-requirements.lock --group docs -c requirements.lock           # what builds the documentation
+  compile requirements.lock pyproject.toml --group dev             # for developers
+  compile operator/requirements.lock operator/pyproject.toml -c requirements.lock # for the image
+  echo hatchling | compile hack/build-requirements.lock - -c requirements.lock    # for building wheels
+  compile hack/docs-requirements.lock --group docs -c requirements.lock           # for the documentation
 fi
 
-# A stamp of what the environment was made from: nothing to do when it is the same.
+# The stamp is a hash of the inputs of the environment: if it is unchanged, the environment is up to date.
 stamp=$(cat requirements.lock operator/pyproject.toml adapters/*/pyproject.toml hack/venv.sh | sha256sum)
 [ "$(cat .venv/stamp 2>/dev/null)" = "$stamp" ] && exit 0
 export VIRTUAL_ENV="$PWD/.venv"
 .venv/bin/uv --quiet pip install --require-hashes -r requirements.lock
-.venv/bin/uv --quiet pip install --no-deps --no-build-isolation -e adapters/service -e adapters/sites -e operator
+.venv/bin/uv --quiet pip install --no-deps --no-build-isolation -e adapters/service -e adapters/sites \
+  -e adapters/simulators -e operator
 echo "$stamp" >.venv/stamp

@@ -1,1 +1,2 @@
-"""How fast pools start, what that costs, and how it compares: ``make bench-start``, ``bench-plot``, ``bench-check``."""
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks of starts, OCCI frontends and sites, each beside a yardstick: ``make bench-*``."""

@@ -1,4 +1,5 @@
-"""The commands of the benchmark; `python -m simyard_bench --help` lists them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the benchmarks; `python -m simyard_bench --help` lists them."""
 
 from __future__ import annotations
 
@@ -37,31 +38,37 @@ IDLE_SECONDS = 60.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and give its exit status; problems go to stderr."""
+    """Run one command and return its exit status; problems go to stderr."""
     parser = argparse.ArgumentParser(prog="python -m simyard_bench", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
     command = commands.add_parser("start", help="start pools of several sizes and write the results")
-    command.add_argument("--n", type=int, nargs="+", required=True, help="how many workers, one run for each")
-    command.add_argument("--profile", default="instant", help="how the emulated cloud behaves (default: instant)")
-    command.add_argument("--time-scale", type=float, default=1.0, help="its times are multiplied by this (default: 1)")
+    command.add_argument("--n", type=int, nargs="+", required=True, help="numbers of workers; one run for each")
+    command.add_argument("--profile", default="instant", help="profile of the emulated cloud (default: instant)")
+    command.add_argument("--time-scale", type=float, default=1.0, help="factor on the times of the cloud (default: 1)")
     command.add_argument("--guests", choices=("process", "shared"), help="default: process up to 100 workers")
     command.add_argument("--yardsticks", nargs="*", choices=("limit", "peer"), default=("limit", "peer"))
     command.add_argument(
-        "--idle-seconds", type=float, help=f"measure idleness so long (default: {IDLE_SECONDS} from {IDLE_FROM} on)"
+        "--idle-seconds",
+        type=float,
+        help=f"seconds of the idle phase (default: {IDLE_SECONDS} from {IDLE_FROM} workers on, else 0)",
     )
-    command.add_argument("--profiler", choices=profiler.KINDS, help="profile the operator; the results are not kept")
-    command.add_argument("--profiles", type=Path, default=Path(".run/profiles"), help="where profiles are written")
+    command.add_argument("--profiler", choices=profiler.KINDS, help="profile the operator; the results are not stored")
+    command.add_argument("--profiles", type=Path, default=Path(".run/profiles"), help="directory of the profiles")
     _add_results(command, "--results", results.FILE)
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
     command.set_defaults(run=_start)
 
     command = commands.add_parser("occi", help="grow a pool and ask OCCI frontends at several sizes")
-    command.add_argument("--n", type=int, nargs="+", required=True, help="how many workers, one size after the other")
-    command.add_argument("--finished", type=int, default=0, help="how many come and go before the last measurements")
-    command.add_argument("--rounds", type=int, default=3, help="each figure is the median of so many (default: 3)")
-    command.add_argument("--seconds", type=float, default=1.0, help="of each round (default: 1)")
-    idle = "measure when all processes of this machine use no more cores (default: 0.4)"
+    command.add_argument(
+        "--n", type=int, nargs="+", required=True, help="numbers of workers, measured one after the other"
+    )
+    command.add_argument(
+        "--finished", type=int, default=0, help="number of Workers and actions that end before the last cases"
+    )
+    command.add_argument("--rounds", type=int, default=3, help="rounds; each figure is their median (default: 3)")
+    command.add_argument("--seconds", type=float, default=1.0, help="duration of each round (default: 1)")
+    idle = "measure once all processes of this machine together use at most this many cores (default: 0.4)"
     command.add_argument("--idle-cores", type=float, default=0.4, help=idle)
     _add_results(command, "--results", rows.FILE)
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
@@ -73,9 +80,11 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--vmis", type=int, nargs="+", default=sizes.vmis, help="starts of VirtualMachineInstances")
     command.add_argument("--pods", type=int, nargs="+", default=sizes.pods, help="starts of pods")
     command.add_argument("--vms", type=int, default=sizes.vms, help="starts of VMs of OpenNebula")
-    command.add_argument("--known", type=int, default=sizes.known, help="VMs that are polled")
-    command.add_argument("--finished", type=int, nargs="+", default=sizes.finished, help="VMs beside polled ones")
-    command.add_argument("--rounds", type=int, default=3, help="each figure is the median of so many (default: 3)")
+    command.add_argument("--known", type=int, default=sizes.known, help="number of VMs that are polled")
+    command.add_argument(
+        "--finished", type=int, nargs="+", default=sizes.finished, help="numbers of finished VMs beside the polled ones"
+    )
+    command.add_argument("--rounds", type=int, default=3, help="rounds; each figure is their median (default: 3)")
     _add_results(command, "--results", site_rows.FILE)
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
     command.set_defaults(run=_sites)
@@ -84,19 +93,19 @@ def main(arguments: list[str] | None = None) -> int:
     _add_results(command, "--results", results.FILE)
     _add_results(command, "--occi-results", rows.FILE)
     _add_results(command, "--site-results", site_rows.FILE)
-    command.add_argument("--images", type=Path, default=Path("docs/images"), help="where pictures are written")
-    command.add_argument("--document", type=Path, default=Path("docs/performance.md"), help="what has the tables")
-    command.add_argument("--readme", type=Path, default=Path("README.md"), help="what has the promised figures")
+    command.add_argument("--images", type=Path, default=Path("docs/images"), help="directory of the pictures")
+    command.add_argument("--document", type=Path, default=Path("docs/performance.md"), help="document with the tables")
+    command.add_argument("--readme", type=Path, default=Path("README.md"), help="document with the promised figures")
     command.set_defaults(run=_plot)
 
-    command = commands.add_parser("check", help="say which promised figures the results meet; fails when one is not")
+    command = commands.add_parser("check", help="compare the results with the promised figures; fail if one is not met")
     _add_results(command, "--results", results.FILE)
     _add_results(command, "--occi-results", rows.FILE)
     _add_results(command, "--site-results", site_rows.FILE)
     command.set_defaults(run=_check)
 
     options = parser.parse_args(arguments)
-    # SIGTERM ends what was started, as Ctrl-C does: an event loop that runs has a handler of its own for that.
+    # SIGTERM ends the children of this process, as Ctrl-C does; a running event loop has its own handler for Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         options.run(options)
@@ -109,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _add_results(command: argparse.ArgumentParser, option: str, file: Path) -> None:
-    command.add_argument(option, type=Path, default=file, help=f"the file with the results (default: {file.name})")
+    command.add_argument(option, type=Path, default=file, help=f"file of the results (default: {file.name})")
 
 
 def _occi(options: argparse.Namespace) -> None:
@@ -155,7 +164,7 @@ def _plot(options: argparse.Namespace) -> None:
         (options.document, "site promises", tables.promises(site_promises.verdicts(sites))),
         (options.document, "site results", site_tables.results(sites)),
     ):
-        tables.insert(document, name, text)
+        tables.write_section(document, name, text)
         say(f"{document}: {name}")
 
 
@@ -165,7 +174,7 @@ def _check(options: argparse.Namespace) -> None:
     found += site_promises.verdicts(site_rows.load(options.site_results))
     print(tables.promises(found), end="")
     if any(verdict.met is not True for verdict in found):
-        raise SetupError("not all figures are measured and met")
+        raise SetupError("some promised figures are not measured or not met: see the table")
 
 
 def _start(options: argparse.Namespace) -> None:
@@ -207,7 +216,7 @@ def _yardsticks(world: World, n: int, wanted: list[str], example: Json) -> start
 
 @contextlib.contextmanager
 def _directory(keep: Path | None) -> Iterator[Path]:
-    """A directory whose processes end with this one, however that ends."""
+    """Provide a directory; the processes below it end with this process, however it ends."""
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="simyard-bench-", dir=keep)).absolute()

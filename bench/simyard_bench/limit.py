@@ -1,8 +1,9 @@
-"""The yardstick ``limit``: what the API server can store, by a client that does nothing else.
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the yardstick ``limit``: the writes that the API server can store, sent by a client that does nothing else.
 
-It makes as many Workers as the start did, under the operator's own account, each with two patches of its status: the
-least that a platform writes that shows when a worker was asked for and when it was ready. Bare aiohttp, raw JSON,
-connections kept alive; the best of several concurrencies counts.
+The client creates as many Workers as the start did, with the account of the operator, and patches the status of each
+twice. These are the fewest writes of a platform that shows both the request for a worker and its readiness. The client
+is bare aiohttp with raw JSON and keep-alive; the best of several concurrencies counts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _COLLECTION = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.WORKERS.
 
 @dataclass(frozen=True)
 class Writing:
-    """What is written for one worker: the bodies of a create and of two patches of its status."""
+    """The writes for one worker: the bodies of a create and of two patches of its status."""
 
     create: Json
     starting: Json
@@ -47,7 +48,7 @@ class Writing:
 
     @classmethod
     def like(cls, worker: Json) -> Writing:
-        """As large as a Worker that was started: the same labels, annotations, owners, spec and status."""
+        """Return writes as large as those of a started Worker: same labels, annotations, owners, spec and status."""
         metadata = {name: worker["metadata"][name] for name in _METADATA if name in worker["metadata"]}
         status = dict(worker["status"])
         stages = {name: time for name, time in status["stages"].items() if name != _LAST_STAGE}
@@ -62,15 +63,15 @@ class Writing:
 
 
 def limit(world: World, kubeconfig: Path, example: Json, n: int) -> tuple[float, int]:
-    """The seconds for ``n`` workers like the example, and the concurrency that was best. The operator must not run.
+    """Return the seconds for ``n`` workers like the example, and the best concurrency. The operator must not run.
 
     Raises:
-        SetupError: the API server refused something.
+        SetupError: the API server refused a write.
     """
-    assert not world.platform.operator.is_alive(), "it would start machines for these Workers"
+    assert not world.platform.operator.is_alive(), "the operator would start machines for these Workers"
     with step(f"limit, {n} workers"):
         found = uvloop.run(_best(kubeconfig, Writing.like(example), n))
-    say(f"limit {found[0]:.2f} s, {3 * n / found[0]:.0f} writes per second with {found[1]} at once")
+    say(f"limit {found[0]:.2f} s, {3 * n / found[0]:.0f} writes per second with {found[1]} concurrent requests")
     return found
 
 
@@ -105,7 +106,7 @@ async def _write(session: aiohttp.ClientSession, writing: Writing, work: Iterato
 
 
 async def _clean_up(session: aiohttp.ClientSession) -> None:
-    """Delete all Workers, which does not count."""
+    """Delete all Workers; this time is not counted."""
     async with asyncio.timeout(_DELETE_SECONDS):
         while True:
             timeout = aiohttp.ClientTimeout(total=_DELETE_SECONDS)
@@ -126,20 +127,22 @@ async def _delete(session: aiohttp.ClientSession, left: Iterator[str]) -> None:
 
 
 async def request(session: aiohttp.ClientSession, method: str, path: str, body: Json, media: str) -> None:
-    """One request to the API server.
+    """Send one request to the API server.
 
     Raises:
-        SetupError: it was refused.
+        SetupError: the API server refused it.
     """
     headers = {"Content-Type": media}
     async with session.request(method, path, data=orjson.dumps(body), headers=headers) as response:
         answer = await response.read()
         if response.status >= 300:
-            raise SetupError(f"{method} {path}: {response.status} {answer.decode(errors='replace')[:500]}")
+            raise SetupError(
+                f"{method} {path} was refused with {response.status}: {answer.decode(errors='replace')[:500]}"
+            )
 
 
 def _access(kubeconfig: Path) -> tuple[str, str, ssl.SSLContext]:
-    """The server, the bearer token and how to verify it, of a kubeconfig as :mod:`simyard_dev.kubeconfig` writes it."""
+    """Return server, bearer token and TLS context of a kubeconfig that :mod:`simyard_dev.kubeconfig` wrote."""
     config = yaml.safe_load(kubeconfig.read_text())
     cluster = config["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()

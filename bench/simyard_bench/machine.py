@@ -1,4 +1,5 @@
-"""What processes use, and on which machine: read from proc(5)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Describe this machine and measure processes, from proc(5)."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from simyard_bench.results import Machine
 
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_IDLE_FIELDS = (3, 4)  # idle and iowait of the first line of /proc/stat
+_IDLE_FIELDS = (3, 4)  # idle and iowait in the first line of /proc/stat
 
 
 def describe() -> Machine:
-    """This machine."""
+    """Return the description of this machine."""
     model = next(
         (line.partition(":")[2].strip() for line in _lines(_PROC / "cpuinfo") if line.startswith("model name")),
         platform.machine(),
@@ -31,12 +32,12 @@ def describe() -> Machine:
 
 
 def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
-    """The seconds of CPU that each named process has used, with its descendants, those that have ended included."""
+    """Return the CPU seconds used by each named process and its descendants, including those that have ended."""
     used: dict[int, float] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for path in _PROC.glob("[0-9]*"):
         try:
-            # The name, field 2, is in parentheses and may itself hold anything.
+            # Field 2, the name, is in parentheses and may contain any character.
             fields = (path / "stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -50,13 +51,13 @@ def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
 
 
 def machine_cpu_seconds() -> float:
-    """The seconds of CPU that all processes together have used since the machine's boot."""
+    """Return the CPU seconds that all processes together have used since the machine's boot."""
     fields = list(map(int, _lines(_PROC / "stat")[0].split()[1:9]))
     return sum(value for index, value in enumerate(fields) if index not in _IDLE_FIELDS) / _TICKS
 
 
 def peak_rss_mib(pid: int) -> float:
-    """The most memory that a process has ever held."""
+    """Return the peak resident memory of a process in MiB."""
     line = next(line for line in _lines(_PROC / str(pid) / "status") if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 

@@ -1,4 +1,5 @@
-"""Modules of the benchmark that are processes of their own."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run modules of the benchmarks as processes of their own."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ _BENCH = Path(__file__).resolve().parents[1]
 
 
 def command(module: ModuleType) -> list[str | Path]:
-    """What runs a module of the benchmark."""
+    """Return the command that runs a module."""
     return [sys.executable, "-m", module.__name__]
 
 
 def environment() -> Mapping[str, str]:
-    """In which it is found, wherever it is run."""
+    """Return environment variables with which Python finds the module from any directory."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(_BENCH.parent / "hack"), str(_BENCH)])}

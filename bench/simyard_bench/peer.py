@@ -1,9 +1,10 @@
-"""The yardstick ``peer``: what Kubernetes itself needs for as many pods.
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the yardstick ``peer``: the time that Kubernetes itself needs for as many pods.
 
-A Deployment goes from 0 to N replicas on a fresh control plane with kube-scheduler and kube-controller-manager, whose
-clients may send 1,000 requests per second (their defaults of 20 and 50 would be all that one measures), and kwok, which
-plays the kubelets: no image is pulled, no container started. It ends when ``kubectl wait`` sees N ready replicas, as
-for our pools.
+A Deployment goes from 0 to N replicas on a fresh control plane with kube-scheduler and kube-controller-manager. Their
+clients may send 1,000 requests per second; with the defaults of 20 and 50 nothing but these limits would be measured.
+kwok plays the kubelets: it pulls no image and starts no container. The measurement ends when ``kubectl wait`` sees N
+ready replicas, as for our pools.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _POD: Json = {
 
 
 def peer(directory: Path, n: int) -> float:
-    """The seconds until ``n`` pods are ready.
+    """Return the seconds until ``n`` pods are ready.
 
     Raises:
-        SetupError: something did not become ready in time.
+        SetupError: a server, or not all pods, became ready in time.
     """
     with cluster(directory, n) as (plane, processes), step(f"peer, {n} pods"):
         seconds = _measure(plane, processes, n)
@@ -52,10 +53,10 @@ def peer(directory: Path, n: int) -> float:
 
 @contextlib.contextmanager
 def cluster(directory: Path, n: int) -> Iterator[tuple[ControlPlane, tuple[Process, ...]]]:
-    """A fresh control plane with a namespace and nodes for ``n`` pods, and the processes that place and play them.
+    """Provide a fresh control plane with a namespace and nodes for ``n`` pods, its scheduler and its emulated kubelets.
 
     Raises:
-        SetupError: something did not become ready in time.
+        SetupError: a server did not become ready in time.
     """
     plane = ControlPlane(directory / "controlplane")
     kwok, scheduler = Process(directory, "kwok"), Process(directory, "kube-scheduler")
@@ -68,7 +69,7 @@ def cluster(directory: Path, n: int) -> Iterator[tuple[ControlPlane, tuple[Proce
         nodes = [_node(number) for number in range(math.ceil(n / PODS_PER_NODE))]
         api.install([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, *nodes])
         for node in nodes:
-            # Every new node is tainted as not ready, and the controller that would take that away is not there.
+            # Every new node has the taint `not-ready`, and the controller that would remove the taint does not run.
             api.patch(node, {"spec": {"taints": None}})
         yield plane, (kwok, scheduler)
     finally:
@@ -81,7 +82,7 @@ def _measure(plane: ControlPlane, processes: tuple[Process, ...], n: int) -> flo
     api = Api(plane.kubeconfig)
     api.install([deployment(_POD), _first_pod()])
     namespace, timeout = f"--namespace={NAMESPACE}", f"--timeout={_PREPARE_SECONDS}s"
-    # Scheduler, controllers and kubelets are at work once these are so.
+    # Scheduler, controllers and kubelets work once these conditions hold.
     plane.kubectl("wait", namespace, "pod/first", "--for=condition=Ready", timeout)
     plane.kubectl("wait", namespace, f"deployment/{NAME}", "--for=condition=Available", timeout)
 
@@ -110,7 +111,7 @@ def _first_pod() -> Json:
 
 
 def deployment(pod: Json) -> Json:
-    """A Deployment without replicas, whose pods have this spec."""
+    """Return a Deployment without replicas for pods with this spec."""
     labels = {"app": NAME}
     return {
         "apiVersion": "apps/v1",
@@ -136,7 +137,7 @@ def _node(number: int) -> Json:
 
 
 def _kwok_flags(kubeconfig: Path) -> list[str]:
-    # Leases that are renewed often would take requests from the pods' status; 40 s is the kubelets' own.
+    # Frequent renewals of Leases would take requests from the status of pods; 40 s is the kubelets' default.
     return [f"--kubeconfig={kubeconfig}", "--manage-all-nodes", "--node-lease-duration-seconds=40"]
 
 

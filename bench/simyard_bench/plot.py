@@ -1,4 +1,5 @@
-"""The results as pictures."""
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the results of starts."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from simyard.cli.drawing import FIGURE_COLOURS, SERIES_COLOURS, STAGE_COLOURS, Format, drawn
-from simyard_bench.check import MOST_WRITES
+from simyard.cli.drawing import FIGURE_COLOURS, SERIES_COLOURS, STAGE_COLOURS, Format, draw_picture
+from simyard_bench.check import MAX_WRITES_PER_WORKER
 from simyard_bench.results import QUANTILES, STAGES, Run
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _INCHES = (8.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """How the curve of one kind of guests is drawn: its text in the legend, and matplotlib's line and marker."""
+    """The style of a curve for one kind of guests: its text in the legend, and the line and marker of matplotlib."""
 
     label: str
     marks: str
@@ -33,7 +34,7 @@ _GUESTS = {
 
 
 def draw(runs: Sequence[Run], directory: Path) -> list[Path]:
-    """Draw the growth of the profile ``instant`` and the stages of its largest start; gives the files."""
+    """Draw the growth of the profile ``instant`` and the stages of its largest start; return the files."""
     instant = [run for run in runs if run.profile == "instant" and run.time_scale == 1]
     if not instant:
         return []
@@ -44,11 +45,11 @@ def draw(runs: Sequence[Run], directory: Path) -> list[Path]:
 
 
 def save(paint: Callable[[Figure], None], file: Path) -> list[Path]:
-    """Draw a picture in each format; ``file`` has no suffix."""
+    """Draw a picture in each format and return the files; ``file`` has no suffix."""
     file.parent.mkdir(parents=True, exist_ok=True)
     files = [file.with_suffix(f".{kind}") for kind in get_args(Format)]
     for kind, each in zip(get_args(Format), files, strict=True):
-        each.write_bytes(drawn(paint, kind, inches=_INCHES))
+        each.write_bytes(draw_picture(paint, kind, inches=_INCHES))
     return files
 
 
@@ -78,9 +79,9 @@ def _growth(figure: Figure, runs: Sequence[Run]) -> None:
     times.set_title("Start of N workers (emulated cloud without latency)")
     figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     writes.plot(counts, [run.writes_per_worker for run in runs], marker="o", markersize=3, color=SERIES_COLOURS[0])
-    writes.axhline(MOST_WRITES, color="#999999", linewidth=0.8)
+    writes.axhline(MAX_WRITES_PER_WORKER, color="#999999", linewidth=0.8)
     writes.annotate(
-        "at most, for 10,000", (counts[0], MOST_WRITES), xytext=(0, 3), textcoords="offset points", fontsize=8
+        "at most, for 10,000", (counts[0], MAX_WRITES_PER_WORKER), xytext=(0, 3), textcoords="offset points", fontsize=8
     )
     writes.set_ylim(bottom=0)
     writes.set_title("API writes per worker")
@@ -89,7 +90,7 @@ def _growth(figure: Figure, runs: Sequence[Run]) -> None:
 
 
 def _by_guests(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Group runs by the kind of their guests: their times are two curves, because the guests do different work."""
+    """Group runs by kind of guests; each kind is a curve of its own, because the guests do different work."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.guests, []).append(run)
@@ -97,7 +98,7 @@ def _by_guests(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def workers_axis(axes: Axes, counts: Sequence[int]) -> None:
-    """Numbers of workers, on a logarithmic scale."""
+    """Scale the x axis logarithmically and label it with numbers of workers."""
     axes.set_xscale("log")
     axes.set_xticks(counts, [f"{n:,}" for n in counts])
     axes.minorticks_off()

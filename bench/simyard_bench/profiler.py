@@ -1,4 +1,5 @@
-"""Profiles of the operator while a start runs."""
+# SPDX-License-Identifier: Apache-2.0
+"""Profile the operator during a start."""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ _END_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Chosen:
-    """How the operator is run, and what runs beside it."""
+    """The command of the operator, and the profiler that runs beside it."""
 
     operator_command: Sequence[str | Path]
     profiling: Profiling
 
 
 def choose(kind: str | None, file: Path) -> Chosen:
-    """The profiler of that kind, writing to ``file`` with a suffix; None profiles nothing.
+    """Return the profiler of that kind, which writes to ``file`` with a suffix of its own; None profiles nothing.
 
-    ``cprofile`` counts every call from the operator's start to its end and about doubles its CPU time (``.pstats``);
-    ``py-spy`` samples it from outside while the start runs (``.speedscope.json``).
+    ``cprofile`` counts every call of the operator from start to end and about doubles its CPU time (``.pstats``).
+    ``py-spy`` samples the operator from outside during the start (``.speedscope.json``).
 
     Raises:
         SetupError: py-spy is not installed.

@@ -1,10 +1,11 @@
-"""The simulation program of the benchmark: it does nothing, so that only the platform is measured."""
+# SPDX-License-Identifier: Apache-2.0
+"""Simulation program of the benchmarks: it does nothing, so that the platform alone is measured."""
 
 from simyard_adapter import Connector, Context, action, attribute
 
 
 class Program(Connector):
-    """One attribute and one action."""
+    """A program with one attribute and one action."""
 
     state = attribute("string", default="idle")
 

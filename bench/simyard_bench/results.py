@@ -1,4 +1,5 @@
-"""What a run gives, and the file that keeps the runs."""
+# SPDX-License-Identifier: Apache-2.0
+"""Define the results of starts, and read and write the file that keeps them."""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ FILE = Path(__file__).resolve().parents[1] / "results" / "start.json"
 STAGES = ("pending", "prolog", "boot", "running", "registered")
 QUANTILES = 20
 Writes = dict[str, dict[str, int]]
-"""How many writes there were, by resource, then by verb (``post``, ``patch``, ``put``, ``delete``)."""
+"""Numbers of writes by resource and verb (``post``, ``patch``, ``put``, ``delete``)."""
 
 
 class Record(BaseModel):
-    """What is kept in a file."""
+    """A record of a results file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Machine(Record):
-    """Where it was measured."""
+    """The machine of a measurement."""
 
     cpu: str
     cores: int
@@ -35,9 +36,9 @@ class Machine(Record):
 
 
 class StageTimes(Record):
-    """When workers entered a stage, in seconds since the start was asked for.
+    """Times at which workers entered a stage, in seconds since the request for the start.
 
-    ``quantiles``: from the first worker's to the last one's, in :data:`QUANTILES` even steps.
+    ``quantiles`` go from the first worker to the last one in :data:`QUANTILES` even steps.
     """
 
     mean_s: float
@@ -46,9 +47,9 @@ class StageTimes(Record):
 
 
 class Idle(Record):
-    """What a pool costs of which all workers are ready and do nothing.
+    """Cost of a pool whose workers are all ready and do nothing.
 
-    ``writes`` leaves out renewals of Leases, which are ``lease_writes``.
+    ``writes`` excludes the renewals of Leases, which ``lease_writes`` counts.
     """
 
     seconds: float
@@ -58,30 +59,30 @@ class Idle(Record):
 
 
 class Run(Record):
-    """One start of ``n`` workers, and the yardsticks on the same machine right after it.
+    """One start of ``n`` workers, and the yardsticks measured on the same machine right after it.
 
     Attributes:
-        guests: what runs in the machines: an adapter process each, or one process with all adapters.
-        t_boot_s: all machines booted, as the site sees it (``status.start`` of the pool).
-        t_r_s: all services registered, as the platform sees it (``status.start``).
+        guests: contents of the machines: one adapter process each, or one process with all adapters.
+        t_boot_s: time until all machines have booted, as the site sees it (``status.start`` of the pool).
+        t_r_s: time until all services have registered, as the platform sees it (``status.start``).
         t_m_s: the same as the requester sees it: from the request until ``kubectl wait`` has returned.
-        bound_s: what the emulated cloud can do at best with this profile; None where the model has no bound.
-        limit_s: a bare client makes the same objects with the same two status patches each; None if not measured.
-        limit_concurrency: how many workers at once that client did best with.
-        peer_s: a Deployment of as many pods is ready, with kwok for the kubelets; None if not measured.
-        writes: of the operator during the start and until it was quiet, without Leases, as the API server counted them.
-        writes_told: the same as the operator's own metrics tell (kopf's requests are not among them).
+        bound_s: best possible time of the emulated cloud with this profile; None if the model has no bound.
+        limit_s: time of a bare client for the same objects with two status patches each; None if not measured.
+        limit_concurrency: best number of concurrent requests of that client.
+        peer_s: time until a Deployment of as many pods is ready, with kwok as kubelets; None if not measured.
+        writes: writes of the operator from the start until it is quiet, without Leases, counted by the API server.
+        writes_told: the same, counted by the operator's own metrics (which exclude the requests of kopf).
         writes_per_worker: the sum of ``writes`` over ``n``.
-        cpu_s: seconds of CPU from the request until T_m, by process.
-        machine_cpu_s: the same of the whole machine: what exceeds the sum of ``cpu_s`` was used by others.
-        operator_cpu_s: that of the operator, again.
-        operator_rss_mib: the most memory that the operator has ever held until all was quiet.
-        scale_in_s: from the request for 0 until the pool says 0, as kubectl sees it, and no Worker is stored.
-        scale_in_machines_s: until the site says 0 as well.
-        scale_in_writes: of the operator until then, as ``writes``.
-        scale_in_operator_cpu_s: its CPU until then.
-        load_average: over the minute before the start.
-        revision: of the source; ends in ``+`` when files had been changed.
+        cpu_s: CPU seconds from the request until T_m, by process.
+        machine_cpu_s: the same of the whole machine; the excess over the sum of ``cpu_s`` belongs to other processes.
+        operator_cpu_s: the same of the operator, again.
+        operator_rss_mib: peak memory of the operator until it is quiet.
+        scale_in_s: time from the request for 0 until kubectl sees 0 in the pool and no Worker is stored.
+        scale_in_machines_s: time until the site reports 0 too.
+        scale_in_writes: writes of the operator until then, as ``writes``.
+        scale_in_operator_cpu_s: CPU seconds of the operator until then.
+        load_average: load over the minute before the start.
+        revision: revision of the source; ends in ``+`` if files had been changed.
     """
 
     n: int
@@ -118,7 +119,7 @@ class Run(Record):
 
     @property
     def key(self) -> tuple[str, float, int]:
-        """What tells runs apart: a new one replaces the one before."""
+        """The key of the run; a new run replaces an earlier one with the same key."""
         return self.profile, self.time_scale, self.n
 
 
@@ -126,16 +127,16 @@ _RUNS = TypeAdapter(list[Run])
 
 
 def load(file: Path) -> list[Run]:
-    """All runs of the file, sorted; none if there is no file.
+    """Return all runs of the file, sorted; an empty list if there is no file.
 
     Raises:
-        pydantic.ValidationError: the file is not of this form; names the field.
+        pydantic.ValidationError: the file does not have this form; the message names the field.
     """
     return _RUNS.validate_json(file.read_bytes()) if file.exists() else []
 
 
 def store(file: Path, runs: Sequence[Run]) -> None:
-    """Put runs into the file, in place of those with the same key."""
+    """Add runs to the file, in place of those with the same key."""
     merged = {run.key: run for run in (*load(file), *runs)}
     write_rows(file, _RUNS.dump_python([merged[key] for key in sorted(merged)], mode="json"))
 
@@ -146,5 +147,5 @@ def write_rows(file: Path, rows: Sequence[Json]) -> None:
 
 
 def _lines(row: Json) -> str:
-    """A run with one field per line, so that a difference can be read."""
+    """Return a record with one field per line, so that differences are readable."""
     return "{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in row.items()) + "\n}"

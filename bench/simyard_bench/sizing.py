@@ -1,4 +1,5 @@
-"""What fleets of some sizes need, from the results of the benchmarks."""
+# SPDX-License-Identifier: Apache-2.0
+"""Derive the needs of pools of some sizes from the results of the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ _PROCESSES = {"operator": "the leading operator", "kube-apiserver": "kube-apiser
 
 
 def sizing(runs: Sequence[Run], rows: Sequence[Row], sizes: Sequence[int] = SIZES) -> str:
-    """A table with a column for each number of workers, and where it was measured.
+    """Return a table with a column for each number of workers, and the machine of the measurement.
 
     Raises:
-        SetupError: the results do not reach that far.
+        SetupError: the results do not cover a size.
     """
     starts = [run for run in runs if run.profile == PROFILE and run.time_scale == 1]
 
@@ -58,18 +59,18 @@ def _cpu(process: str) -> Callable[[Run], float]:
 
 
 def _between(measured: Sequence[tuple[int, float]], size: int) -> float:
-    """The figure at that size: measured, or on the straight line between the sizes around it."""
+    """Return the figure at that size: measured, or interpolated linearly between the sizes around it."""
     known = dict(sorted(measured))
     if size in known:
         return known[size]
     for (low, below), (high, above) in pairwise(known.items()):
         if low < size < high:
             return below + (above - below) * (size - low) / (high - low)
-    raise SetupError(f"the results have nothing for {size:,} workers: run the benchmarks up to there")
+    raise SetupError(f"no results cover {size:,} workers: run the benchmarks with more workers")
 
 
 def _requested(used_mib: float) -> int:
-    """Memory to ask for: half as much again, in steps that people use."""
+    """Return the memory to request: one and a half times the peak, rounded up to a step of 64 MiB."""
     return -int(-used_mib * _SPARE // _STEP_MIB) * _STEP_MIB
 
 

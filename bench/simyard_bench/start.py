@@ -1,4 +1,5 @@
-"""One start: the pool goes from 0 to N workers and back, while everything is measured."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure one start: the pool goes from 0 to N workers and back."""
 
 from __future__ import annotations
 
@@ -27,27 +28,27 @@ from simyard_dev.progress import say, step
 from simyard_sites.emulated.bound import bound
 
 QUIET_SECONDS = 4.0
-"""Unurgent writes of the operator follow a start by up to 2 s."""
+"""Quiet time to wait for; the operator delays writes that are not urgent by up to 2 s."""
 QUIETING_SECONDS = 600.0
 BASE_SECONDS = 180.0
 PER_WORKER_SECONDS = 0.1
 UNBOUNDED_SECONDS = 3600.0
 GONE_POLL_SECONDS = 0.1
 _OWN_CHANGE = Counter({(names.WORKER_POOLS.plural, "patch"): 1})
-"""What the benchmark itself writes to ask for a number of workers."""
+"""The write by which the benchmark itself asks for a number of workers."""
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Profiling(Protocol):
-    """A profiler of the operator that runs while a start does."""
+    """A profiler of the operator that runs during a start."""
 
     def __call__(self, pid: int) -> contextlib.AbstractContextManager[None]:
-        """Profile the process meanwhile."""
+        """Profile the process within the context."""
 
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """What the run is compared to; None where it was not measured."""
+    """The yardsticks of a run; None where one was not measured."""
 
     limit_s: float | None = None
     limit_concurrency: int | None = None
@@ -56,7 +57,7 @@ class Yardsticks:
 
 @dataclass(frozen=True)
 class Started:
-    """What the requester and the platform say of a start, and what it cost."""
+    """The facts about a start, from the requester and the platform, and its costs."""
 
     t_m: float
     pool_start: PoolStart
@@ -72,7 +73,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Ended:
-    """Seconds until the pool was empty and until the site was, and what it cost the operator."""
+    """Seconds until the pool and the site were empty, and the cost for the operator."""
 
     pool: float
     site: float
@@ -83,15 +84,15 @@ class Ended:
 def measure(
     world: World, load: Load, idle_seconds: float, profiling: Profiling, yardsticks: Callable[[Json], Yardsticks]
 ) -> Run:
-    """Start, watch idle, end; then what ``yardsticks`` measures, given a Worker as an example.
+    """Start the pool, watch it idle, end it, and then measure ``yardsticks`` with one of the Workers as an example.
 
     Raises:
-        SetupError: it did not come to its end in time.
+        SetupError: a phase did not end in time.
     """
     deadline = BASE_SECONDS + PER_WORKER_SECONDS * load.n + (UNBOUNDED_SECONDS if load.profile != "instant" else 0)
     with step(f"{load.profile}, {load.n} workers: start"):
         started = _start(world, load.n, deadline, profiling)
-    _tell(load, started)
+    _print_summary(load, started)
     idle = _idle(world, idle_seconds) if idle_seconds else None
     with step(f"{load.profile}, {load.n} workers: scale-in"):
         ended = _scale_in(world, deadline)
@@ -138,7 +139,7 @@ def measure(
 
 
 def _start(world: World, n: int, seconds: float, profiling: Profiling) -> Started:
-    writes.wait_quiet(world.told, QUIET_SECONDS, QUIETING_SECONDS)
+    writes.wait_quiet(world.count_operator_writes, QUIET_SECONDS, QUIETING_SECONDS)
     load_average = os.getloadavg()[0]
     before = world.observe()
     ready = f"jsonpath={{.status.readyReplicas}}={n}"
@@ -148,11 +149,11 @@ def _start(world: World, n: int, seconds: float, profiling: Profiling) -> Starte
         world.scale(n)
         t_m = waiting.until(world.check) - asked
         cpu_after, machine_cpu_after = world.cpu_seconds(), machine.machine_cpu_seconds()
-    writes.wait_quiet(world.told, QUIET_SECONDS, QUIETING_SECONDS)
+    writes.wait_quiet(world.count_operator_writes, QUIET_SECONDS, QUIETING_SECONDS)
     after = world.observe()
     start = WorkerPool.model_validate(world.pool()).status.start
     if start is None:
-        raise SetupError("the pool's status says nothing of its start")
+        raise SetupError("the pool has no status.start")
     workers = world.workers()
     return Started(
         t_m=t_m,
@@ -192,9 +193,9 @@ def _scale_in(world: World, seconds: float) -> Ended:
         asked = time.monotonic()
         world.scale(0)
         ended = pool.until(world.check)
-        while world.any_worker():
+        while world.has_workers():
             if time.monotonic() > asked + seconds:
-                raise SetupError("Workers are still stored")
+                raise SetupError(f"Workers are still stored {seconds:.0f} s after the request for 0")
             time.sleep(GONE_POLL_SECONDS)
             ended = time.monotonic()
         gone = max(ended, site.until(world.check))
@@ -204,7 +205,7 @@ def _scale_in(world: World, seconds: float) -> Ended:
 
 
 def _stages(started: Started) -> dict[str, StageTimes]:
-    """When workers entered their stages; those that the site does not tell are left out."""
+    """Return the times of the stages; stages that the site does not report are left out."""
     asked = started.pool_start.requested_time
     result = {}
     for stage in STAGES:
@@ -222,7 +223,7 @@ def _bound(load: Load) -> float:
 
 
 def revision() -> str:
-    """Of the source; ends in ``+`` when files have been changed."""
+    """Return the revision of the source; it ends in ``+`` if files have been changed."""
     git = ["git", "--no-optional-locks", "-C", str(_REPOSITORY)]
 
     def output(*arguments: str) -> str:
@@ -233,7 +234,7 @@ def revision() -> str:
     return (output("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
 
 
-def _tell(load: Load, started: Started) -> None:
+def _print_summary(load: Load, started: Started) -> None:
     start = started.pool_start
     boot, registered = (start.boot_milliseconds or 0) / 1000, (start.registered_milliseconds or 0) / 1000
     made = writes.by_resource(started.served)
@@ -244,5 +245,5 @@ def _tell(load: Load, started: Started) -> None:
 
 @contextlib.contextmanager
 def no_profiling(pid: int) -> Iterator[None]:
-    """Only measure."""
+    """Do nothing: measure without a profiler."""
     yield

@@ -1,4 +1,5 @@
-"""The results as tables of Markdown, between the markers of a document."""
+# SPDX-License-Identifier: Apache-2.0
+"""Write the results as Markdown tables between the markers of a document."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ _PROCESSES = ("operator", "kube-apiserver", "etcd", "rabbitmq", "emulated cloud 
 _WORDS = {True: "met", False: "**not met**", None: "not measured"}
 
 
-def insert(document: Path, name: str, text: str) -> None:
-    """Replace what is between the markers of that name.
+def write_section(document: Path, name: str, text: str) -> None:
+    """Replace the text between the markers of that name.
 
     Raises:
         SetupError: the document has no such markers.
     """
-    document.write_text(inserted(document, name, text, "make bench-plot"))
+    document.write_text(replace_section(document, name, text, "make bench-plot"))
 
 
-def inserted(document: Path, name: str, text: str, command: str) -> str:
-    """The document with that text between the markers of that name; they say which command writes it.
+def replace_section(document: Path, name: str, text: str, command: str) -> str:
+    """Return the document with the text between the markers of ``name``; the markers state the command.
 
     Raises:
         SetupError: the document has no such markers.
@@ -36,12 +37,12 @@ def inserted(document: Path, name: str, text: str, command: str) -> str:
     before, begin, rest = document.read_text().partition(first)
     _, end, after = rest.partition(last)
     if not begin or not end:
-        raise SetupError(f"{document} needs the lines {first} and {last}")
+        raise SetupError(f"{document} lacks the lines {first} and {last}: add them")
     return f"{before}{begin}\n\n{text}\n{end}{after}"
 
 
 def results(runs: Sequence[Run]) -> str:
-    """The runs of each profile."""
+    """Return the tables of all runs, one section for each profile."""
     parts = []
     for (profile, scale), group in groupby(runs, lambda run: (run.profile, run.time_scale)):
         scaled = "" if scale == 1 else f", times multiplied by {scale:g}"
@@ -53,13 +54,13 @@ def results(runs: Sequence[Run]) -> str:
 
 
 def promises(found: Sequence[Verdict]) -> str:
-    """One row for each promise."""
+    """Return a table with one row for each promise."""
     rows = ((item.figure, item.required, item.measured, _WORDS[item.met]) for item in found)
     return table(("figure", "required", "measured", ""), rows)
 
 
 def starts(runs: Sequence[Run]) -> str:
-    """How long starts took, in seconds."""
+    """Return a table of the times of starts, in seconds."""
     head = ("workers", "T_boot", "T_r", "T_m", "T_r - T_boot", "T_m - T_r", "running: mean, last", "bound", "limit",
             "peer", "scale-in")  # fmt: skip
     rows = (
@@ -74,7 +75,7 @@ def starts(runs: Sequence[Run]) -> str:
 
 
 def costs(runs: Sequence[Run]) -> str:
-    """What starts cost; CPU in seconds from the request until T_m."""
+    """Return a table of the costs of starts; CPU in seconds from the request until T_m."""
     head = (
         "workers",
         "writes per worker: start, scale-in",
@@ -94,7 +95,7 @@ def costs(runs: Sequence[Run]) -> str:
 
 
 def measured_on(where: Machine, versions: Mapping[str, str], date: datetime) -> str:
-    """A line on the machine and the versions."""
+    """Return a line that names the machine, the date and the versions."""
     programs = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f"Measured on {where.cores} cores ({where.cpu}), {where.memory_mib / 1024:.0f} GiB, {where.kernel}; {programs};"
@@ -111,6 +112,6 @@ def _stage(times: StageTimes | None) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

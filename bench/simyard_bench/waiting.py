@@ -1,4 +1,5 @@
-"""The requester's eyes: ``kubectl wait``, which watches from before the request is made."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure from the point of view of the requester: ``kubectl wait``, which watches before the request is sent."""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ _CHECK_SECONDS = 1.0
 
 
 class Waiting:
-    """One ``kubectl wait RESOURCE/NAME --for=CONDITION`` that runs while it is entered.
+    """One ``kubectl wait RESOURCE/NAME --for=CONDITION`` that runs within the context.
 
-    Entering returns once its watch is established.
+    The context is entered once the watch is established.
 
     Raises:
-        SetupError: it cannot watch.
+        SetupError: kubectl cannot watch.
     """
 
     def __init__(self, kubeconfig: Path, target: str, condition: str, seconds: float, namespace: str = "") -> None:
-        self._what = f"{target} {condition}"
+        self._title = f"{target} {condition}"
         self._seconds = seconds
         self._watches = threading.Event()
         self._ended: queue.SimpleQueue[float] = queue.SimpleQueue()
@@ -41,7 +42,7 @@ class Waiting:
             target,
             f"--for={condition}",
             f"--timeout={seconds:.0f}s",
-            "-v=6",  # it then says when the server has answered the watch
+            "-v=6",  # at this level kubectl logs the server's answer to the watch
         ]
 
     def __enter__(self) -> Self:
@@ -52,7 +53,9 @@ class Waiting:
         threading.Thread(target=self._read, args=(self._process.stderr,), daemon=True).start()
         if not self._watches.wait(_WATCH_SECONDS) or self._process.poll() is not None:
             self._end()
-            raise SetupError(f"kubectl wait {self._what}: {self._lines[-1] if self._lines else 'it does not watch'}")
+            raise SetupError(
+                f"kubectl wait {self._title}: {self._lines[-1] if self._lines else 'no watch was established'}"
+            )
         return self
 
     def __exit__(
@@ -61,10 +64,10 @@ class Waiting:
         self._end()
 
     def until(self, check: Callable[[], object]) -> float:
-        """Wait for its end, and give the time of that, on the monotonic clock; ``check`` raises when it is in vain.
+        """Wait for the end of kubectl and return its time on the monotonic clock; ``check`` may raise to give up.
 
         Raises:
-            SetupError: the condition did not come true in time.
+            SetupError: the condition did not become true in time.
         """
         deadline = time.monotonic() + self._seconds + _WATCH_SECONDS
         while time.monotonic() < deadline:
@@ -74,9 +77,9 @@ class Waiting:
                 check()
                 continue
             if self._process.wait(_WATCH_SECONDS):
-                raise SetupError(f"kubectl wait {self._what}: {self._lines[-1]}")
+                raise SetupError(f"kubectl wait {self._title}: {self._lines[-1]}")
             return ended
-        raise SetupError(f"kubectl wait {self._what} hangs")
+        raise SetupError(f"kubectl wait {self._title} did not end in time")
 
     def _read(self, stderr: IO[str]) -> None:
         for line in stderr:

@@ -1,4 +1,5 @@
-"""The objects that a benchmark makes."""
+# SPDX-License-Identifier: Apache-2.0
+"""Define the objects that a benchmark creates."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from simyard_sites.kubernetes.resource import Resource
 
 NAMESPACE = "bench"
 NAME = "bench"
-"""Of the service, the site and the pool."""
-MOST_PROCESS_GUESTS = 100
+"""Name of the service, of the site and of the pool."""
+MAX_PROCESS_GUESTS = 100
 PATIENCE_SECONDS = 14_400
 PROGRAM = Path(__file__).with_name("program.py")
 PROGRAM_CLASS = "program:Program"
@@ -21,9 +22,9 @@ PROGRAM_CLASS = "program:Program"
 
 @dataclass(frozen=True)
 class Load:
-    """One start: so many workers at a cloud with a profile, whose times are multiplied by the scale.
+    """One start: ``n`` workers at a cloud with a profile, whose times are multiplied by the scale.
 
-    ``guests``: ``process`` or ``shared``, see :func:`guests_for`.
+    ``guests`` is ``process`` or ``shared``, see :func:`guests_for`.
     """
 
     n: int
@@ -42,22 +43,22 @@ class Load:
 
 
 def guests_for(n: int) -> str:
-    """Few machines get a process each; many share one, for the sake of memory and of the cores."""
-    return "process" if n <= MOST_PROCESS_GUESTS else "shared"
+    """Return the kind of guests: a process for each of few machines, one shared process for many, to save memory."""
+    return "process" if n <= MAX_PROCESS_GUESTS else "shared"
 
 
 def namespace() -> Json:
-    """The namespace of all others."""
+    """Return the namespace of the other objects."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
 
 
 def objects(load: Load) -> list[Json]:
-    """A service, a site, and a pool without workers."""
+    """Return a service, a site, and a pool without workers."""
     program = {"path": "program.py", "content": PROGRAM.read_text()}
     service = {
         "interface": load_class(PROGRAM_CLASS, PROGRAM.parent).interface.to_json(),
         "connector": {"python": {"class": PROGRAM_CLASS}, "files": [program]},
-        # A slow cloud is what some profiles are about: nothing is replaced.
+        # Some profiles are about slow clouds: the platform must not replace slow workers.
         "readinessDeadlineSeconds": PATIENCE_SECONDS,
     }
     pool = {"serviceRef": {"name": NAME}, "replicas": 0, "placement": {"sites": [NAME]}}
@@ -69,7 +70,7 @@ def objects(load: Load) -> list[Json]:
 
 
 def pool_manifest() -> Json:
-    """What names the pool."""
+    """Return a manifest that names the pool."""
     return _object(names.WORKER_POOLS, {})
 
 

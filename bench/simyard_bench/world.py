@@ -1,4 +1,5 @@
-"""What a benchmark runs on: a control plane, a broker and the platform, fresh for each run."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run the environment of a benchmark: a control plane, a broker and the platform, fresh for each run."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from simyard.api.base import Json
 from simyard_bench import machine, workload, writes
 from simyard_bench.waiting import Waiting
 from simyard_dev import tools
-from simyard_dev.broker import LocalBroker
 from simyard_dev.environment import Environment
 from simyard_dev.errors import SetupError
 from simyard_dev.frontends import SIMYARD
+from simyard_dev.local_broker import LocalBroker
 from simyard_dev.platform import Platform
 from simyard_dev.ports import LOOPBACK, Ports
 from simyard_sites.kubernetes.resource import Resource
@@ -33,9 +34,9 @@ LIST_PAGE = 1000
 
 
 class World:
-    """One environment below a directory, with the platform's real processes; the administrator asks and measures.
+    """One environment below a directory, with the real processes of the platform; the administrator measures it.
 
-    ``occi``: with OCCI frontends.
+    With ``occi``, OCCI frontends run too.
     """
 
     def __init__(
@@ -45,31 +46,31 @@ class World:
         self.platform = Platform(self.environment, operator_command, occi=occi, namespace=workload.NAMESPACE)
 
     def up(self) -> None:
-        """Start everything.
+        """Start all servers.
 
         Raises:
-            SetupError: something did not become ready.
+            SetupError: a server did not become ready.
         """
         self.environment.up(fresh=True)
         self.api.install([workload.namespace()])
         self.platform.up()
 
     def down(self) -> None:
-        """End everything."""
+        """Stop all servers."""
         self.platform.down()
         self.environment.down()
 
     @property
     def api(self) -> Api:
-        """Requests as administrator, over a new connection: the server closes those that were idle for 90 s."""
+        """A new connection of the administrator; the API server closes connections that were idle for 90 s."""
         return Api(self.environment.kubeconfig)
 
     @property
     def operator_pid(self) -> int:
-        """The operator's process.
+        """The pid of the operator.
 
         Raises:
-            SetupError: it has ended; with the end of its log.
+            SetupError: the operator has ended; the message contains the end of its log.
         """
         identity = self.platform.operator.identity
         if identity is None:
@@ -77,7 +78,7 @@ class World:
         return identity.pid
 
     def check(self) -> None:
-        """Nothing, while everything runs.
+        """Check that the operator runs.
 
         Raises:
             SetupError: the operator has ended.
@@ -85,10 +86,10 @@ class World:
         _ = self.operator_pid
 
     def prepare(self, load: workload.Load) -> None:
-        """Make service, site and pool, and wait until the pool could start.
+        """Create service, site and pool, and wait until the pool could start.
 
         Raises:
-            SetupError: they did not become ready; with the end of the operator's log.
+            SetupError: an object did not become ready; the message contains the end of the log of the operator.
         """
         self.api.install(workload.objects(load))
         namespace = f"--namespace={workload.NAMESPACE}"
@@ -106,24 +107,24 @@ class World:
         """Ask for ``n`` workers.
 
         Raises:
-            SetupError: it was refused.
+            SetupError: the API server refused the change.
         """
         answer = self.api.patch(workload.pool_manifest(), {"spec": {"replicas": n}})
         if not answer.accepted:
             raise SetupError(f"the pool cannot be scaled: {answer.message}")
 
     def waiting(self, kind: Resource, condition: str, seconds: float) -> Waiting:
-        """A ``kubectl wait`` for the pool or the site."""
+        """Return a ``kubectl wait`` for the pool or the site."""
         namespace = workload.NAMESPACE if kind.namespaced else ""
         target = f"{kind.kind.lower()}/{workload.NAME}"
         return Waiting(self.environment.kubeconfig, target, condition, seconds, namespace)
 
     def pool(self) -> Json:
-        """The pool as it is."""
+        """Return the stored pool."""
         return self.api.get(workload.pool_manifest()).body
 
     def workers(self) -> list[Json]:
-        """All Workers."""
+        """Return all Workers."""
         items: list[Json] = []
         path = f"/apis/{names.API_VERSION}/namespaces/{workload.NAMESPACE}/{names.WORKERS.plural}?limit={LIST_PAGE}"
         more = ""
@@ -134,28 +135,28 @@ class World:
             if not more:
                 return items
 
-    def any_worker(self) -> bool:
-        """Whether a Worker is stored."""
+    def has_workers(self) -> bool:
+        """Return whether a Worker is stored."""
         path = f"/apis/{names.API_VERSION}/namespaces/{workload.NAMESPACE}/{names.WORKERS.plural}?limit=1"
         return bool(self.api.request("GET", path).body["items"])
 
     def observe(self) -> writes.Observed:
-        """The writes so far."""
-        return writes.Observed(writes.served(self._server_metrics()), self.told())
+        """Return all writes so far."""
+        return writes.Observed(writes.parse_server_writes(self._server_metrics()), self.count_operator_writes())
 
-    def told(self) -> writes.Counts:
-        """The writes so far as the operator tells."""
-        return writes.told(self.operator_metrics())
+    def count_operator_writes(self) -> writes.Counts:
+        """Return the writes so far by the metrics of the operator."""
+        return writes.parse_operator_writes(self.operator_metrics())
 
     def operator_metrics(self) -> str:
-        """What the operator counts, for Prometheus."""
+        """Return the metrics of the operator in the text format of Prometheus."""
         port = Ports(self.platform.directory)["operator-metrics"]
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=REQUEST_SECONDS) as answer:
             return str(answer.read().decode())
 
     @property
     def administrator(self) -> ssl.SSLContext:
-        """What makes a connection to the API server the administrator's."""
+        """The TLS context that authenticates the administrator at the API server."""
         plane = self.environment.control_plane
         context = ssl.create_default_context(cafile=str(plane.authority))
         keys = plane.authority.parent
@@ -172,7 +173,7 @@ class World:
             return connection.getresponse().read().decode()
 
     def processes(self) -> dict[str, int]:
-        """The processes to account for, by name."""
+        """Return the pids of the measured processes, by name."""
         broker = self.environment.broker
         named = {
             "operator": self.platform.operator,
@@ -186,11 +187,11 @@ class World:
         return found
 
     def cpu_seconds(self) -> dict[str, float]:
-        """What they have used so far."""
+        """Return the CPU seconds that these processes have used so far."""
         return machine.cpu_seconds(self.processes())
 
     def versions(self) -> dict[str, str]:
-        """Of the programs that take part."""
+        """Return the versions of the programs that take part."""
         return {
             "kubernetes": tools.KUBERNETES.version,
             "etcd": tools.ETCD.version,

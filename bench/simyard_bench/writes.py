@@ -1,4 +1,5 @@
-"""Who wrote what to the API server: from the operator's metrics and, independently, from the API server's own."""
+# SPDX-License-Identifier: Apache-2.0
+"""Count the writes to the API server in the operator's metrics and, independently, in the API server's own."""
 
 from __future__ import annotations
 
@@ -18,22 +19,22 @@ LEASES = "leases"
 _OURS = frozenset({names.GROUP, "events.k8s.io"})
 _POLL_SECONDS = 0.5
 Counts = Counter[tuple[str, str]]
-"""Writes by resource and verb."""
+"""Numbers of writes by resource and verb."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """All writes so far: as the API server counts them, and as the operator tells."""
+    """All writes so far: as the API server counts them, and as the operator does."""
 
     served: Counts
     told: Counts
 
 
-def served(text: str) -> Counts:
-    """The writes to our kinds, events and Leases that the API server's metrics show.
+def parse_server_writes(text: str) -> Counts:
+    """Return the writes to our kinds, Events and Leases that the metrics of the API server show.
 
-    It does not say who wrote. Others write Leases and events rarely here, and our kinds never, but for the one change
-    of the pool that the benchmark itself makes.
+    The metrics do not name the writer. Here other programs rarely write Leases and Events, and never our kinds. The one
+    exception is the change of the pool by the benchmark itself.
     """
     found: Counts = Counter()
     for sample in _family(text, "apiserver_request").samples:
@@ -46,8 +47,8 @@ def served(text: str) -> Counts:
     return found
 
 
-def told(text: str) -> Counts:
-    """The writes that the operator's metrics show."""
+def parse_operator_writes(text: str) -> Counts:
+    """Return the writes that the metrics of the operator show."""
     found: Counts = Counter()
     for sample in _family(text, "simyard_kube_requests").samples:
         if sample.name.endswith("_total") and sample.labels["verb"] in WRITES:
@@ -56,7 +57,7 @@ def told(text: str) -> Counts:
 
 
 def by_resource(counts: Counts, *, leases: bool = False) -> Writes:
-    """The same for the results: without Leases, or nothing but these."""
+    """Return the counts in the form of the results, either without Leases or with Leases alone."""
     result: Writes = {}
     for (resource, verb), count in sorted(counts.items()):
         if count and (resource == LEASES) == leases:
@@ -65,15 +66,15 @@ def by_resource(counts: Counts, *, leases: bool = False) -> Writes:
 
 
 def total(writes: Writes) -> int:
-    """How many there are in all."""
+    """Return the sum of all writes."""
     return sum(sum(verbs.values()) for verbs in writes.values())
 
 
 def wait_quiet(observe: Callable[[], Counts], quiet_seconds: float, deadline_seconds: float) -> Counts:
-    """Wait until nothing but Leases was written for a while, and give the writes so far.
+    """Wait until only Leases were written for a while, and return all writes so far.
 
     Raises:
-        TimeoutError: it goes on writing.
+        TimeoutError: other writes do not stop.
     """
     deadline = time.monotonic() + deadline_seconds
     last, since = observe(), time.monotonic()
@@ -89,7 +90,7 @@ def wait_quiet(observe: Callable[[], Counts], quiet_seconds: float, deadline_sec
 
 
 def _family(text: str, name: str) -> Metric:
-    # The API server's metrics are megabytes: only the lines that count are parsed.
+    # The API server has megabytes of metrics: only the lines of this family are parsed.
     lines = [line for line in text.splitlines() if line.startswith((f"# TYPE {name}_total", f"{name}_total"))]
     families = text_string_to_metric_families("\n".join([*lines, ""]))
     return next(iter(families), Metric(name, "", "counter"))

@@ -1,4 +1,5 @@
-"""A proxy between the operator and the API server that fails some requests: refused, cut before or after they count."""
+# SPDX-License-Identifier: Apache-2.0
+"""Fail some requests of the operator: a proxy refuses them, or cuts them before or after the API server acts."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ _REFUSALS = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavaila
 
 
 class FaultProxy:
-    """Serves on loopback from a thread of its own. ``share`` of the requests fail while it is above 0.
+    """A proxy on loopback that runs in a thread of its own. ``share`` of the requests fail while it is above 0.
 
-    A fault is a refusal (429, 500, 503), a connection that is cut before the request is sent on, or a connection that
-    is cut after the API server has carried the request out. ``faults`` counts them.
+    A fault is a refusal (429, 500, 503), a connection that is cut before the request is forwarded, or a connection
+    that is cut after the API server has carried the request out. ``faults`` counts them.
     """
 
     def __init__(self, server: str, ca_file: Path, seed: int) -> None:
@@ -108,4 +109,4 @@ def _cut(request: web.Request) -> None:
     """Close the connection without an answer."""
     if request.transport is not None:
         request.transport.abort()
-    raise web.HTTPServiceUnavailable  # nobody hears it any more
+    raise web.HTTPServiceUnavailable  # the client has gone

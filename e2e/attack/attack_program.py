@@ -1,4 +1,5 @@
-"""The simulation program of the attack: each run leaves a line in a ledger, so that runs can be counted."""
+# SPDX-License-Identifier: Apache-2.0
+"""Simulation program of the attack: each run writes a line to a ledger, so that runs can be counted."""
 
 import asyncio
 from pathlib import Path
@@ -13,14 +14,14 @@ class Program(Connector):
 
     @action(mode="Async", timeout_seconds=120, parameters=PARAMETERS, result=[parameter("key", "string")])
     async def once(self, context: Context, *, ledger: str, key: str) -> dict:
-        """Write a line to the ledger, work for a moment; must never run twice."""
+        """Write a line to the ledger and work for a moment; must never run twice."""
         return await work(ledger, key)
 
     @action(
         mode="Async", timeout_seconds=120, parameters=PARAMETERS, result=[parameter("key", "string")], idempotent=True
     )
     async def again(self, context: Context, *, ledger: str, key: str) -> dict:
-        """As once, but it may run again."""
+        """Do the same as `once`, but may run again."""
         return await work(ledger, key)
 
 

@@ -1,4 +1,5 @@
-"""The system under attack: every process is real, and everything that can be counted is counted from outside."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run the system under attack: every process is real, and everything is counted from outside."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ PATIENCE_SECONDS = 180.0
 
 
 def wait_until(check: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until the check gives something true."""
+    """Wait until the check returns a true value."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:
@@ -42,7 +43,7 @@ def wait_until(check: Callable[[], Any], what: str, seconds: float = PATIENCE_SE
 
 @dataclass
 class Kind:
-    """A kind of process that can be hit: its name and the identities of those that run."""
+    """A kind of process that can be hit: its name, and the identities of its running processes."""
 
     name: str
     alive: Callable[[], list[Identity]]
@@ -59,13 +60,13 @@ class System:
         self.api = Api(environment.control_plane.kubeconfig)
 
     def another(self) -> System:
-        """Return the same system over a connection of its own, for another thread."""
+        """Return the same system with a connection of its own, for another thread."""
         return System(self._environment, self._platform, self.tenants, self.ledger)
 
-    # What is asked for
+    # Requests.
 
     def publish(self) -> None:
-        """Create the site, and for each tenant a namespace, the service and a pool; wait until all is Available."""
+        """Create the site, and for each tenant a namespace, the service and a pool; wait until all are Available."""
         self._create(names.CLOUD_SITES, "", SITE, SITE_SPEC)
         interface = load_class("attack_program:Program", PROGRAM.parent).interface.to_json()
         files = [{"path": PROGRAM.name, "content": PROGRAM.read_text()}]
@@ -82,7 +83,7 @@ class System:
         wait_until(self.all_ready, "not all pools are ready")
 
     def act(self, tenant: str, name: str, action: str) -> None:
-        """Create a ServiceAction; an API server that is away is asked again under the same name."""
+        """Create a ServiceAction; retry under the same name while the API server is away."""
         body = _manifest(names.SERVICE_ACTIONS, tenant, name, {
             "target": {"kind": "WorkerPool", "name": POOL}, "action": action,
             "parameters": {"ledger": str(self.ledger), "key": f"{tenant}/{name}"},
@@ -97,15 +98,15 @@ class System:
 
         wait_until(created, f"{name} cannot be created")
 
-    # What is there
+    # Observations.
 
     def list(self, kind: Resource, tenant: str = "") -> list[Json]:
-        """List the objects of a kind, of a tenant or of all."""
+        """Return the objects of a kind, of one tenant or of all."""
         place = f"/namespaces/{tenant}" if tenant else ""
         return list(self.api.request("GET", f"/apis/{kind.api_version}{place}/{kind.plural}").body["items"])
 
     def all_ready(self) -> bool:
-        """Return whether each pool has as many ready workers as it wants, and no other."""
+        """Return whether each pool has exactly its desired number of ready workers."""
         with contextlib.suppress(OSError, KeyError):
             pools = {item["metadata"]["namespace"]: item for item in self.list(names.WORKER_POOLS)}
             return all(
@@ -116,7 +117,7 @@ class System:
         return False
 
     def runs(self) -> Counter[str]:
-        """Return how often each action ran, by the ledger."""
+        """Return the number of runs of each action, by the ledger."""
         return Counter(self.ledger.read_text().splitlines() if self.ledger.exists() else [])
 
     def machines(self) -> set[str]:
@@ -151,20 +152,20 @@ class System:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return {item["name"] for item in json.load(answer)}
 
-    # What is broken, and repaired
+    # Damage and repair.
 
     def kinds(self) -> list[Kind]:
         """Return the kinds of processes that can be hit."""
         platform, control_plane = self._platform, self._environment.control_plane
         processes = [platform.operator, platform.apiserver, *platform.frontends.processes, *control_plane.processes]
         kinds = [Kind(item.name, lambda item=item: [item.identity] if item.identity else []) for item in processes]
-        broker = getattr(self._environment.broker, "processes", ())[-1:]  # the server; epmd has nothing to lose
+        broker = getattr(self._environment.broker, "processes", ())[-1:]  # the server; epmd has no state to lose
         kinds += [Kind("rabbitmq", lambda item=item: [item.identity] if item.identity else []) for item in broker]
         return [*kinds, Kind("adapter", self.adapters), Kind("cloud", self._clouds)]
 
     def repair(self) -> None:
         """Start the processes that were killed, as Kubernetes would."""
-        own = ("adapter", "cloud")  # these the operator replaces and starts
+        own = ("adapter", "cloud")  # the operator replaces and starts these
         if all(kind.alive() for kind in self.kinds() if kind.name not in own):
             return
         self._environment.up()

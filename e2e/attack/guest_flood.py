@@ -1,4 +1,5 @@
-"""What a hostile guest sends with its own credentials: malformed, deep, large and untrue messages, or too many."""
+# SPDX-License-Identifier: Apache-2.0
+"""Send the messages of a hostile guest with its own credentials: malformed, deep, large, untrue, or too many."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from aiormq import spec
 from aiormq.exceptions import AMQPError
 from yarl import URL
 
-from simyard_adapter.wire import EVENTS_EXCHANGE, Event, event_key
+from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key
 
 MESSAGES = 150
-"""So many that a pool is not cut off for the large ones among them."""
+"""Number of messages that stays below the allowance, although some of them are large."""
 
 
 def bodies(chance: random.Random) -> Iterator[tuple[Event, bytes]]:
-    """Kinds of events with bodies that no honest adapter sends; endless."""
+    """Generate kinds of events with bodies that no honest adapter sends, without end."""
     deep = "[" * 300 + "]" * 300
     kinds = [
         (Event.ATTRIBUTES, f'{{"sequence": 1, "values": {{"load": {deep}}}, "observedAt": 1}}'),
@@ -40,12 +41,12 @@ def bodies(chance: random.Random) -> Iterator[tuple[Event, bytes]]:
 
 
 async def flood(bootstrap: bytes, seed: int) -> int:
-    """Send ``MESSAGES`` such events as the worker of a bootstrap document; return how many were sent."""
+    """Send ``MESSAGES`` such events as the worker of a bootstrap document; return the number sent."""
     return await _publish(bootstrap, itertools.islice(bodies(random.Random(seed)), MESSAGES))
 
 
 async def storm(bootstrap: bytes, seconds: float) -> int:
-    """Send well-formed events as fast as the broker takes them, for so long at most; return how many were sent."""
+    """Send well-formed events as fast as the broker accepts them, for a limited time; return the number sent."""
     ends = time.monotonic() + seconds
     return await _publish(bootstrap, itertools.takewhile(lambda _: time.monotonic() < ends,
                                                          itertools.repeat((Event.ACTIVE, b"{}"))))  # fmt: skip
@@ -60,18 +61,18 @@ async def _publish(bootstrap: bytes, messages: Iterable[tuple[Event, bytes]]) ->
         path="/" + address["vhost"],
     )  # fmt: skip
     context = ssl.create_default_context(cadata=address["caCertificate"]) if address["caCertificate"] else None
-    taken = 0
+    accepted = 0
     connection = aiormq.Connection(url, context=context)
     try:
         await connection.connect()
         channel = await connection.channel(publisher_confirms=False)
         for kind, body in messages:
             properties = spec.Basic.Properties(user_id=user, message_type=kind.value, content_type="application/json")
-            key = event_key(kind, user, document["workerUid"])
+            key = make_event_key(kind, user, document["workerUid"])
             await channel.basic_publish(body, exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)
-            taken += 1
+            accepted += 1
     except (AMQPError, OSError):
-        pass  # the broker ends the connection of a guest that sends too much: that is its right
+        pass  # the broker may close the connection of a guest that sends too much
     finally:
         await connection.close()
-    return taken
+    return accepted

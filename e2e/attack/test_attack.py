@@ -1,8 +1,9 @@
-"""Everything is broken at random while work goes on: nothing is lost, nothing runs twice, nothing stays behind.
+# SPDX-License-Identifier: Apache-2.0
+"""Everything breaks at random while work goes on: nothing is lost, nothing runs twice, nothing stays behind.
 
-Each round kills or freezes processes, floods the platform with what no honest guest would say, or fails requests of the
-operator to the API server, alone or at once. `ATTACK_SEED` repeats the choices of a run (not its timing),
-`ATTACK_ROUNDS` is its length.
+Each round kills or freezes processes, floods the platform with messages that no honest guest sends, or fails requests
+of the operator to the API server, one fault or several at once. `ATTACK_SEED` repeats the choices of a run (not its
+timing); `ATTACK_ROUNDS` is its length.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ STORM_SECONDS = 10.0
 DYING_SECONDS = 30.0
 ACTION_PAUSE_SECONDS = 0.5
 FORGIVEN = {"Interrupted", "WorkerLost"}
-"""Why an action may fail although its program did not: its worker died while it ran."""
+"""Reasons for which an action may fail although its program did not: its worker died meanwhile."""
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -50,7 +51,7 @@ Victim = TypeVar("Victim")
 
 @dataclass
 class Attack:
-    """The rounds of one run, drawn from a seed, and what they did."""
+    """The rounds of one run, drawn from a seed, and their effects."""
 
     system: System
     proxy: FaultProxy
@@ -71,7 +72,7 @@ class Attack:
         for identity in self._one_of(kind.alive()):
             self._tell(f"kill {kind.name}")
             hit(identity, signal.SIGKILL)
-            assert identity.wait_gone(DYING_SECONDS), "a killed process ends, and lets go of its ports"
+            assert identity.wait_gone(DYING_SECONDS), "the killed process has not ended"
 
     def freeze(self) -> None:
         """Stop one process of a kind for some seconds."""
@@ -85,19 +86,19 @@ class Attack:
                 hit(identity, signal.SIGCONT)
 
     def flood(self) -> None:
-        """Send what no honest guest says, with the credentials of a guest."""
+        """Send messages that no honest guest sends, with the credentials of a guest."""
         for bootstrap in self._one_of(self.system.bootstraps(HOSTILE)):
             self._tell("flood")
             self.done["flood messages"] += asyncio.run(flood(bootstrap.read_bytes(), self.chance.randrange(2**32)))
 
     def storm(self) -> None:
-        """Send well-formed events as fast as the broker takes them, until it closes the connection."""
+        """Send well-formed events as fast as the broker accepts them, until it closes the connection."""
         for bootstrap in self._one_of(self.system.bootstraps(HOSTILE)):
             self._tell("storm")
             self.done["storm messages"] += asyncio.run(storm(bootstrap.read_bytes(), STORM_SECONDS))
 
     def fail_requests(self) -> None:
-        """Fail a third of the operator's requests until the end of the round, and have it work meanwhile."""
+        """Fail a third of the operator's requests until the end of the round, and give the operator work."""
         self._tell("API faults")
         self.proxy.share = 0.3
         for bootstrap in self._one_of(self.system.bootstraps("other")):
@@ -114,7 +115,7 @@ class Attack:
 
 
 class Work:
-    """The tenants' work: actions are created in a thread as long as the block runs; ``wanted`` has them by key."""
+    """The work of the tenants: a thread creates actions within the context; ``wanted`` has them by key."""
 
     def __init__(self, system: System) -> None:
         self.wanted: dict[str, str] = {}
@@ -142,7 +143,7 @@ class Work:
 
 
 def bootstrap_worker(bootstrap: Path) -> str:
-    """Return the name of the Worker that a machine is."""
+    """Return the name of the Worker of a machine."""
     return str(json.loads(bootstrap.read_text())["worker"])
 
 
@@ -173,7 +174,7 @@ def test_nothing_is_lost_and_nothing_runs_twice(attacked: Attack) -> None:
         for number in range(ROUNDS):
             attacked.round()
             if number == ROUNDS // 2:
-                attacked.storm()  # once, because the pause of its pool doubles each time
+                attacked.storm()  # once, because the quarantine of its pool doubles each time
     check_actions(system, work.wanted)
     check_fleet(system)
     check_nothing_is_left(system)
@@ -181,13 +182,13 @@ def test_nothing_is_lost_and_nothing_runs_twice(attacked: Attack) -> None:
 
 
 def check_actions(system: System, wanted: dict[str, str]) -> None:
-    """Every accepted action ended; it ran as often as its status and its declaration say."""
+    """Check that every accepted action ended, and ran as often as its status and its declaration say."""
     wait_until(lambda: not [item for item in system.list(names.SERVICE_ACTIONS) if not ending(item)],
                "actions have not ended", 300)  # fmt: skip
     ends = {f"{i['metadata']['namespace']}/{i['metadata']['name']}": i for i in system.list(names.SERVICE_ACTIONS)}
     assert ends.keys() == wanted.keys()
-    runs, told = system.runs(), Counter(ending(item) for item in ends.values())
-    print(f"attack: {len(wanted)} actions: {dict(told)}", flush=True)
+    runs, counts = system.runs(), Counter(ending(item) for item in ends.values())
+    print(f"attack: {len(wanted)} actions: {dict(counts)}", flush=True)
     for key, action in wanted.items():
         end = ending(ends[key])
         assert end == "Succeeded" or end in FORGIVEN, (key, ends[key]["status"])
@@ -199,7 +200,7 @@ def check_actions(system: System, wanted: dict[str, str]) -> None:
 
 
 def check_fleet(system: System) -> None:
-    """Machines, Workers and queues are the same set."""
+    """Check that machines, Workers and queues are the same set."""
 
     def same() -> bool:
         uids = {item["metadata"]["uid"] for item in system.list(names.WORKERS)}
@@ -212,7 +213,7 @@ def check_fleet(system: System) -> None:
 
 
 def check_nothing_is_left(system: System) -> None:
-    """After the pools nothing of them stays: no object, machine, process, queue or broker user."""
+    """Check that deleted pools leave no object, machine, process, queue or broker user."""
     for tenant in TENANTS:
         path = f"/apis/{names.API_VERSION}/namespaces/{tenant}/{names.WORKER_POOLS.plural}/{POOL}"
         assert system.api.request("DELETE", path).accepted
@@ -229,7 +230,7 @@ def check_nothing_is_left(system: System) -> None:
 
 
 def ending(action: Json) -> str:
-    """Return ``Succeeded``, the reason of the failure, or an empty text while it has not ended."""
+    """Return ``Succeeded``, the reason of the failure, or "" while the action has not ended."""
     for condition in (action.get("status") or {}).get("conditions") or []:
         if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
             return str(condition["reason"])

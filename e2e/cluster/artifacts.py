@@ -1,4 +1,5 @@
-"""What the cluster says, kept when a test fails: objects, events, logs and metrics."""
+# SPDX-License-Identifier: Apache-2.0
+"""Save the state of the cluster when a test fails: objects, events, logs and metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ COMMANDS = {
 
 
 def collect(test: str) -> Path:
-    """Write all of it to a folder of the test's name; what cannot be had says so in its file."""
+    """Write everything to a folder named after the test; a file contains the error if its data cannot be read."""
     folder = ARTIFACTS / re.sub(r"[^\w.-]+", "_", test)
     folder.mkdir(parents=True, exist_ok=True)
     for name, arguments in (COMMANDS | _of_pods()).items():
@@ -45,12 +46,12 @@ def _said(*arguments: str) -> str:
 
 
 def _of_pods() -> dict[str, tuple[str, ...]]:
-    """The metrics of each pod of ours, and what it said before its container was started again."""
+    """Save the metrics of each of our pods, and the log of its previous container."""
     where = f"--namespace={NAMESPACE}"
     ours = f"app.kubernetes.io/component in ({', '.join(ROLES)})"
     try:
         pods = json.loads(_said("get", "pods", where, "-l", ours, "-o", "json"))["items"]
-    except json.JSONDecodeError:  # it is why there are none
+    except json.JSONDecodeError:  # the error is the reason why there are none
         return {}
     commands: dict[str, tuple[str, ...]] = {}
     for pod in pods:

@@ -1,4 +1,5 @@
-"""The example calculix-beam in the cluster: a pool of pods that really solve."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run the example calculix-beam in the cluster: a pool of pods with the real solver."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ class Beams:
     pool: str = POOL
 
     def object(self) -> Any:
-        """The WorkerPool."""
+        """Return the WorkerPool."""
         return self.cluster.get("workerpool", self.pool, f"--namespace={self.namespace}")
 
     def workers(self) -> list[Any]:
-        """The Workers."""
+        """Return the Workers."""
         selector = f"simyard.dev/pool={self.pool}"
         return list(self.cluster.get("workers", f"--namespace={self.namespace}", "-l", selector)["items"])
 
@@ -42,7 +43,7 @@ class Beams:
 
 
 def service(image: str) -> Json:
-    """The example's manifest, with the image for pods, two frontends and less CPU than it asks for."""
+    """Return the manifest of the example with the image for pods, two frontends and a smaller CPU request."""
     manifest: Json = yaml.safe_load((BEAM / "service.yaml").read_text())
     manifest["spec"] |= {"images": {"pod": image}, "frontend": {"replicas": FRONTENDS}}
     manifest["spec"]["resources"] = {"cpu": "200m", "memory": "256Mi"}
@@ -50,13 +51,13 @@ def service(image: str) -> Json:
 
 
 def pool(name: str = POOL, replicas: int = WORKERS, site: str = "") -> Json:
-    """A pool of it."""
+    """Return a pool of the service."""
     spec: Json = {"serviceRef": {"name": SERVICE}, "replicas": replicas, "placement": {"sites": [site]}}
     return {"apiVersion": "simyard.dev/v1alpha1", "kind": "WorkerPool", "metadata": {"name": name}, "spec": spec}
 
 
 def have_beams(cluster: Cluster) -> Beams:
-    """Apply both, unless they are there, and wait until the pool is Available."""
+    """Apply service and pool unless they exist, and wait until the pool is Available."""
     cluster.apply(restricted_namespace(NAMESPACE))
     cluster.apply(service(cluster.ccx_image), pool(site=cluster.site), namespace=NAMESPACE)
 

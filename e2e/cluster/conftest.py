@@ -1,6 +1,7 @@
-"""The cluster of the end-to-end tests: made and installed when the first test asks for it.
+# SPDX-License-Identifier: Apache-2.0
+"""Provide the cluster of the end-to-end tests; the first test that asks for it makes and installs it.
 
-With ``E2E_AS_IT_IS=1`` what is installed is taken as it is.
+With ``E2E_AS_IT_IS=1`` the tests use the present installation.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from beams import Beams, have_beams
 from cluster import Cluster
 
 ORDER = ("install", "workers", "cli", "occi", "frontends", "idle", "", "upgrade", "uninstall")
-"""In which order the files run; the empty one stands for all that are not named."""
+"""Order of the test files; the empty name stands for all files that are not listed."""
 SECONDS = 900
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the files in order, and give each test the time that a cluster takes."""
+    """Sort the files, and give each test the time that a cluster needs."""
     folder = Path(__file__).parent
     own = [item for item in items if item.path.parent == folder]
     for item in own:
@@ -42,7 +43,7 @@ def _place(item: pytest.Item) -> tuple[int, str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep what the cluster says when a test fails."""
+    """Save the state of the cluster when a test fails."""
     result = yield
     if result.failed and item.path.parent == Path(__file__).parent:
         artifacts.collect(item.name)
@@ -51,7 +52,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The cluster, with the chart installed and Available, a site of pods, and its variables in this process."""
+    """Provide the cluster with the chart installed and Available, a site of pods, and its variables in this process."""
     if os.environ.get("E2E_AS_IT_IS") != "1":
         environment.up()
         deploy.deploy()
@@ -64,11 +65,11 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="session")
 def report() -> ModuleType:
-    """Where figures go: ``report.add(section, name, value, unit)``."""
+    """Return the function for figures: ``report.add(section, name, value, unit)``."""
     return figures
 
 
 @pytest.fixture(scope="session")
 def beams(cluster: Cluster) -> Beams:
-    """The CalculiX service with two frontends, and a pool of three workers that is Available."""
+    """Provide the CalculiX service with two frontends, and an Available pool of three workers."""
     return have_beams(cluster)

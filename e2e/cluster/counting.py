@@ -1,4 +1,8 @@
-"""A service whose actions are counted outside of its workers, so that none is lost and none is done twice unseen."""
+# SPDX-License-Identifier: Apache-2.0
+"""Define a service whose actions are counted outside of its workers.
+
+The counts show every action that is lost or runs twice.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,9 @@ PORT = 8000
 
 
 def service(image: str, namespace: str, *, frontends: int = 0, **images: str) -> Json:
-    """The SimulationService: ``count`` tells the observer that it began, takes some seconds, and tells that it ended.
+    """Return the SimulationService: ``count`` reports its begin to the observer, waits, and reports its end.
 
-    It is not idempotent, so nobody may do it twice; ``factorise`` and the attribute need no observer.
+    The action is not idempotent, so it must never run twice. ``factorise`` and the attribute need no observer.
     """
     key = {"name": "key", "type": "string", "required": True, "maxLength": 64, "pattern": "[a-z0-9-]+"}
     seconds = {"name": "seconds", "type": "number", "required": True, "minimum": 0, "maximum": 60}
@@ -76,7 +80,7 @@ def service(image: str, namespace: str, *, frontends: int = 0, **images: str) ->
 
 
 def pool(name: str, replicas: int, *sites: str, **spec: Any) -> Json:
-    """A WorkerPool of it."""
+    """Return a WorkerPool of the service."""
     placement = {"sites": list(sites), **spec.pop("placement", {})}
     return {
         "apiVersion": "simyard.dev/v1alpha1",

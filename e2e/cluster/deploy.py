@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the cluster, put the images of this tree on it, install the chart.
 
 python e2e/cluster/deploy.py up        # cluster, images, chart
@@ -23,7 +24,7 @@ BUILD_SECONDS = 1800
 
 
 def build() -> tuple[str, str]:
-    """Build Simyard's image and the CalculiX service's; gives their names, whose tag says what is in them."""
+    """Build Simyard's image and that of the CalculiX service; return their names, whose tag hashes the content."""
     base = base_image()
     environment.run(str(environment.ROOT / "hack" / "image.sh"), "simyard:e2e", seconds=BUILD_SECONDS, BASE=base)
     tag = "e2e-" + _inspect("simyard:e2e", "{{.Id}}").removeprefix("sha256:")[:12]
@@ -32,13 +33,13 @@ def build() -> tuple[str, str]:
     built = ("docker", "build", "-t", ccx_image, "--build-arg", f"SIMYARD={image}", str(BEAM))
     environment.run(*built, seconds=BUILD_SECONDS)
     size, base_size = (int(_inspect(name, "{{.Size}}")) for name in (image, base))
-    report.add("Image", "in all", size / 1e6, "MB")
-    report.add("Image", "above its base image", (size - base_size) / 1e6, "MB")
+    report.add("Image", "size", size / 1e6, "MB")
+    report.add("Image", "size above the base image", (size - base_size) / 1e6, "MB")
     return image, ccx_image
 
 
 def deploy() -> None:
-    """Build and load the images, install or upgrade the chart, wait until all of it serves."""
+    """Build and load the images, install or upgrade the chart, and wait until everything serves."""
     image, ccx_image = build()
     environment.load(image, ccx_image)
     cluster = Cluster(image, ccx_image)
@@ -51,8 +52,8 @@ def deploy() -> None:
     applied = time.monotonic()
     wait_until_available(cluster)
     what = "helm upgrade" if installed else "helm install"
-    report.add("Installation", f"{what}: the command", applied - begin, "s")
-    report.add("Installation", f"{what}: until all is Available", time.monotonic() - begin, "s")
+    report.add("Installation", f"{what}: duration of the command", applied - begin, "s")
+    report.add("Installation", f"{what}: everything Available after", time.monotonic() - begin, "s")
 
 
 def wait_until_available(cluster: Cluster) -> None:
@@ -68,7 +69,7 @@ def wait_until_available(cluster: Cluster) -> None:
 
 
 def installed() -> Cluster:
-    """The cluster as it is, with its images found from what is installed.
+    """Return the present cluster; its images are read from the installed objects.
 
     Raises:
         AssertionError: the chart is not installed.
@@ -80,7 +81,7 @@ def installed() -> Cluster:
 
 
 def have_site(cluster: Cluster) -> None:
-    """A CloudSite whose machines are pods in their workers' namespaces."""
+    """Apply a CloudSite whose machines are pods in the namespaces of their workers."""
     name = "simyard-site-pod"
     binding: Json = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -1,7 +1,8 @@
-"""Where the cluster of the end-to-end tests is, and the commands that reach it.
+# SPDX-License-Identifier: Apache-2.0
+"""Find the cluster of the end-to-end tests, and run the commands that reach it.
 
 ``E2E_TESTBED`` names a folder with the commands ``up``, ``down``, ``env`` and ``load``, which make a kind cluster on a
-machine without an image registry. Without it kind itself is asked, with the machine's Docker engine.
+machine without an image registry. Without the variable, kind and the Docker engine of the machine make the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MANY_SECONDS = 1800
 
 
 class Hidden(str):
-    """A token or password: what pytest says of a failed test does not show it."""
+    """A token or password that pytest does not show in the report of a failed test."""
 
     __slots__ = ()
 
@@ -29,7 +30,7 @@ class Hidden(str):
 
 
 def up() -> None:
-    """Make the cluster if it is not there."""
+    """Make the cluster if it does not exist."""
     if TESTBED:
         parts = ("--with", "rabbitmq-operator", "--with", "prometheus")
         _loudly(str(TESTBED / "up"), "--name", NAME, "--nodes", str(NODES), *parts)
@@ -38,7 +39,7 @@ def up() -> None:
 
 
 def down() -> None:
-    """Remove it."""
+    """Delete the cluster."""
     if TESTBED:
         _loudly(str(TESTBED / "down"), "--name", NAME)
     else:
@@ -47,7 +48,7 @@ def down() -> None:
 
 @cache
 def variables() -> dict[str, str]:
-    """The environment in which docker, kind, kubectl and helm mean this cluster."""
+    """Return the environment in which docker, kind, kubectl and helm mean this cluster."""
     if not TESTBED:
         kubeconfig = STATE / "kubeconfig"
         STATE.mkdir(parents=True, exist_ok=True)
@@ -59,18 +60,18 @@ def variables() -> dict[str, str]:
 
 
 def run(*command: str, stdin: str = "", seconds: float = 120, **more: str) -> str:
-    """Run a command in that environment, with ``more`` variables; gives what it printed.
+    """Run a command in that environment with ``more`` variables, and return its output.
 
     Raises:
-        AssertionError: it failed, or took too long; the message has what it said, and the whole command: nothing secret
-            may be among the arguments.
+        AssertionError: the command failed or timed out. The message contains its output and the whole command, so
+            arguments must not contain secrets.
     """
     __tracebackhide__ = True  # pytest would show the variables and ``stdin``
     return _quietly(*command, stdin=stdin, seconds=seconds, environment={**variables(), **more})
 
 
 def load(*images: str) -> None:
-    """Put images of the engine on all nodes."""
+    """Load images of the engine on all nodes."""
     if TESTBED:
         run(str(TESTBED / "load"), "--name", NAME, *images, seconds=MANY_SECONDS)
     else:
@@ -79,14 +80,14 @@ def load(*images: str) -> None:
 
 def _quietly(*command: str, environment: dict[str, str], stdin: str = "", seconds: float = 120) -> str:
     __tracebackhide__ = True
-    told = " ".join(command)
+    shown = " ".join(command)
     try:
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=seconds, check=False, env=environment
         )
     except subprocess.TimeoutExpired as error:
-        raise AssertionError(f"{told}: no end after {seconds} s") from error
-    assert done.returncode == 0, f"{told}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        raise AssertionError(f"{shown}: no end after {seconds} s") from error
+    assert done.returncode == 0, f"{shown}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 

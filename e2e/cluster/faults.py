@@ -1,4 +1,5 @@
-"""What is done to the cluster on purpose: processes of pods killed or stopped, nodes switched off."""
+# SPDX-License-Identifier: Apache-2.0
+"""Damage the cluster on purpose: kill or stop processes of pods, switch nodes off."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ for file in /proc/[0-9]*/cgroup; do
 done
 echo $sent
 """
-"""Sends a signal to every process whose control group names a container; a kind node sees those of its pods."""
+"""Script that sends a signal to every process whose cgroup names a container; a kind node sees those of its pods."""
 _NAMED = """
 sent=0
 for file in /proc/[0-9]*/comm; do
@@ -28,11 +29,11 @@ for file in /proc/[0-9]*/comm; do
 done
 echo $sent
 """
-"""Sends a signal to every process of that name."""
+"""Script that sends a signal to every process of a name."""
 
 
 def kill(cluster: Any, namespace: str, pod: str) -> None:
-    """End every process of a pod's first container (SIGKILL), and wait until the kubelet starts it again."""
+    """Kill every process of a pod's first container (SIGKILL), and wait until the kubelet has restarted it."""
 
     def restarts() -> int:
         return int(cluster.get("pod", pod, "-n", namespace)["status"]["containerStatuses"][0]["restartCount"])
@@ -44,7 +45,7 @@ def kill(cluster: Any, namespace: str, pod: str) -> None:
 
 @contextmanager
 def stopped(cluster: Any, namespace: str, pod: str) -> Iterator[None]:
-    """Nothing of a pod's first container runs meanwhile: it answers nobody and closes no connection."""
+    """Stop the processes of a pod's first container within the context: they answer no request and keep connections."""
     assert _signal(cluster, namespace, pod, "STOP") > 0, f"nothing runs in {pod}"
     try:
         yield
@@ -53,7 +54,7 @@ def stopped(cluster: Any, namespace: str, pod: str) -> Iterator[None]:
 
 
 def pause_kube_apiserver(cluster: Any, seconds: float) -> None:
-    """The API server of the cluster does nothing for so long."""
+    """Stop the API server of the cluster for some seconds."""
     node = control_plane(cluster)
     try:
         assert int(cluster.node(node, "sh", "-c", _NAMED, "sh", "kube-apiserver", "STOP")) == 1
@@ -64,7 +65,7 @@ def pause_kube_apiserver(cluster: Any, seconds: float) -> None:
 
 @contextmanager
 def switched_off(cluster: Any, node: str) -> Iterator[None]:
-    """A node without power meanwhile; afterwards it is ready again."""
+    """Cut the power of a node within the context; afterwards the node is ready again."""
     cluster.docker("kill", node)
     try:
         yield
@@ -97,12 +98,12 @@ def partitioned(cluster: Any, node: str) -> Iterator[None]:
 
 
 def control_plane(cluster: Any) -> str:
-    """The name of the (only) control plane's node."""
+    """Return the name of the only node of the control plane."""
     return names(cluster.get("nodes", "-l", "node-role.kubernetes.io/control-plane"))[0]
 
 
 def names(found: Any) -> list[str]:
-    """The names of the objects of a list."""
+    """Return the names of the objects of a list."""
     return [item["metadata"]["name"] for item in found["items"]]
 
 

@@ -1,7 +1,8 @@
-"""A pool that works all the time, and what came of it: nothing may be lost, and nothing done twice.
+# SPDX-License-Identifier: Apache-2.0
+"""Load a pool without pause, and check the result: no action may be lost, and none may run twice.
 
-The load is an observer in a pod (pods/observer.py) that calls the pool's actions, Async and Sync, and reads the OCCI
-frontends without pause; workers tell it of every run of an action, so that none goes unseen.
+An observer in a pod (pods/observer.py) makes the load: it calls the pool's actions, Async and Sync, and reads the OCCI
+frontends without pause. Workers report every run of an action to the observer, so no run stays unseen.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import users
 from script_pods import Json
 
 LOST_WITH_THEIR_WORKER = {"WorkerLost", "Interrupted"}
-"""Why an action that must not be repeated may fail, where its worker has died."""
+"""Reasons for which an action that must not be repeated may fail after the death of its worker."""
 END_SECONDS = 420.0
 
 
 @dataclass(frozen=True)
 class Load:
-    """The pool, and who watches it."""
+    """The pool and its observer."""
 
     cluster: Any
     namespace: str
@@ -31,24 +32,24 @@ class Load:
     replicas: int
 
     def report(self) -> Any:
-        """What the observer has seen so far."""
+        """Return the observations so far."""
         return json.loads(self.cluster.kubectl("get", "--raw", f"{self._observer}/report"))
 
-    def tell(self, what: str) -> None:
-        """``mark``: measure gaps and count failures anew; ``stop``: call no more."""
-        self.cluster.kubectl("create", "--raw", f"{self._observer}/{what}", "-f", "-", stdin="{}")
+    def send(self, command: str) -> None:
+        """Send ``mark`` (measure gaps and count failures anew) or ``stop`` (call no more) to the observer."""
+        self.cluster.kubectl("create", "--raw", f"{self._observer}/{command}", "-f", "-", stdin="{}")
 
     @property
     def _observer(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods/{counting.OBSERVER}:{counting.PORT}/proxy"
 
     def actions(self) -> dict[str, Any]:
-        """All ServiceActions, by name."""
+        """Return all ServiceActions by name."""
         found = self.cluster.get("serviceactions", "-n", self.namespace)["items"]
         return {item["metadata"]["name"]: item for item in found}
 
     def workers(self) -> dict[str, tuple[str, int]]:
-        """The uid of each worker, and how often its pod's container was started again."""
+        """Return the uid of each worker, and the restarts of its pod's container."""
         pods = self.cluster.get("pods", "-n", self.namespace, "-l", f"simyard.dev/pool={self.pool}")["items"]
         restarts = {
             pod["metadata"]["labels"]["simyard.dev/worker"]: pod["status"]["containerStatuses"][0]["restartCount"]
@@ -60,14 +61,14 @@ class Load:
         }
 
     def is_whole(self) -> bool:
-        """Whether everything that should run does: our parts, the broker, the pool's workers."""
+        """Return whether all our parts, the broker and the workers of the pool run."""
         pool = self.cluster.get("workerpool", self.pool, "-n", self.namespace)
         parts = self.cluster.get("deployments,statefulsets", "-n", self.cluster.release_namespace)["items"]
         ready = [part["spec"]["replicas"] == part["status"].get("readyReplicas", 0) for part in parts]
         return len(ready) >= 4 and all(ready) and pool["status"].get("readyReplicas") == self.replicas
 
-    def settle(self) -> None:
-        """Wait until all actions that were accepted by now have ended; check that each was done once, or not at all."""
+    def check_all_ended(self) -> None:
+        """Wait until all accepted actions have ended; check that each ran once, or not at all."""
         accepted = self.report()["accepted"]
 
         def all_over() -> bool:
@@ -86,12 +87,12 @@ class Load:
         assert [key for key in seen["syncGood"] if len(seen["ended"].get(key, [])) != 1] == []
 
     def failures(self) -> dict[str, str]:
-        """The ServiceActions that failed, and why."""
+        """Return the ServiceActions that failed, with their reasons."""
         failed = {name: item for name, item in self.actions().items() if "failure" in item.get("status", {})}
         return {name: item["status"]["failure"]["reason"] for name, item in failed.items()}
 
     def asked_since(self, began: float, count: int) -> None:
-        """Wait until so many actions were asked for after a moment."""
+        """Wait until ``count`` actions were requested after a moment."""
 
         def enough() -> bool:
             return sum(created(item) > began for item in self.actions().values()) >= count
@@ -99,18 +100,18 @@ class Load:
         self.cluster.wait_for("actions asked for after the fault", enough, seconds=END_SECONDS)
 
     def longest_wait(self, began: float) -> int:
-        """The longest time that a caller waited for an action that was not over at that moment, in seconds."""
+        """Return the longest wait of a caller for an action that was pending at that moment, in seconds."""
         ends = [(item, ended) for item in self.actions().values() if (ended := ended_at(item)) > began]
         return round(max((ended - max(created(item), began) for item, ended in ends), default=0))
 
 
 def service(cluster: Any, namespace: str) -> Json:
-    """The service of a load, with two frontends."""
+    """Return the service of a load, with two frontends."""
     return counting.service(cluster.image, namespace, frontends=2)
 
 
 def start(cluster: Any, namespace: str, pool: str, replicas: int) -> Load:
-    """Begin to call a pool of :func:`service` that is there already."""
+    """Begin to call a pool of :func:`service` that exists already."""
     load = Load(cluster, namespace, pool, replicas)
     target = f"simulationservice/{counting.SERVICE}"
     for what in (f"workerpool/{pool}", target):
@@ -140,16 +141,16 @@ def start(cluster: Any, namespace: str, pool: str, replicas: int) -> Load:
 
 
 def finished(actions: dict[str, Any]) -> set[str]:
-    """The names of those that are over."""
+    """Return the names of the actions that have ended."""
     return {name for name, item in actions.items() if ended_at(item)}
 
 
 def created(item: Any) -> float:
-    """When an object was made, in seconds since the epoch."""
+    """Return the creation time of an object in seconds since the epoch."""
     return datetime.fromisoformat(item["metadata"]["creationTimestamp"]).timestamp()
 
 
 def ended_at(item: Any) -> float:
-    """When an action was over, 0 while it is not."""
-    told = item.get("status", {}).get("finishedTime")
-    return datetime.fromisoformat(told).timestamp() if told else 0.0
+    """Return the time at which an action ended; 0 while it has not."""
+    finished_time = item.get("status", {}).get("finishedTime")
+    return datetime.fromisoformat(finished_time).timestamp() if finished_time else 0.0

@@ -1,4 +1,8 @@
-"""Prometheus in the cluster, set up as the Prometheus operator would from our PodMonitors and our PrometheusRule."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run Prometheus in the cluster.
+
+It is set up as the Prometheus operator would do it from our PodMonitors and our PrometheusRule.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,15 @@ from script_pods import Json
 NAME = "prometheus"
 PORT = 9090
 IMAGE = "prom/prometheus:v2.53.5"
-"""Where no node has one already."""
+"""Image to use if no node has one."""
 SECONDS = 2
 ALERTS_AFTER = "5s"
-"""So long an alert's cause must last here, instead of minutes; nothing else of the rules is changed."""
+"""Time for which the cause of an alert must last here, instead of minutes; the rules are otherwise unchanged."""
 
 
 @dataclass(frozen=True)
 class Monitoring:
-    """What the chart has for Prometheus and Grafana."""
+    """The parts of the chart for Prometheus and Grafana."""
 
     monitors: list[Json]
     rules: Json
@@ -30,7 +34,7 @@ class Monitoring:
 
     @classmethod
     def of_chart(cls, cluster: Any) -> Monitoring:
-        """As the chart renders it for the release."""
+        """Return the parts as the chart renders them for the release."""
         parts = ("podMonitors", "rules", "dashboards")
         wanted = [f"--set=monitoring.{part}.enabled=true" for part in parts]
         release = [cluster.release, str(cluster.chart), "-f", str(cluster.values)]
@@ -42,13 +46,13 @@ class Monitoring:
         return cls(of_kind["PodMonitor"], rules["spec"], dashboards)
 
     def expressions(self) -> list[str]:
-        """Every expression of the rules and of the dashboards' panels."""
+        """Return every expression of the rules and of the dashboards' panels."""
         rules = [rule["expr"] for group in self.rules["groups"] for rule in group["rules"]]
         panels = [panel for dashboard in self.dashboards.values() for panel in dashboard["panels"]]
         return rules + [target["expr"] for panel in panels for target in panel.get("targets", [])]
 
     def configuration(self) -> str:
-        """``prometheus.yml``."""
+        """Return ``prometheus.yml``."""
         return yaml.safe_dump(
             {
                 "global": {"scrape_interval": f"{SECONDS}s", "evaluation_interval": f"{SECONDS}s"},
@@ -58,7 +62,7 @@ class Monitoring:
         )
 
     def quick_rules(self) -> str:
-        """``rules.yml``: the rules, with less patience."""
+        """Return ``rules.yml``: the rules with a shorter delay."""
         groups = [
             {**group, "rules": [{**rule, "for": ALERTS_AFTER} if "for" in rule else rule for rule in group["rules"]]}
             for group in self.rules["groups"]
@@ -67,7 +71,7 @@ class Monitoring:
 
 
 def _jobs(monitor: Json) -> list[Json]:
-    """The scrape configurations of a PodMonitor: pods by label, containers by the name of their port."""
+    """Return the scrape configurations of a PodMonitor: pods by label, containers by the name of their port."""
     namespace, name = monitor["metadata"]["namespace"], monitor["metadata"]["name"]
     labels = [
         {
@@ -101,14 +105,14 @@ def _jobs(monitor: Json) -> list[Json]:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """One that runs, asked through the API server."""
+    """A running Prometheus, whose API is reached through the API server."""
 
     cluster: Any
     namespace: str
 
     @classmethod
     def start(cls, cluster: Any, namespace: str, monitoring: Monitoring) -> Prometheus:
-        """Start it, and wait until it has found something to scrape."""
+        """Start Prometheus, and wait until it has found targets."""
         data = {"prometheus.yml": monitoring.configuration(), "rules.yml": monitoring.quick_rules()}
         settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME}}
@@ -120,24 +124,24 @@ class Prometheus:
         return found
 
     def stop(self) -> None:
-        """Take its rights back."""
+        """Revoke its rights."""
         for kind in ("role", "rolebinding"):
             self.cluster.kubectl("delete", kind, f"e2e-{NAME}", "-n", self.cluster.release_namespace)
 
     def ask(self, path: str, **query: str) -> Any:
-        """What its HTTP API answers."""
+        """Return the answer of its HTTP API."""
         base = f"/api/v1/namespaces/{self.namespace}/pods/{NAME}:{PORT}/proxy/api/v1/{path}"
         answer = json.loads(self.cluster.kubectl("get", "--raw", f"{base}?{urlencode(query)}"))
         assert answer["status"] == "success", answer
         return answer["data"]
 
     def targets(self) -> dict[str, str]:
-        """The health of every target, by the pod's name."""
+        """Return the health of every target by the name of the pod."""
         active = self.ask("targets", state="active")["activeTargets"]
         return {target["labels"]["pod"]: target["health"] for target in active}
 
     def firing(self) -> set[str]:
-        """The names of the alerts that fire."""
+        """Return the names of the alerts that fire."""
         return {item["labels"]["alertname"] for item in self.ask("alerts")["alerts"] if item["state"] == "firing"}
 
 
@@ -176,7 +180,7 @@ def _pod(image: str) -> Json:
 
 
 def _rights(namespace: str) -> list[Json]:
-    """To find pods in the release's namespace, which the Prometheus operator's installation brings."""
+    """Return the rights to find pods in the release's namespace, which the Prometheus operator would bring."""
     meta = {"name": f"e2e-{NAME}"}
     group = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]

@@ -1,4 +1,5 @@
-"""Somebody who reads a guide and types its commands, on the cluster of the tests."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run the commands of a guide on the cluster of the tests, as a reader would."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ SECONDS = 600
 
 @dataclass(frozen=True)
 class Reader:
-    """``folder`` looks like the repository, with the reader's own ``values.yaml`` in it."""
+    """A reader; ``folder`` looks like the repository and contains the reader's own ``values.yaml``."""
 
     cluster: Cluster
     folder: Path
 
     @classmethod
     def at(cls, cluster: Cluster, folder: Path) -> Reader:
-        """A reader whose folder is this empty one."""
+        """Return a reader who works in this empty folder."""
         for name in ("charts", "crds", "examples"):
             shutil.copytree(environment.ROOT / name, folder / name)
         shutil.copy(cluster.values, folder)
         return cls(cluster, folder)
 
     def does(self, commands: str) -> str:
-        """Run commands in one shell, with this cluster's images; they must succeed. Gives what they print."""
+        """Run commands in one shell with this cluster's images and return the output; they must succeed."""
         done = subprocess.run(
             ["bash", "-euxo", "pipefail", "-c", commands.replace("calculix-beam:dev", self.cluster.ccx_image)],
             cwd=self.folder,

@@ -1,6 +1,7 @@
-"""The figures of the end-to-end tests: kept in report.json, of which report.md is made.
+# SPDX-License-Identifier: Apache-2.0
+"""Collect the figures of the end-to-end tests in report.json, and write report.md from it.
 
-Each figure has a section and a name; a newer one takes the place of the older. Several runs may write at once.
+Each figure has a section and a name; a new figure replaces the old one. Several runs may write at once.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ FOLDER = Path(__file__).resolve().parents[1]
 JSON, MARKDOWN = FOLDER / "report.json", FOLDER / "report.md"
 LOCK = FOLDER.parent / ".run" / "e2e" / "report.lock"
 HEAD = """\
-# End-to-end tests on kind: what was measured
+# Figures of the end-to-end tests on kind
 
-Made by `make e2e` from `report.json`: change neither by hand. Each figure was measured once, when its test last ran, on
-a machine of {cores} cores that bears all nodes, the broker and everything else; for benchmarks see
+`make e2e` writes this file from `report.json`: change neither by hand. Each figure was measured once, at the last run
+of its test, on a machine of {cores} cores that runs all nodes, the broker and the tests. For benchmarks see
 [performance](../docs/performance.md).
 """
 Value = float | int | str
 
 
 def add(section: str, name: str, value: Value, unit: str = "") -> None:
-    """Keep a figure; floats are rounded to three digits that count."""
+    """Store a figure; floats are rounded to three significant digits."""
     kept = float(f"{value:.3g}") if isinstance(value, float) else value
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open("w") as lock:
@@ -42,13 +43,13 @@ def _markdown(report: dict[str, Any]) -> str:
     parts = [HEAD.format(cores=os.cpu_count())]
     for section, figures in sorted(report.items()):
         rows = [_row(name, item["value"], item["unit"]) for name, item in sorted(figures.items())]
-        parts.append(f"## {section}\n\n| what | figure |\n|---|---|\n" + "\n".join(rows) + "\n")
+        parts.append(f"## {section}\n\n| measurement | figure |\n|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
 def _row(name: str, value: Value, unit: str) -> str:
-    told = value if isinstance(value, str) else f"{value:,}"
-    return f"| {name} | {told} {unit}".rstrip() + " |"
+    shown = value if isinstance(value, str) else f"{value:,}"
+    return f"| {name} | {shown} {unit}".rstrip() + " |"
 
 
 def _read() -> dict[str, Any]:

@@ -1,9 +1,13 @@
-"""Python files of the folder ``pods``, run in pods of the cluster with Simyard's own image."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run Python files of the folder ``pods`` in pods of the cluster, with Simyard's own image."""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import time
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,10 @@ Json = dict[str, Any]
 Kubectl = Callable[..., str]
 FOLDER = Path(__file__).parent / "pods"
 CONFIG_MAP = "e2e-scripts"
+SIMULATORS = Path(__file__).parents[2] / "adapters" / "simulators" / "simyard_simulators"
+SIMULATORS_ARCHIVE = "simyard_simulators.zip"
+WITH_SIMULATORS = {"PYTHONPATH": f"/scripts/{SIMULATORS_ARCHIVE}"}
+"""The variables of a pod that imports the simulators, which the image does not contain."""
 RUN_SECONDS = 180
 RESTRICTED: Json = {
     "allowPrivilegeEscalation": False,
@@ -25,9 +33,23 @@ ON_CONTROL_PLANE: Json = {
 
 
 def config_map() -> Json:
-    """All files of the folder."""
-    data = {file.name: file.read_text() for file in FOLDER.glob("*.py")}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": data}
+    """Return a ConfigMap with all files of the folder, and with the simulators as an archive."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG_MAP},
+        "data": {file.name: file.read_text() for file in FOLDER.glob("*.py")},
+        "binaryData": {SIMULATORS_ARCHIVE: base64.b64encode(archive_simulators()).decode()},
+    }
+
+
+def archive_simulators() -> bytes:
+    """Return the package of the simulators as a zip file, from which Python imports it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(SIMULATORS.rglob("*.py")):
+            archive.write(file, file.relative_to(SIMULATORS.parent))
+    return buffer.getvalue()
 
 
 def pod(
@@ -40,7 +62,7 @@ def pod(
     tls_secret: str = "",
     **spec: Any,
 ) -> Json:
-    """A pod that runs one of them; ``account`` is the ServiceAccount whose token it has, if any."""
+    """Return a pod that runs one of the files; ``account`` names the ServiceAccount whose token it gets, if any."""
     mounts = [
         {"name": "scripts", "mountPath": "/scripts", "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},
@@ -81,7 +103,7 @@ def pod(
 
 
 def service(name: str, port: int, target: int) -> Json:
-    """The Service in front of the pod of that name."""
+    """Return the Service in front of the pod of that name."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -100,10 +122,10 @@ def apply(kubectl: Kubectl, namespace: str, objects: Sequence[Json]) -> None:
 
 
 def run(kubectl: Kubectl, namespace: str, manifest: Json) -> list[Json]:
-    """Run a pod to its end; gives the lines of JSON that it printed, and removes it.
+    """Run a pod to its end, return the lines of JSON that it printed, and delete it.
 
     Raises:
-        AssertionError: it failed; the message has what it said.
+        AssertionError: the pod failed; the message contains its output.
     """
     __tracebackhide__ = True  # pytest would show the manifest, with its variables
     name = manifest["metadata"]["name"]

@@ -1,4 +1,5 @@
-"""Serving certificates are replaced while everything works: what serves takes them up, and nobody notices."""
+# SPDX-License-Identifier: Apache-2.0
+"""Serving certificates are replaced during work: servers take up the new ones, and clients notice nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from load import Load
 POOL = "pool"
 REPLICAS = 2
 TAKEN_UP_SECONDS = 420.0
-"""The kubelet brings a changed Secret within about a minute; RabbitMQ keeps what it has read for up to two."""
+"""Deadline: the kubelet updates a changed Secret within a minute, RabbitMQ caches certificates for up to two."""
 PARTS = {
     "apiserver": ("app.kubernetes.io/component=apiserver", 8443),
     "frontend": ("app.kubernetes.io/component=frontend", 8443),
@@ -37,8 +38,8 @@ def load(cluster: Any) -> Iterator[Load]:
 
 
 def test_new_serving_certificates_are_taken_up_and_nothing_breaks(cluster: Any, load: Load, report: Any) -> None:
-    load.settle()
-    load.tell("mark")
+    load.check_all_ended()
+    load.send("mark")
     workers, began = load.workers(), time.time()
     renewed = {part: _renew(cluster, f"simyard-{part}-tls") for part in PARTS}
     for part, serial in renewed.items():
@@ -47,18 +48,20 @@ def test_new_serving_certificates_are_taken_up_and_nothing_breaks(cluster: Any, 
             lambda part=part, serial=serial: set(_served(cluster, part).values()) == {serial},
             seconds=TAKEN_UP_SECONDS,
         )
-        report.add("Certificates", f"new one of {part} served by all after", round(time.time() - began), "s")
+        report.add(
+            "Certificates", f"new certificate of {part}: served by all pods after", round(time.time() - began), "s"
+        )
     load.asked_since(time.time(), 10)
-    load.settle()
+    load.check_all_ended()
     answers = load.report()["answers"]
-    assert {kind: told["bad"] for kind, told in answers.items() if told["bad"]} == {}
-    assert all(told["good"] for told in answers.values())
+    assert {kind: counts["bad"] for kind, counts in answers.items() if counts["bad"]} == {}
+    assert all(counts["good"] for counts in answers.values())
     assert load.failures() == {}
     assert load.workers() == workers
 
 
 def test_connections_made_anew_trust_the_new_certificates(cluster: Any, load: Load) -> None:
-    """The operator, killed, comes back to the broker by the new certificate; so does a worker that is."""
+    """A killed operator and a killed worker reconnect to the broker with its new certificate."""
     release = cluster.release_namespace
     [operator, *_] = faults.names(cluster.get("pods", "-n", release, "-l", "app.kubernetes.io/component=operator"))
     faults.kill(cluster, release, operator)
@@ -66,11 +69,11 @@ def test_connections_made_anew_trust_the_new_certificates(cluster: Any, load: Lo
     faults.kill(cluster, load.namespace, pod)
     cluster.wait_for("everything to be whole", load.is_whole, seconds=TAKEN_UP_SECONDS)
     load.asked_since(time.time(), 10)
-    load.settle()
+    load.check_all_ended()
 
 
 def _renew(cluster: Any, secret: str) -> int:
-    """Put a new certificate of the same authority and names into a Secret, as cert-manager does; gives its serial."""
+    """Put a new certificate of the same CA and names into a Secret, as cert-manager does; return its serial number."""
     where = ["-n", cluster.release_namespace]
     data = {key: _text(value) for key, value in cluster.get("secret", secret, *where)["data"].items()}
     ca = {key: _text(value) for key, value in cluster.get("secret", "simyard-ca", *where)["data"].items()}
@@ -88,7 +91,7 @@ def _renew(cluster: Any, secret: str) -> int:
 
 
 def _served(cluster: Any, part: str) -> dict[str, int]:
-    """The serial number of the certificate that each pod of a part shows now."""
+    """Return the serial number of the certificate that each pod of a component serves now."""
     labels, port = PARTS[part]
     found = {}
     for pod in faults.names(cluster.get("pods", "-n", cluster.release_namespace, "-l", labels)):

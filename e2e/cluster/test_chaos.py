@@ -1,4 +1,5 @@
-"""Under load each part is killed: no action is lost, none is done twice, and everything comes back by itself."""
+# SPDX-License-Identifier: Apache-2.0
+"""Each component is killed under load: no action is lost or runs twice, and the platform recovers by itself."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ SITE = "e2e-chaos"
 POOL = "pool"
 REPLICAS = 6
 AFTER = 15
-"""So many actions are asked for after each fault, at least."""
+"""Minimum number of actions that are requested after each fault."""
 WHOLE_SECONDS = 420.0
 PAUSE_SECONDS = 30.0
 UNREACHABLE = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
@@ -25,7 +26,7 @@ BROKER = "app.kubernetes.io/name=simyard-broker"
 
 @pytest.fixture(scope="module")
 def load(cluster: Any) -> Iterator[Load]:
-    """Workers that leave a dead node after 5 s instead of 5 min, as a site's ``tolerations`` can say."""
+    """Provide workers that leave a dead node after 5 s instead of 5 min, by a site's ``tolerations``."""
     tolerations = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5} for key in UNREACHABLE
     ]
@@ -86,22 +87,22 @@ def test_a_node_that_dies(load: Load, report: Any) -> None:
         cluster.wait_for("workers on other nodes", lambda: _all_ready_elsewhere(load, node), seconds=WHOLE_SECONDS)
         report.add("Recovery", "a worker's node dies: all workers ready elsewhere", round(time.time() - began), "s")
         load.asked_since(began, AFTER)
-        load.settle()
+        load.check_all_ended()
         report.add(
             "Recovery", "a worker's node dies: longest wait for a result (of 1 s)", load.longest_wait(began), "s"
         )
     _wait_until_whole(load)
-    load.settle()
+    load.check_all_ended()
 
 
 def test_at_the_end_nothing_is_lost_and_nothing_double(load: Load, report: Any) -> None:
-    load.tell("stop")
-    load.settle()
+    load.send("stop")
+    load.check_all_ended()
     seen, failed = load.report(), load.failures()
-    report.add("Recovery", "Async actions under all faults, none lost, none done twice", len(seen["accepted"]))
-    report.add("Recovery", "of these told to have failed, because their worker died", len(failed))
+    report.add("Recovery", "Async actions under all faults, none lost, none run twice", len(seen["accepted"]))
+    report.add("Recovery", "Async actions under all faults, failed because their worker died", len(failed))
     for kind in ("sync", "occi"):
-        report.add("Recovery", f"calls that were answered well under all faults: {kind}", seen["answers"][kind]["good"])
+        report.add("Recovery", f"successful calls under all faults: {kind}", seen["answers"][kind]["good"])
 
 
 def kill_one(load: Load, report: Any, what: str, labels: str) -> None:
@@ -110,22 +111,22 @@ def kill_one(load: Load, report: Any, what: str, labels: str) -> None:
 
 
 def survives(load: Load, report: Any, what: str, fault: Callable[[], None]) -> None:
-    """The fault costs time, and nothing else: no worker dies of it."""
+    """Check that a fault costs only time: no worker dies of it."""
     _wait_until_whole(load)
-    load.tell("mark")
+    load.send("mark")
     workers, failed = load.workers(), load.failures()
     began = time.time()
     fault()
     _wait_until_whole(load)
     whole = round(time.time() - began)
     load.asked_since(began, AFTER)
-    load.settle()
-    report.add("Recovery", f"{what}: all parts ready again", whole, "s")
+    load.check_all_ended()
+    report.add("Recovery", f"{what}: all components ready again after", whole, "s")
     report.add("Recovery", f"{what}: longest wait for a result (of 1 s)", load.longest_wait(began), "s")
     for kind in ("sync", "occi"):
         answers = load.report()["answers"][kind]
-        report.add("Recovery", f"{what}: longest time without a good answer, {kind}", answers["longestGap"], "s")
-        report.add("Recovery", f"{what}: calls that failed, {kind}", sum(answers["bad"].values()))
+        report.add("Recovery", f"{what}: longest time without a successful call, {kind}", answers["longestGap"], "s")
+        report.add("Recovery", f"{what}: failed calls, {kind}", sum(answers["bad"].values()))
     assert load.workers() == workers
     assert load.failures() == failed
 
@@ -139,7 +140,7 @@ def _pods(load: Load, labels: str) -> list[str]:
 
 
 def _node_to_lose(load: Load) -> str:
-    """The node with workers of the pool on which fewest broker nodes are: most of them must go on."""
+    """Return the node with workers of the pool and the fewest broker nodes; most broker nodes must keep running."""
     cluster = load.cluster
 
     def on(node: str, namespace: str, labels: str) -> int:

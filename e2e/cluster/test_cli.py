@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kubectl simyard` against the cluster, as a user who may edit one namespace."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Simyard = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def simyard(beams: Beams, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Simyard:
-    """The command, with the rights of simyard-edit in the namespace of the beams."""
+    """Run the command with the rights of simyard-edit in the namespace of the beams."""
     user = users.make(cluster.kubectl, beams.namespace, "engineer", "simyard-edit", tmp_path_factory.mktemp("engineer"))
 
     def run(*arguments: str) -> str:
@@ -42,8 +43,8 @@ def test_services_pools_and_workers_are_listed(simyard: Simyard, beams: Beams) -
 
 
 def test_the_service_describes_itself(simyard: Simyard, beams: Beams) -> None:
-    told = simyard("describe", f"service/{beams.service}")
-    assert all(word in told for word in ("solve", "max_displacement", "MPa"))
+    shown = simyard("describe", f"service/{beams.service}")
+    assert all(word in shown for word in ("solve", "max_displacement", "MPa"))
 
 
 def test_an_action_gives_its_result(simyard: Simyard, beams: Beams) -> None:
@@ -58,8 +59,8 @@ def test_an_action_gives_its_result(simyard: Simyard, beams: Beams) -> None:
 def test_attributes_are_what_the_worker_says_now(simyard: Simyard, beams: Beams) -> None:
     worker = beams.workers()[0]["metadata"]["name"]
     beams.call(f"workers/{worker}")
-    told = json.loads(simyard("attributes", f"worker/{worker}", "--fresh", "-o", "json"))
-    assert any(value["value"] >= 1 for value in _named(told, "solved"))
+    shown = json.loads(simyard("attributes", f"worker/{worker}", "--fresh", "-o", "json"))
+    assert any(value["value"] >= 1 for value in _named(shown, "solved"))
 
 
 def test_the_log_of_a_worker_has_its_actions(simyard: Simyard, beams: Beams) -> None:
@@ -80,13 +81,13 @@ def test_another_namespace_is_refused(simyard: Simyard) -> None:
         simyard("pools", "-n", "default")
 
 
-def _named(told: object, name: str) -> list[dict[str, float]]:
-    """All values of that attribute in the answer, whatever is around them."""
-    if isinstance(told, list):
-        return [value for item in told for value in _named(item, name)]
-    if not isinstance(told, dict):
+def _named(shown: object, name: str) -> list[dict[str, float]]:
+    """Return all values of that attribute in the answer, at any depth."""
+    if isinstance(shown, list):
+        return [value for item in shown for value in _named(item, name)]
+    if not isinstance(shown, dict):
         return []
-    if told.get("name") == name:
-        return [told]
-    found = [told[name]] if isinstance(told.get(name), dict) else []
-    return found + [value for item in told.values() for value in _named(item, name)]
+    if shown.get("name") == name:
+        return [shown]
+    found = [shown[name]] if isinstance(shown.get(name), dict) else []
+    return found + [value for item in shown.values() for value in _named(item, name)]

@@ -1,4 +1,5 @@
-"""The number of a service's frontends follows the load, and none of them ends with a request in its hands."""
+# SPDX-License-Identifier: Apache-2.0
+"""The number of a service's frontends follows the load, and no frontend stops with an unfinished request."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ LEAST, MOST = 2, 4
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """One with a service of its own, whose frontends come and go."""
+    """Provide a namespace with a service of its own, whose frontends may come and go."""
     with cluster.namespace("e2e-frontends") as name:
         scale(cluster, name, autoscaling={"minReplicas": LEAST, "maxReplicas": MOST, "targetLatencyMilliseconds": 1})
         cluster.wait_for("the least frontends", lambda: frontends(cluster, name) == LEAST)
@@ -41,12 +42,12 @@ def status(cluster: Cluster, namespace: str) -> Any:
 
 
 def frontends(cluster: Cluster, namespace: str) -> int:
-    """How many are ready, as the service's status says."""
+    """Return the number of ready frontends from the service's status."""
     return int(status(cluster, namespace).get("frontends", {}).get("ready", 0))
 
 
 def load(cluster: Cluster, namespace: str, folder: Path) -> list[Json]:
-    """Read the frontends from a pod for a while; what came of it, second by second."""
+    """Read the frontends from a pod for a while; return the counts of each second."""
     variables = {
         "URL": status(cluster, namespace)["endpoints"][0].rstrip("/") + "/compute/",
         "TOKEN": users.make(cluster.kubectl, namespace, "reader", "simyard-view", folder).token,
@@ -60,7 +61,7 @@ def load(cluster: Cluster, namespace: str, folder: Path) -> list[Json]:
 
 @pytest.fixture(scope="module")
 def story(cluster: Cluster, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Load comes, frontends come; then, under the same load, all of them but one have to go."""
+    """Let load begin and frontends start; then, under the same load, stop all frontends but one."""
     folder = tmp_path_factory.mktemp("load")
     with ThreadPoolExecutor() as threads:
         begin = time.monotonic()
@@ -78,16 +79,16 @@ def story(cluster: Cluster, namespace: str, tmp_path_factory: pytest.TempPathFac
 
 def test_frontends_come_with_the_load(story: dict[str, Any], report: ModuleType) -> None:
     assert story["lines"][-1]["good"] > 0
-    report.add("Frontends", f"load comes: until {MOST} of {MOST} are ready", story["most_after"], "s")
+    report.add("Frontends", f"under load: {MOST} of {MOST} frontends ready after", story["most_after"], "s")
 
 
 def test_no_request_fails_while_frontends_come_and_go(story: dict[str, Any], report: ModuleType) -> None:
-    told = dict(story["lines"][-1])
-    seconds, good = told.pop("seconds"), told.pop("good")
+    counts = dict(story["lines"][-1])
+    seconds, good = counts.pop("seconds"), counts.pop("good")
     report.add("Frontends", f"reads of {CLIENTS} clients without keep-alive", good / seconds, "per s")
-    report.add("Frontends", "reads that failed while frontends came and went", sum(told.values()), f"of {good}")
-    report.add("Frontends", f"from {MOST} to 1 under load", story["one_after"], "s")
-    assert not told
+    report.add("Frontends", "failed reads while frontends started and stopped", sum(counts.values()), f"of {good}")
+    report.add("Frontends", f"under load: from {MOST} frontends to 1 after", story["one_after"], "s")
+    assert not counts
 
 
 def test_one_frontend_has_no_disruption_budget_and_its_pods_are_gone(

@@ -1,6 +1,7 @@
-"""The commands of the guides, as their readers type them, on the cluster that is there.
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of the guides work on the present cluster as readers type them.
 
-What the guides make is in the namespace ``default``; what the tests of this folder need is left alone.
+The objects of the guides are in the namespace ``default``; the objects of other tests are left alone.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ RUNNER = "e2e/cluster/test_guides.py"
 
 @pytest.fixture
 def reader(cluster: Cluster, tmp_path: Path) -> Reader:
-    """Who types the commands."""
+    """Provide the reader who types the commands."""
     return Reader.at(cluster, tmp_path)
 
 
 @pytest.fixture
 def nothing_left(cluster: Cluster) -> Iterator[None]:
-    """What the quickstart makes is removed, also when it fails in between."""
+    """Delete the objects of the quickstart, also if it fails half-way."""
     yield
     for kind, name in (
         ("workerpool", "beams"),
@@ -40,21 +41,21 @@ def nothing_left(cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_the_quickstart_on_kind(cluster: Cluster, reader: Reader) -> None:
-    printed = reader.does(guides.commands("docs/kind.md", RUNNER))
+    printed = reader.does(guides.collect_commands("docs/kind.md", RUNNER))
     assert '"max_displacement"' in printed
     assert cluster.get("workers", "--namespace=default")["items"] == []
 
 
 def test_an_upgrade_and_the_way_back(cluster: Cluster, beams: Any, reader: Reader) -> None:
     before = {worker["metadata"]["uid"] for worker in beams.workers()}
-    reader.does(guides.commands("docs/upgrade.md", RUNNER))
+    reader.does(guides.collect_commands("docs/upgrade.md", RUNNER))
     cluster.wait(f"workerpool/{beams.pool}", "condition=Available", beams.namespace)
     assert {worker["metadata"]["uid"] for worker in beams.workers()} == before
 
 
 @pytest.mark.usefixtures("beams")
 def test_saving_a_backup(reader: Reader) -> None:
-    reader.does(guides.commands("docs/backup.md", RUNNER))
+    reader.does(guides.collect_commands("docs/backup.md", RUNNER))
     pools = reader.does("kubectl create --dry-run=client -o name -f backup/objects.yaml | grep workerpool")
     assert "workerpool.simyard.dev/beams" in pools
     secrets = reader.does("kubectl create --dry-run=client -o name -f backup/secrets.yaml")
@@ -63,8 +64,10 @@ def test_saving_a_backup(reader: Reader) -> None:
 
 
 def test_the_rights_of_a_site_of_pods(cluster: Cluster, reader: Reader) -> None:
-    """docs/sites/pod.md; under other names and for another account, because the operator has these rights already."""
-    commands = guides.commands("docs/sites/pod.md", RUNNER).replace("binding simyard-site-pod", "binding of-a-guide")
+    """The rights of docs/sites/pod.md, with other names and another account: the operator has these rights already."""
+    commands = guides.collect_commands("docs/sites/pod.md", RUNNER).replace(
+        "binding simyard-site-pod", "binding of-a-guide"
+    )
     operator = f"{cluster.release_namespace}:simyard-operator"
     assert commands.count(operator) == 2
     account = f"system:serviceaccount:{cluster.release_namespace}:of-a-guide"

@@ -1,4 +1,5 @@
-"""What each role uses when nobody asks for anything, as the kubelets count it."""
+# SPDX-License-Identifier: Apache-2.0
+"""The use of resources by each role while no requests arrive, as the kubelets measure it."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from beams import Beams
 from cluster import NAMESPACE, Cluster
 
 WINDOW_SECONDS = 60
-MOST_CORES = 0.3
+MAX_CORES = 0.3
 MIB = 1 << 20
 
 
 def usage(cluster: Cluster) -> dict[tuple[str, str], dict[str, Any]]:
-    """By namespace and name of a pod: what its containers have used."""
+    """Return the usage of the containers of each pod, by namespace and name."""
     found = {}
     for node in cluster.nodes():
         summary = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary"))
@@ -50,14 +51,14 @@ def test_idle_platform_uses_little(beams: Beams, cluster: Cluster, report: Modul
         memory = sum(container["memory"]["workingSetBytes"] for container in second[key]["containers"]) / MIB
         by_role.setdefault(role, []).append((cores, memory))
     for role, figures in by_role.items():
-        report.add("Idle", f"{role}: CPU of each", sum(cores for cores, _ in figures) / len(figures) * 1000, "m")
-        report.add("Idle", f"{role}: memory of each", sum(memory for _, memory in figures) / len(figures), "MiB")
-        assert all(cores < MOST_CORES for cores, _ in figures), (role, figures)
+        report.add("Idle", f"{role}: CPU of one pod", sum(cores for cores, _ in figures) / len(figures) * 1000, "m")
+        report.add("Idle", f"{role}: memory of one pod", sum(memory for _, memory in figures) / len(figures), "MiB")
+        assert all(cores < MAX_CORES for cores, _ in figures), (role, figures)
     assert {"operator that leads", "operator that waits", "apiserver", "frontend", "worker", "broker"} <= by_role.keys()
 
 
 def _roles(cluster: Cluster, beams: Beams) -> dict[tuple[str, str], str]:
-    """The role of each pod that runs."""
+    """Return the role of each running pod."""
     leader = cluster.get("lease/simyard-operator", f"-n={NAMESPACE}")["spec"]["holderIdentity"]
     found = {}
     for pod in cluster.get("pods", f"-n={NAMESPACE}", "--field-selector=status.phase=Running")["items"]:

@@ -1,4 +1,5 @@
-"""What `helm install` brings runs: all of it Available, hardened, spread over the nodes, and `helm test` agrees."""
+# SPDX-License-Identifier: Apache-2.0
+"""After `helm install` everything is Available, hardened and spread over the nodes, and `helm test` passes."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from cluster import NAMESPACE, Cluster, base_image
 
 ROLES = ("operator", "apiserver")
-MOST_ABOVE_BASE = 150e6
+MAX_ABOVE_BASE = 150e6
 LARGEST_ID = 1 << 30
 
 
@@ -81,4 +82,4 @@ def test_the_image_is_small_says_what_is_in_it_and_runs_as_anybody(cluster: Clus
     report.add("Image", "components in the SBOM", len(document["components"]))
     assert "operator" in cluster.docker(*run, cluster.image, "--help")
     above = about["Size"] - json.loads(cluster.docker("image", "inspect", base_image()))[0]["Size"]
-    assert 0 < above < MOST_ABOVE_BASE
+    assert 0 < above < MAX_ABOVE_BASE

@@ -1,4 +1,5 @@
-"""jOCCI, a client that others wrote in Java, lives through the life of a compute at the frontends in the cluster."""
+# SPDX-License-Identifier: Apache-2.0
+"""jOCCI, an OCCI client in Java by other authors, takes a compute through its life at the frontends in the cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Any) -> Iterator[str]:
-    """One with the service."""
+    """Provide a namespace with the service."""
     with cluster.namespace("jocci") as name:
         service = next(item for item in yaml.safe_load_all(SERVICE.read_text()) if item["kind"] == "SimulationService")
         service["spec"] |= {"images": {"pod": cluster.image}, "frontend": {"replicas": 1}}
@@ -78,7 +79,7 @@ def test_the_life_of_a_compute(cluster: Any, namespace: str, client: Client) -> 
     client.reach("stopped")
     assert said["stop"] == "true"
     client.reach("started")
-    assert (said["stop_again"], said["start"]) == ("false", "true")  # what is stopped cannot be stopped
+    assert (said["stop_again"], said["start"]) == ("false", "true")  # a stopped compute cannot be stopped
 
     client.reach("")
     assert (said["deleted"], said["listed_after_deletion"]) == ("true", "[]")

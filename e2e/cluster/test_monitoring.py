@@ -1,4 +1,5 @@
-"""Prometheus scrapes what our PodMonitors select, has our rules, and tells of causes that are made and taken away."""
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus scrapes the targets of our PodMonitors, loads our rules, and its alerts follow their causes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def monitoring(cluster: Any) -> Monitoring:
 
 @pytest.fixture(scope="module")
 def prometheus(cluster: Any, monitoring: Monitoring) -> Iterator[Prometheus]:
-    """With something to scrape of each part: the frontends are those of a service with a pool."""
+    """Provide a Prometheus with targets of each component; the frontends are those of a service with a pool."""
     with cluster.namespace("monitoring") as namespace:
         service = counting.service(cluster.image, namespace, frontends=1)
         cluster.apply(service, counting.pool("pool", 1, cluster.site), namespace=namespace)
@@ -77,7 +78,7 @@ def test_every_metric_of_rules_and_dashboards_exists(
         cluster.wait_for("every metric", none_is_missing, seconds=60)
     finally:
         assert missing() == set()
-    report.add("Monitoring", "metrics named in rules and dashboards, all there", len(named), "")
+    report.add("Monitoring", "metrics in rules and dashboards, all present", len(named), "")
 
 
 def test_every_expression_of_the_dashboards_can_be_evaluated(monitoring: Monitoring, prometheus: Prometheus) -> None:
@@ -110,7 +111,7 @@ def test_a_site_that_fails_is_told_and_its_repair_too(cluster: Any, prometheus: 
         cluster.apply(site)
         fires = _fires(prometheus, "SimyardSiteBroken")
         cluster.wait_for("the alert of a site that fails", fires, seconds=ALERT_SECONDS)
-        report.add("Monitoring", "a site breaks: the alert fires after", round(time.monotonic() - began), "s")
+        report.add("Monitoring", "a site fails: alert after", round(time.monotonic() - began), "s")
     finally:
         cluster.kubectl("delete", "cloudsite", name, "--ignore-not-found")
         cluster.kubectl("delete", "secret", name, "-n", cluster.release_namespace)
@@ -128,7 +129,7 @@ def test_operators_that_are_gone_are_told_and_their_return_too(
     try:
         cluster.kubectl("scale", *where, "--replicas=0")
         cluster.wait_for("the alert of no leader", fires, seconds=ALERT_SECONDS)
-        report.add("Monitoring", "no operator: the alert fires after", round(time.monotonic() - began), "s")
+        report.add("Monitoring", "no operator runs: alert after", round(time.monotonic() - began), "s")
     finally:
         cluster.kubectl("scale", *where, f"--replicas={replicas}")
         cluster.kubectl("rollout", "status", *where, "--timeout=110s")

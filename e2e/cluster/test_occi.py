@@ -1,4 +1,5 @@
-"""The OCCI frontends of a service: over HTTP from outside of the cluster, over AMQP from inside."""
+# SPDX-License-Identifier: Apache-2.0
+"""The OCCI frontends of a service work over HTTP from outside of the cluster, and over AMQP from inside."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Occi = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def endpoint(beams: Beams, cluster: Cluster) -> str:
-    """The URL of the service's frontends, which are ready."""
+    """Provide the URL of the service's frontends, which are ready."""
 
     def found() -> str:
         status = cluster.get(f"simulationservice/{beams.service}", f"-n={beams.namespace}")["status"]
@@ -45,7 +46,7 @@ def token(beams: Beams, cluster: Cluster, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def occi(cluster: Cluster, endpoint: str, token: Hidden, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Occi]:
-    """curl, which goes to the frontends through a forwarded port and checks their certificate."""
+    """Provide curl with a forwarded port to the frontends; it verifies their certificate."""
     folder = tmp_path_factory.mktemp("curl")
     authority, header = folder / "ca.crt", folder / "header"
     authority.write_text(cluster.authority())
@@ -63,9 +64,9 @@ def occi(cluster: Cluster, endpoint: str, token: Hidden, tmp_path_factory: pytes
 
 
 def test_the_query_interface_has_the_service(occi: Occi, beams: Beams) -> None:
-    told = occi("/-/")
-    assert f'compute; scheme="{COMPUTE.removesuffix("compute")}"' in told
-    assert beams.service in told
+    answer = occi("/-/")
+    assert f'compute; scheme="{COMPUTE.removesuffix("compute")}"' in answer
+    assert beams.service in answer
 
 
 def test_computes_are_the_workers(occi: Occi, beams: Beams) -> None:
@@ -106,7 +107,7 @@ def test_requests_over_amqp_are_answered(
 ) -> None:
     user, password = f"e2e-{secrets.token_hex(3)}", Hidden(secrets.token_hex(16))
     control = ("exec", "-i", f"-n={NAMESPACE}", "simyard-broker-server-0", "-c", "rabbitmq", "--", "rabbitmqctl")
-    # It reads the password only if there is nothing but these two arguments.
+    # The command reads the password only if there are exactly these two arguments.
     cluster.kubectl(*control, "add_user", user, stdin=f"{password}\n")
     try:
         cluster.kubectl(*control, "set_permissions", "-p", VHOST, user, QUEUES, r"^amq\.default$", QUEUES)
@@ -120,10 +121,10 @@ def test_requests_over_amqp_are_answered(
         answers = script_pods.run(cluster.kubectl, beams.namespace, pod)
     finally:
         cluster.kubectl(*control, "delete_user", user)
-    told = answers[-1]
-    assert (told["refused"], told["status"]) == (401, 200)
-    assert told["computes"] == len(beams.workers())
-    report.add("OCCI", "a read over AMQP, in the cluster (median of 100)", told["median_milliseconds"], "ms")
+    answer = answers[-1]
+    assert (answer["refused"], answer["status"]) == (401, 200)
+    assert answer["computes"] == len(beams.workers())
+    report.add("OCCI", "a read over AMQP, in the cluster (median of 100)", answer["median_milliseconds"], "ms")
 
 
 def test_the_certificate_names_the_frontends(cluster: Cluster, endpoint: str, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The aggregated API believes no forged identity, roles give what they say, and no privileged pod gets in."""
+# SPDX-License-Identifier: Apache-2.0
+"""The aggregated API rejects forged identities, roles grant what they state, and privileged pods are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ GROUP = "/apis/subresources.simyard.dev/v1alpha1"
 FORGED = {"X-Remote-User": "kubernetes-admin", "X-Remote-Group": "system:masters"}
 ROLES = {"viewer": "simyard-view", "editor": "simyard-edit", "vendor": "simyard-vendor", "worker": ""}
 CAN = {
-    # what: who may
+    # operation: roles that may
     "get workerpools.simyard.dev": "viewer editor vendor",
     "watch workers.simyard.dev": "viewer editor vendor",
     "list serviceactions.simyard.dev": "viewer editor vendor",
@@ -84,7 +85,7 @@ def test_roles_give_what_they_say(people: dict[str, User], report: Any) -> None:
         answers = dict(zip(questions, pool.map(may, questions), strict=True))
     expected = {(who, what): who in CAN[what].split() for who, what in questions}
     assert answers == expected
-    report.add("Security", "questions of `kubectl auth can-i`, answered as the roles say", len(questions), "")
+    report.add("Security", "questions of `kubectl auth can-i`, all answered as the roles state", len(questions), "")
 
 
 def test_a_right_to_one_action_is_a_right_to_that_one(cluster: Any, namespace: str, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_worker_pods_have_no_token(cluster: Any, namespace: str) -> None:
 
 
 def test_forged_identities_are_refused_by_the_pods_of_the_aggregated_api(cluster: Any, namespace: str) -> None:
-    """Past kube-apiserver: without a certificate, with one of nobody's, and with that of a user of the cluster."""
+    """Requests go past kube-apiserver: without a certificate, with a foreign one, and with one of a cluster user."""
     where = ["-n", cluster.release_namespace, "-l", "app.kubernetes.io/component=apiserver", "-o", "json"]
     pods = json.loads(cluster.kubectl("get", "pods", *where))["items"]
     addresses = [pod["status"]["podIP"] for pod in pods if pod["status"].get("podIP")]
@@ -143,7 +144,7 @@ def test_forged_identities_are_refused_by_the_pods_of_the_aggregated_api(cluster
     assert len(answers) == len(requests)
     for line in answers:
         if line["name"].startswith("without a certificate discovery"):
-            assert line["status"] == 200  # anybody may know what is served: the pods can be reached
+            assert line["status"] == 200  # discovery is open to everybody: the pods are reachable
         else:
             assert line["status"] in (0, 401), line
     assert any(line["status"] == 401 for line in answers)
@@ -199,6 +200,6 @@ def _self_signed(name: str) -> str:
 
 
 def _of_the_cluster(cluster: Any, name: str) -> str:
-    """A client certificate that the cluster's own authority has signed for somebody."""
+    """Return a client certificate that the cluster's own CA has signed."""
     request, key = certificates.signing_request(name)
     return users.signed(cluster.kubectl, f"{name}-{uuid.uuid4().hex[:8]}", request) + key

@@ -1,4 +1,5 @@
-"""With the credentials of a worker nothing at the broker can be reached but its own: a table of attempts."""
+# SPDX-License-Identifier: Apache-2.0
+"""The credentials of a worker reach nothing at the broker but its own queues: a table of attempts."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ import counting
 import pytest
 import script_pods
 
-from simyard.messaging.occi_topology import clients_vhost
-from simyard_adapter.wire import pool_queue, pool_user, worker_queue
+from simyard.messaging.occi_topology import name_clients_vhost
+from simyard_adapter.wire import name_pool_queue, name_pool_user, name_worker_queue
 
 MANAGEMENT_PORT = 15671
 
 
 @pytest.fixture(scope="module")
 def attempts(cluster: Any) -> dict[str, str]:
-    """What the broker answered, by what was tried as the user of one of two pools."""
+    """Return the answers of the broker to the user of one of two pools, by attempt."""
     with cluster.namespace("broker") as namespace:
         kubectl = cluster.kubectl
         pools = [counting.pool(name, 1, cluster.site) for name in ("mine", "theirs")]
@@ -32,7 +33,7 @@ def attempts(cluster: Any) -> dict[str, str]:
 
 
 def _settings(cluster: Any, namespace: str) -> dict[str, Any]:
-    """What a worker knows of the broker, from its own bootstrap document, and the names of another pool's things."""
+    """Return what a worker learns of the broker from its bootstrap document, and the names of another pool."""
 
     def objects(kind: str) -> list[Any]:
         found: list[Any] = json.loads(cluster.kubectl("get", kind, f"-n={namespace}", "-o", "json"))["items"]
@@ -44,23 +45,23 @@ def _settings(cluster: Any, namespace: str) -> dict[str, Any]:
         json.loads(base64.b64decode(item["data"]["bootstrap.json"])) for item in _bootstraps(objects("secrets"))
     ]
     [broker] = [document["broker"] for document in documents if document["pool"] == "mine"]
-    mine, theirs = pool_user(uids["mine"]), pool_user(uids["theirs"])
+    mine, theirs = name_pool_user(uids["mine"]), name_pool_user(uids["theirs"])
     assert broker["username"] == mine
     return {
         "host": broker["host"],
         "port": broker["port"],
         "managementPort": MANAGEMENT_PORT,
         "vhost": broker["vhost"],
-        "otherVhosts": [clients_vhost(broker["vhost"]), "nobody-has-it"],
+        "otherVhosts": [name_clients_vhost(broker["vhost"]), "nobody-has-it"],
         "ca": broker["caCertificate"],
         "username": mine,
         "password": broker["password"],
         "worker": workers["mine"],
-        "own": worker_queue(mine, workers["mine"]),
+        "own": name_worker_queue(mine, workers["mine"]),
         "foreignUser": theirs,
         "foreignWorker": workers["theirs"],
-        "foreignQueue": worker_queue(theirs, workers["theirs"]),
-        "foreignPool": pool_queue(theirs),
+        "foreignQueue": name_worker_queue(theirs, workers["theirs"]),
+        "foreignPool": name_pool_queue(theirs),
     }
 
 

@@ -1,4 +1,5 @@
-"""What is secret is in Secrets alone: in no log, event, status, argument or environment, nor in any other object."""
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets are in Secret objects alone: in no log, event, status, argument or environment, nor in another object."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ import script_pods
 NOT_SECRET = re.compile(
     r"(^|/)(ca\.crt|tls\.crt|host|port|vhost|occi_vhost|username|management_url|default_user|provider|type|namespace|tls)$"
 )
-"""Keys of our Secrets whose values may be known to anybody."""
+"""Keys of our Secrets whose values are public."""
 SHORTEST = 12
 PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END", re.DOTALL)
 NO_SECRETS = {"secrets", "events", "componentstatuses"}
 
 
 class Secrets(dict[str, str]):
-    """Every secret value, by where it is; what pytest says of a failed test shows the places only."""
+    """Every secret value by its place; pytest shows only the places in the report of a failed test."""
 
     def __repr__(self) -> str:
         return f"Secrets({sorted(self)})"
@@ -31,7 +32,7 @@ class Secrets(dict[str, str]):
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Any) -> Iterator[str]:
-    """A pool that has worked, and whose frontends have: so logs have had occasion to say too much."""
+    """Provide a pool that has worked, and frontends that have served: logs had the chance to reveal secrets."""
     with cluster.namespace("secrets") as name:
         objects = [counting.service(cluster.image, name, frontends=1), counting.pool("pool", 2, cluster.site)]
         script_pods.apply(cluster.kubectl, name, objects)
@@ -39,7 +40,9 @@ def namespace(cluster: Any) -> Iterator[str]:
         path = f"/apis/subresources.simyard.dev/v1alpha1/namespaces/{name}/workerpools/pool"
         call = '{"parameters": {"number": 360}}'
         cluster.kubectl("create", "--raw", f"{path}/actions/factorise", "-f", "-", stdin=call)
-        cluster.kubectl("delete", "pod", f"-n={name}", "--all", "--timeout=110s")  # a worker that fails is spoken of
+        cluster.kubectl(
+            "delete", "pod", f"-n={name}", "--all", "--timeout=110s"
+        )  # a worker that fails is named in logs and events
 
         def replaced() -> bool:
             pool = cluster.get("workerpool", "pool", "-n", name)
@@ -52,11 +55,11 @@ def namespace(cluster: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def secrets(cluster: Any, namespace: str) -> Secrets:
-    """Those of both namespaces."""
+    """Return the secrets of both namespaces."""
     found: dict[str, str] = {}
     for where in (cluster.release_namespace, namespace):
         for item in json.loads(cluster.kubectl("get", "secrets", f"-n={where}", "-o", "json"))["items"]:
-            if item["type"] == "helm.sh/release.v1":  # made of manifests, which are other objects here
+            if item["type"] == "helm.sh/release.v1":  # contains manifests, which are checked as other objects
                 continue
             for key, value in (item.get("data") or {}).items():
                 name = f"{where}/{item['metadata']['name']}/{key}"
@@ -68,7 +71,7 @@ def secrets(cluster: Any, namespace: str) -> Secrets:
 
 
 def _values(name: str, encoded: str) -> Iterator[tuple[str, str]]:
-    """The secrets in a value: a password in a document, the first lines of a key, else all of it."""
+    """Return the secrets in a value: a password in a document, the first lines of a key, else the whole value."""
     raw = base64.b64decode(encoded)
     try:
         text = raw.decode()
@@ -92,7 +95,7 @@ def _values(name: str, encoded: str) -> Iterator[tuple[str, str]]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """As it is, and what its base64 has in any case, wherever in a longer text it stands."""
+    """Return the secret as text, and the part of its base64 that every position in a longer text contains."""
     yield value
     raw = value.encode()
     for before, spoiled in ((0, 0), (1, 2), (2, 3)):
@@ -101,7 +104,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def leaks(secrets: Secrets, text: str) -> list[str]:
-    """Which secrets are in a text, as they are or in base64."""
+    """Return the secrets that a text contains, as text or in base64."""
     return [name for name, value in secrets.items() if any(form in text for form in _forms(value))]
 
 
@@ -138,7 +141,7 @@ def test_no_secret_is_in_a_log(cluster: Any, namespace: str, secrets: Secrets) -
 
 
 def test_no_secret_is_in_any_other_object_or_event(cluster: Any, namespace: str, secrets: Secrets) -> None:
-    """Specs with arguments and environments, statuses, annotations, ConfigMaps: of all kinds that can be listed."""
+    """All kinds that can be listed, with arguments, environments, statuses, annotations and ConfigMaps."""
     kinds = set(cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").split()) - NO_SECRETS
     cluster_wide = cluster.kubectl("api-resources", "--verbs=list", "--namespaced=false", "-o", "name").split()
     ours = [kind for kind in cluster_wide if "simyard.dev" in kind or kind.startswith("validating")]
@@ -153,7 +156,7 @@ def test_no_secret_is_in_any_other_object_or_event(cluster: Any, namespace: str,
 
 
 def test_no_secret_is_in_the_arguments_or_the_environment_of_a_process(cluster: Any, secrets: Secrets) -> None:
-    """Of any process of any node, as the kernel has them."""
+    """All processes of all nodes, as the kernel reports them."""
     seen = 0
     for node in cluster.nodes():
         said = cluster.node(node, "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; true")

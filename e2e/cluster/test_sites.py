@@ -1,7 +1,8 @@
-"""One pool on two clouds: KubeVirt with its real definitions, and OpenNebula. Both are simulated, by pods.
+# SPDX-License-Identifier: Apache-2.0
+"""One pool on two clouds: KubeVirt with its real definitions, and OpenNebula. Pods simulate both.
 
-What answers for the clouds is the simulators of ``simyard_sites.testing``; their machines' guests are real adapters. An
-outage is a cloud whose processes, guests included, all stand still.
+The simulators are those of ``simyard_simulators``, which the pods import from a ConfigMap; the guests of their machines
+are real adapters. An outage is a cloud whose processes, guests included, are all stopped.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SECONDS = 300.0
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Any) -> Iterator[str]:
-    """Both clouds, a site for each, and a pool that is spread over them."""
+    """Provide both clouds, a site for each, and a pool that is spread over them."""
     with cluster.namespace("sites") as name:
         try:
             _play_kubevirt(cluster, name)
@@ -52,7 +53,7 @@ def namespace(cluster: Any) -> Iterator[str]:
 
 
 def _play_kubevirt(cluster: Any, namespace: str) -> None:
-    """KubeVirt's definitions, who plays its controllers and its virt-api, and the rights to make machines here."""
+    """Install KubeVirt's definitions, the pod that plays its programs, and the rights to create machines here."""
     definitions = kubevirt.release().definitions
     cluster.apply(*definitions)
     for definition in definitions:
@@ -67,7 +68,15 @@ def _play_kubevirt(cluster: Any, namespace: str) -> None:
         "metadata": {"name": "virt-tls"},
         "stringData": {"tls.crt": certificate, "tls.key": key},
     }
-    player = script_pods.pod("virt-api", cluster.image, "virt.py", namespace, account="virt", tls_secret="virt-tls")
+    player = script_pods.pod(
+        "virt-api",
+        cluster.image,
+        "virt.py",
+        namespace,
+        env=script_pods.WITH_SIMULATORS,
+        account="virt",
+        tls_secret="virt-tls",
+    )
     port = script_pods.service("virt-api", 443, 8443)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "virt"}}
     machines = {"apiGroups": ["kubevirt.io"], "resources": ["virtualmachineinstances"], "verbs": ["*"]}
@@ -94,7 +103,7 @@ def _play_kubevirt(cluster: Any, namespace: str) -> None:
 
 
 def _everybodys_rights() -> list[Json]:
-    """To ask for the version: KubeVirt's installation gives it to everybody."""
+    """Return the right to read the version, which KubeVirt's installation grants to everybody."""
     group = "rbac.authorization.k8s.io"
     rule = {"apiGroups": ["subresources.kubevirt.io"], "resources": ["version"], "verbs": ["get", "list"]}
     meta = {"name": DEFAULT_ROLE}
@@ -124,7 +133,7 @@ def _binding(role: str, kind: str, account: str, namespace: str) -> Json:
 def _play_opennebula(cluster: Any, namespace: str) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": ONE}, "stringData": ADMIN}
     cluster.apply(secret, namespace=cluster.release_namespace)
-    oned = script_pods.pod("oned", cluster.image, "one.py")
+    oned = script_pods.pod("oned", cluster.image, "one.py", env=script_pods.WITH_SIMULATORS)
     cluster.apply(script_pods.service("oned", 2633, 2633), oned, namespace=namespace)
     cluster.kubectl("wait", "pod/oned", "-n", namespace, "--for=condition=Ready", "--timeout=110s")
 
@@ -150,7 +159,7 @@ def _sites(namespace: str) -> list[Json]:
 
 
 def _remove(cluster: Any, namespace: str) -> None:
-    """In an order in which each finds what it needs to clean up."""
+    """Delete the objects in an order in which each finds what it needs to clean up."""
     absent = ["--ignore-not-found", "--timeout=110s"]
     cluster.kubectl("delete", "workerpools", "--all", "-n", namespace, *absent)
     cluster.kubectl("delete", "cloudsite", VIRT, ONE, *absent)
@@ -162,7 +171,7 @@ def _remove(cluster: Any, namespace: str) -> None:
 
 
 def _share(cluster: Any, namespace: str) -> Counter[str]:
-    """How many workers are ready at each site."""
+    """Return the number of ready workers at each site."""
     return Counter(
         worker["spec"]["site"]
         for worker in cluster.get("workers", "-n", namespace)["items"]
@@ -203,13 +212,20 @@ def test_an_outage_hands_the_share_over_and_back(cluster: Any, namespace: str, r
         cluster.wait_for(
             "all workers at the other site", lambda: _share(cluster, namespace) == all_there, seconds=SECONDS
         )
-        report.add("Recovery", "a site stands still: its share is at the other", round(time.monotonic() - began), "s")
+        report.add(
+            "Recovery",
+            "a site stops: all its workers ready at the other site after",
+            round(time.monotonic() - began),
+            "s",
+        )
         conditions = cluster.get("cloudsite", ONE)["status"]["conditions"]
         assert [c["status"] for c in conditions if c["type"] == "Ready"] == ["False"]
         assert _factors(cluster, namespace, f"workerpools/{POOL}") == "2 2 2 3 3 5"
     began = time.monotonic()
     cluster.wait_for("the share to return", lambda: _share(cluster, namespace) == half, seconds=SECONDS)
-    report.add("Recovery", "the site goes on: its share is back", round(time.monotonic() - began), "s")
+    report.add(
+        "Recovery", "the site continues: its workers ready there again after", round(time.monotonic() - began), "s"
+    )
     assert _factors(cluster, namespace, f"workerpools/{POOL}") == "2 2 2 3 3 5"
     cluster.wait_for(
         "machines without a worker to be gone",

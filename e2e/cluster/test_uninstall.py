@@ -1,4 +1,5 @@
-"""Uninstalling by the guide leaves nothing that hangs: no APIService, no finalizer, no definition, no namespace."""
+# SPDX-License-Identifier: Apache-2.0
+"""After an uninstallation by the guide, no APIService, finalizer, definition or namespace hangs."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ RUNNER = "e2e/cluster/test_uninstall.py"
 
 @pytest.fixture
 def reader(cluster: Any, tmp_path: Path) -> Reader:
-    """Who types the commands of docs/uninstall.md and docs/install.md."""
+    """Provide the reader who types the commands of docs/uninstall.md and docs/install.md."""
     return Reader.at(cluster, tmp_path)
 
 
@@ -37,12 +38,12 @@ def test_pools_and_sites_end_and_the_release_goes(cluster: Any, reader: Reader) 
         assert _ours(cluster) == ["secret/simyard-ca"]
     cluster.kubectl(
         "api-resources", "--verbs=list", "-o", "name"
-    )  # fails while an API is registered that nobody serves
+    )  # fails while an API is registered whose server is gone
 
 
 def test_what_comes_back_finds_its_objects_and_its_authority(cluster: Any, reader: Reader) -> None:
     before = cluster.authority()
-    reader.does(guides.commands("docs/install.md", RUNNER))
+    reader.does(guides.collect_commands("docs/install.md", RUNNER))
     assert cluster.authority() == before
     with cluster.namespace("again") as namespace:
         _have_a_pool(cluster, namespace)
@@ -68,14 +69,14 @@ def test_definitions_that_are_not_to_be_kept_go_with_the_release(cluster: Any) -
 
 
 def definitions(cluster: Any) -> list[str]:
-    """The definitions of our kinds."""
+    """Return the definitions of our kinds."""
     found = [item["metadata"]["name"] for item in cluster.get("customresourcedefinitions")["items"]]
     return [name for name in found if name.endswith(".simyard.dev")]
 
 
 def _uninstalling() -> list[str]:
-    """What docs/uninstall.md says: pools and sites, the release, what was kept."""
-    found = [block.commands for block in guides.blocks("docs/uninstall.md") if RUNNER in block.runners]
+    """Return the steps of docs/uninstall.md: pools and sites, the release, the kept objects."""
+    found = [block.commands for block in guides.read_blocks("docs/uninstall.md") if RUNNER in block.runners]
     assert len(found) == 3
     return found
 
@@ -98,7 +99,7 @@ def _served(cluster: Any) -> list[str]:
 
 
 def _ours(cluster: Any) -> list[str]:
-    """What of Helm's is still in the release's namespace."""
+    """Return our objects that are still in the release's namespace."""
     kinds = "deployments,services,secrets,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets"
     labels = f"app.kubernetes.io/instance={cluster.release},app.kubernetes.io/managed-by=Helm"
     found = cluster.kubectl("get", kinds, "-n", cluster.release_namespace, "-l", labels, "-o", "name")

@@ -1,7 +1,8 @@
-"""The chart is upgraded while a pool works, and rolled back: no worker restarts, no action is lost or done twice.
+# SPDX-License-Identifier: Apache-2.0
+"""The chart is upgraded and rolled back while a pool works: no worker restarts, no action is lost or runs twice.
 
-There is no older release yet. What is installed counts as the old one; the new one is the chart of this tree with a
-higher version and the image under another tag, so that every pod of ours is replaced.
+There is no older release yet, so the installed one counts as old. The new one is the chart of this tree with a higher
+version and the image under another tag, so that every pod of ours is replaced.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def load(cluster: Any) -> Iterator[Load]:
 
 @pytest.fixture(scope="module")
 def next_image(cluster: Any) -> str:
-    """The same image under another tag, on every node."""
+    """Provide the same image under another tag on every node."""
     image = f"{cluster.image}-next"
     for node in cluster.nodes():
         names = cluster.node(node, "ctr", "--namespace=k8s.io", "images", "ls", "-q").split()
@@ -47,7 +48,7 @@ def next_image(cluster: Any) -> str:
 
 @pytest.fixture(scope="module")
 def next_chart(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart with a higher version."""
+    """Provide the chart with a higher version."""
     chart = tmp_path_factory.mktemp("next") / "simyard"
     shutil.copytree(cluster.chart, chart)
     file = chart / "Chart.yaml"
@@ -71,29 +72,31 @@ def test_a_rollback(cluster: Any, load: Load, next_image: str, report: Any) -> N
 
 
 def changes(load: Load, report: Any, what: str, image: str, change: Any) -> None:
-    """All our pods are replaced, and nothing else is."""
+    """Check that all our pods are replaced, and nothing else."""
     cluster = load.cluster
     cluster.wait_for("everything to be whole", load.is_whole, seconds=SECONDS)
-    load.settle()
-    load.tell("mark")
+    load.check_all_ended()
+    load.send("mark")
     workers, failed, began = load.workers(), load.failures(), time.time()
     change()
     report.add("Upgrade", f"{what}: helm --wait returned after", round(time.time() - began), "s")
     cluster.wait_for("pods of the other image", lambda: images(cluster) == {image}, seconds=SECONDS)
     cluster.wait_for("everything to be whole", load.is_whole, seconds=SECONDS)
     load.asked_since(time.time(), 10)
-    load.settle()
+    load.check_all_ended()
     answers = load.report()["answers"]
     for kind in ("async", "sync", "occi"):
-        report.add("Upgrade", f"{what}: longest time without a good answer, {kind}", answers[kind]["longestGap"], "s")
-        report.add("Upgrade", f"{what}: calls that failed, {kind}", sum(answers[kind]["bad"].values()))
+        report.add(
+            "Upgrade", f"{what}: longest time without a successful call, {kind}", answers[kind]["longestGap"], "s"
+        )
+        report.add("Upgrade", f"{what}: failed calls, {kind}", sum(answers[kind]["bad"].values()))
     assert {kind: told["bad"] for kind, told in answers.items() if told["bad"]} == {}
     assert load.workers() == workers
     assert load.failures() == failed
 
 
 def images(cluster: Any) -> set[str]:
-    """The images that our own pods run."""
+    """Return the images of our own running pods."""
     labels = f"app.kubernetes.io/component in ({', '.join(COMPONENTS)})"
     pods = cluster.get("pods", "-n", cluster.release_namespace, "-l", labels)["items"]
     return {pod["spec"]["containers"][0]["image"] for pod in pods}

@@ -1,4 +1,5 @@
-"""A pool of pods with a real program: it starts, solves, and heals."""
+# SPDX-License-Identifier: Apache-2.0
+"""A pool of pods with a real program starts, solves, and replaces lost workers."""
 
 from __future__ import annotations
 
@@ -105,7 +106,7 @@ def test_a_deleted_pod_is_replaced_and_its_worker_solves(beams: Beams, cluster: 
         )
 
     cluster.wait_for(f"another machine for {name}", replaced)
-    report.add("Workers", "pod deleted: until its successor is Ready", time.monotonic() - begin, "s")
+    report.add("Workers", "pod deleted: successor Ready after", time.monotonic() - begin, "s")
     cluster.wait(f"workerpool/{beams.pool}", "condition=Available", beams.namespace)
     assert beams.call(f"workers/{name}")["result"]["max_displacement"] == pytest.approx(9.524, rel=1e-3)
 

@@ -1,4 +1,5 @@
-"""People who use the cluster: each is a ServiceAccount with a token and a kubeconfig of its own."""
+# SPDX-License-Identifier: Apache-2.0
+"""Create users of the cluster: each is a ServiceAccount with a token and a kubeconfig of its own."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ SECONDS = 120
 
 @dataclass(frozen=True)
 class User:
-    """Somebody; ``name`` is what RBAC knows them as."""
+    """A user; ``name`` is the name that RBAC knows."""
 
     name: str
     token: Hidden
     kubeconfig: Path
 
     def ask(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Run kubectl as them; whatever comes of it."""
+        """Run kubectl as the user and return the result, also of a failure."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         command = ["kubectl", *arguments]
         return subprocess.run(
@@ -33,28 +34,28 @@ class User:
         )
 
     def does(self, *arguments: str, stdin: str = "") -> str:
-        """Run kubectl as them; it must succeed."""
+        """Run kubectl as the user and return the output; it must succeed."""
         done = self.ask(*arguments, stdin=stdin)
         assert done.returncode == 0, f"{self.name}: kubectl {' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def is_refused(self, *arguments: str, stdin: str = "") -> str:
-        """Run kubectl as them; it must be forbidden. Gives what was said."""
+        """Run kubectl as the user and return the message; it must be forbidden."""
         done = self.ask(*arguments, stdin=stdin)
         said = done.stdout + done.stderr
-        assert done.returncode != 0, f"{self.name} may kubectl {' '.join(arguments)}\n{said}"
+        assert done.returncode != 0, f"{self.name} is allowed to run kubectl {' '.join(arguments)}\n{said}"
         assert "forbidden" in said.lower(), f"{self.name}: kubectl {' '.join(arguments)}\n{said}"
         return said
 
 
 def make(kubectl: Kubectl, namespace: str, name: str, role: str, folder: Path, *, kind: str = "ClusterRole") -> User:
-    """Somebody with a role in one namespace."""
+    """Create a user with a role in one namespace."""
     account(kubectl, namespace, name, role, kind=kind)
     return of_account(kubectl, namespace, name, folder)
 
 
 def account(kubectl: Kubectl, namespace: str, name: str, role: str, *, kind: str = "ClusterRole") -> None:
-    """A ServiceAccount with a role in its namespace."""
+    """Create a ServiceAccount with a role in its namespace."""
     binding: Json = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
@@ -66,7 +67,7 @@ def account(kubectl: Kubectl, namespace: str, name: str, role: str, *, kind: str
 
 
 def let_make_machines(kubectl: Kubectl, namespace: str, name: str) -> None:
-    """Give a ServiceAccount the right to make Workers, which is more than simyard-edit allows."""
+    """Grant a ServiceAccount the right to create Workers, which simyard-edit does not include."""
     group = "rbac.authorization.k8s.io"
     rule = {"apiGroups": ["simyard.dev"], "resources": ["workers"], "verbs": ["create"]}
     meta = {"name": "makes-machines"}
@@ -82,7 +83,7 @@ def let_make_machines(kubectl: Kubectl, namespace: str, name: str) -> None:
 
 
 def of_account(kubectl: Kubectl, namespace: str, name: str, folder: Path) -> User:
-    """Who has the token of a ServiceAccount."""
+    """Return the user that has the token of a ServiceAccount."""
     told = kubectl("create", "token", name, f"--namespace={namespace}", f"--duration={TOKEN_LIFE}")
     token = Hidden(told.strip())
     known = json.loads(kubectl("config", "view", "--minify", "--raw", "-o", "json"))
@@ -98,7 +99,7 @@ def of_account(kubectl: Kubectl, namespace: str, name: str, folder: Path) -> Use
 
 
 def signed(kubectl: Kubectl, name: str, request: bytes) -> str:
-    """The certificate (PEM) that the cluster's authority for clients makes of a signing request."""
+    """Return the certificate (PEM) that the cluster's authority for clients issues for a signing request."""
     spec = {
         "request": base64.b64encode(request).decode(),
         "signerName": "kubernetes.io/kube-apiserver-client",

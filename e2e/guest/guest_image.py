@@ -1,6 +1,7 @@
-"""A worker's image as a vendor makes one: a small Debian with cloud-init and the adapter, from its built wheel.
+# SPDX-License-Identifier: Apache-2.0
+"""Build the image of a worker as a vendor would: a small Debian with cloud-init and the adapter's built wheel.
 
-It has no boot loader: the machine gets the kernel beside the disk. Steps are kept by what went into them.
+The image has no boot loader: the machine gets the kernel beside the disk. Each step is cached by a hash of its inputs.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from simyard_dev.progress import step
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOOLS = ("mmdebstrap", "e2fsprogs", "qemu-system-x86", "xorriso")
-"""Debian packages of the machine that builds images and boots them."""
+"""Debian packages of the machine that builds and boots images."""
 PACKAGES = (
     "linux-image-cloud-amd64",
     "initramfs-tools",
@@ -32,11 +33,11 @@ PACKAGES = (
     "sudo",
     "python3",
 )
-"""Debian packages of the image, besides the essential ones."""
+"""Debian packages of the image, beside the essential ones."""
 EXCLUDED = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*")
 SLACK_MIB = 256
 BUILD_SECONDS = 600
-# What a disk of virtio needs, in place of the drivers of all the disks there are.
+# The modules for a virtio disk, instead of the drivers of all disks.
 INITRAMFS = """\
 mkdir -p "$1/etc/initramfs-tools/conf.d" "$1/usr/share/initramfs-tools/modules.d"
 echo MODULES=list >"$1/etc/initramfs-tools/conf.d/guest"
@@ -46,7 +47,7 @@ LAUNCHER = "#!/usr/bin/python3\nimport sys\n\nfrom simyard_adapter.__main__ impo
 FILES = {
     "etc/fstab": "LABEL=root / ext4 defaults 0 1\n",
     "etc/systemd/network/90-dhcp.network": "[Match]\nName=en*\n\n[Network]\nDHCP=ipv4\n",
-    # OpenNebula's packages are not in Debian: this does of them what the start script needs, when the kernel's
+    # Debian has no packages of OpenNebula. This script does the part that the start script needs, if the kernel's
     # command line asks for it (README of OpenNebula/one-apps, context-linux).
     "etc/systemd/system/emulated-one-context.service": (
         "[Unit]\nConditionKernelCommandLine=emulated-one-context\nWants=network-online.target\n"
@@ -75,7 +76,7 @@ ENABLED = ("systemd-networkd.service", "emulated-one-context.service")
 
 @dataclass(frozen=True)
 class Image:
-    """A disk, and the kernel that boots it; a disk of other people boots by itself."""
+    """A disk and the kernel that boots it; a vendor's own disk boots by itself."""
 
     disk: Path
     kernel: Path | None = None
@@ -83,14 +84,14 @@ class Image:
 
 
 def build(cache: Path) -> Image:
-    """Give the image, building what is not in the cache.
+    """Return the image; build the parts that are not in the cache.
 
     Raises:
-        SetupError: this machine cannot build it; says why.
+        SetupError: this machine cannot build the image; the message gives the reason.
     """
     ensure_packages(TOOLS)
     if os.geteuid() != 0:
-        raise SetupError("a guest image is built as root (mmdebstrap, owners of files in mkfs.ext4 -d)")
+        raise SetupError("building a guest image needs root (mmdebstrap, owners of files in mkfs.ext4 -d)")
     with locked(cache / "image.lock"):
         base = _base(cache)
         wheel = _wheel(cache)
@@ -105,7 +106,7 @@ def build(cache: Path) -> Image:
 
 
 def _base(cache: Path) -> Path:
-    """The Debian, as a directory, from the archives that this machine itself installs from."""
+    """Return a Debian as a directory, from the package archives of this machine."""
     release, archives = _archives()
     command = [
         "mmdebstrap",
@@ -130,7 +131,7 @@ def _base(cache: Path) -> Path:
 
 
 def _archives() -> tuple[str, list[str]]:
-    """The release of this machine, and its archives of Debian as lines of a sources.list."""
+    """Return this machine's release of Debian, and its archives as lines of a sources.list."""
     told = Path("/etc/os-release").read_text()
     found = re.search(r"^VERSION_CODENAME=(\w+)$", told, re.MULTILINE)
     lines = _run(
@@ -138,12 +139,12 @@ def _archives() -> tuple[str, list[str]]:
     ).splitlines()
     archives = [line.removeprefix("Debian ") for line in dict.fromkeys(lines) if line.startswith("Debian deb ")]
     if found is None or not archives:
-        raise SetupError("a guest image is built on a Debian with its package lists (apt-get update)")
+        raise SetupError("building a guest image needs a Debian with package lists: run apt-get update")
     return found[1], archives
 
 
 def _wheel(cache: Path) -> Path:
-    """The adapter, built as for a release."""
+    """Build the wheel of the adapter as for a release."""
     directory = cache / "wheel"
     shutil.rmtree(directory, ignore_errors=True)
     environment = {"SOURCE_DATE_EPOCH": "1700000000"}

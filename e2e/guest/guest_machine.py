@@ -1,4 +1,5 @@
-"""One virtual machine under QEMU, as KubeVirt or OpenNebula makes it, that reaches nothing but a test's broker."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run a virtual machine under QEMU as KubeVirt or OpenNebula makes it; it reaches nothing but the test's broker."""
 
 import os
 import shlex
@@ -13,35 +14,35 @@ from guest_image import Image
 from simyard_dev.processes import Process
 
 BROKER = "10.0.2.100"
-"""Where a guest finds the broker; QEMU's own network has nothing else (restrict=on)."""
+"""Address of the broker for guests; QEMU's network has nothing else (restrict=on)."""
 BROKER_PORT = 5671
 RELAY = Path(__file__).with_name("guest_relay.py")
 MAC = "52:54:00:12:34:56"
 CPUS = {"tcg": "Nehalem"}
-"""The least that the distributions of today need (x86-64-v2); what is more is slow where it is emulated."""
+"""The minimum for current distributions (x86-64-v2); emulation makes more CPUs slow."""
 PROBE_SECONDS = 30
 PROBE_END = "Attempted to kill init"
-"""What the kernel says when a guest's first process ends: it has run one."""
+"""Message of the kernel at the end of a guest's first process: the kernel has run one."""
 CONSOLE = "console=ttyS0 panic=-1"
 
 
 @dataclass(frozen=True)
 class Firmware:
-    """What the machine's SMBIOS says of it: ``spec.domain.firmware`` of a VirtualMachineInstance."""
+    """The identity in the SMBIOS of the machine: ``spec.domain.firmware`` of a VirtualMachineInstance."""
 
     uuid: str
     serial: str
 
     def arguments(self) -> list[str]:
-        """As libvirt passes it on for KubeVirt."""
+        """Return the arguments that libvirt passes to QEMU for KubeVirt."""
         system = f"type=1,manufacturer=KubeVirt,product=None,uuid={self.uuid},serial={self.serial},family=KubeVirt"
         return ["-uuid", self.uuid, "-smbios", system]
 
 
 def accelerator(image: Image, directory: Path) -> str:
-    """``kvm`` where a guest really boots in it, else ``tcg``; GUEST_ACCELERATOR decides otherwise.
+    """Return ``kvm`` if a guest really boots with it, else ``tcg``; GUEST_ACCELERATOR overrides the choice.
 
-    There are machines with a /dev/kvm in which a Linux guest dies.
+    Some machines have a /dev/kvm in which a Linux guest crashes.
     """
     told = os.environ.get("GUEST_ACCELERATOR")
     if told or image.kernel is None or not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -56,7 +57,7 @@ def accelerator(image: Image, directory: Path) -> str:
 
 
 def cidata(file: Path, user_data: bytes, instance: str, host: str) -> None:
-    """The disk that KubeVirt makes of ``cloudInitNoCloud`` (pkg/cloud-init: xorrisofs, these names and arguments)."""
+    """Make the disk of KubeVirt's ``cloudInitNoCloud`` (pkg/cloud-init: xorrisofs, these names and arguments)."""
     content = {
         "user-data": user_data,
         "meta-data": f'{{"instance-id":"{instance}","local-hostname":"{host}"}}'.encode(),
@@ -65,14 +66,14 @@ def cidata(file: Path, user_data: bytes, instance: str, host: str) -> None:
 
 
 def context_disk(file: Path, variables: Mapping[str, str]) -> None:
-    """The disk that OpenNebula makes of a virtual machine's CONTEXT, with the addresses of QEMU's network."""
+    """Make the disk that OpenNebula makes of a machine's CONTEXT, with the addresses of QEMU's network."""
     network = {"NETWORK": "YES", "ETH0_MAC": MAC, "ETH0_IP": "10.0.2.15", "ETH0_MASK": "255.255.255.0"}
     lines = (f"{name}={shlex.quote(value)}\n" for name, value in {**network, **variables}.items())
     _iso(file, "CONTEXT", {"context.sh": "".join(lines).encode()})
 
 
 class Machine:
-    """Runs until it is killed; a guest that reboots stays in it. What it writes to its disk is forgotten with it."""
+    """A machine that runs until it is killed, also over reboots of the guest; writes to its disk are lost with it."""
 
     def __init__(self, image: Image, directory: Path, console: Path) -> None:
         self.image = image
@@ -83,14 +84,14 @@ class Machine:
     def start(
         self, accelerator: str, seed: Path, broker_port: int, firmware: Firmware | None = None, options: str = ""
     ) -> None:
-        """Switch it on.
+        """Switch the machine on.
 
         Args:
-            accelerator: QEMU's.
+            accelerator: accelerator of QEMU.
             seed: the second disk.
-            broker_port: where the broker listens on this machine's loopback.
-            firmware: who the machine is.
-            options: added to the kernel's command line, where the image has a kernel.
+            broker_port: port of the broker on the loopback of this machine.
+            firmware: identity of the machine.
+            options: options for the kernel's command line, if the image has a kernel.
         """
         self.console.unlink(missing_ok=True)
         relay = f"{sys.executable} {RELAY} {broker_port}"
@@ -106,7 +107,7 @@ class Machine:
         self.process.start(command, {**os.environ, "TMPDIR": str(self._directory)})
 
     def end(self) -> None:
-        """Pull the plug."""
+        """Switch the machine off at once."""
         self.process.kill()
 
 

@@ -1,4 +1,5 @@
-"""guest_relay.py PORT: carries one connection of a guest, which QEMU gives as standard input, to loopback."""
+# SPDX-License-Identifier: Apache-2.0
+"""Carry one connection of a guest, which QEMU passes as standard input, to loopback: guest_relay.py PORT."""
 
 import contextlib
 import os
@@ -10,7 +11,7 @@ CHUNK = 65536
 
 
 def main() -> None:
-    """Carry both directions until either side ends."""
+    """Carry data in both directions until either side ends."""
     guest = socket.socket(fileno=os.dup(0))
     with guest, socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as broker:
         threading.Thread(target=carry, args=(broker, guest), daemon=True).start()
@@ -18,7 +19,7 @@ def main() -> None:
 
 
 def carry(source: socket.socket, target: socket.socket) -> None:
-    """Copy until the source ends."""
+    """Copy data until the source ends."""
     with contextlib.suppress(OSError):
         while data := source.recv(CHUNK):
             target.sendall(data)

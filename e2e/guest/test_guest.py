@@ -1,6 +1,7 @@
-"""A guest boots with what a site gives it, and becomes a worker: it registers over AMQPS and answers an action.
+# SPDX-License-Identifier: Apache-2.0
+"""A guest boots with the data of a site and becomes a worker: it registers over AMQPS and answers an action.
 
-The control plane's side is its own code, on a broker of the test's own.
+The side of the control plane is its own code, with a broker of the test.
 """
 
 import asyncio
@@ -23,14 +24,14 @@ from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.events import OperatorEvents, ReceivedEvent
 from simyard.messaging.requests import Requester
-from simyard.messaging.topology import pool_queue_spec, pool_user_spec, worker_queue_spec
+from simyard.messaging.topology import build_pool_queue_spec, build_pool_user_spec, build_worker_queue_spec
 from simyard_adapter import wire
-from simyard_adapter.bootstrap import Bootstrap, BrokerAddress, shared
+from simyard_adapter.bootstrap import Bootstrap, BrokerAddress, remove_worker
 from simyard_adapter.declarations import Action, Interface, Value, ValueType
-from simyard_dev.broker import LocalBroker
 from simyard_dev.errors import SetupError
+from simyard_dev.local_broker import LocalBroker
 from simyard_dev.packages import ensure_packages
-from simyard_sites.guest import context, user_data
+from simyard_sites.guest import build_context, build_user_data
 
 ARTEFACTS = Path(__file__).resolve().parents[2] / ".run" / "guest"
 PASSWORD = uuid.uuid4().hex
@@ -50,7 +51,7 @@ printf %s "$secret" >/tmp/control
 echo readable=$(printf %s "$secret" | setpriv --reuid=65534 --regid=65534 --clear-groups \\
   grep -rlsF -f - /etc /run /tmp /var /proc/[0-9]*/cmdline /proc/[0-9]*/environ)
 """
-"""What there is to see in a machine; where others than root can read the standard input: at least where it puts it."""
+"""Script that prints the facts visible in a machine, and the file of standard input if other users can read it."""
 READABLE = "/tmp/control"
 FILES = {"square.sh": "echo $(($1 * $1))\n", "look.sh": LOOK}
 TEXT, NUMBER = ValueType.STRING, ValueType.INTEGER
@@ -84,11 +85,11 @@ pytestmark = pytest.mark.timeout(1200)
 
 
 class Pool:
-    """The control plane's side of a pool: its user and queues, and what has been heard of its workers."""
+    """The control plane's side of a pool: its user and queues, and the events of its workers."""
 
     def __init__(self, access: BrokerAccess, admin: BrokerAdmin, requester: Requester) -> None:
         self.uid = str(uuid.uuid4())
-        self.user = wire.pool_user(self.uid)
+        self.user = wire.name_pool_user(self.uid)
         self._access = access
         self._admin = admin
         self._requester = requester
@@ -99,14 +100,14 @@ class Pool:
             self._heard.put_nowait(event)
 
     async def registered(self, uid: str) -> None:
-        """Wait for the worker's registration."""
+        """Wait for the registration of the worker."""
         async with asyncio.timeout(BOOT_SECONDS):
             event = await self._heard.get()
         assert (event.worker_uid, event.user) == (uid, self.user)
 
     async def document(self, worker: str, uid: str) -> bytes:
-        """The bootstrap document of a worker whose queue is made here."""
-        await self._admin.ensure_queues([worker_queue_spec(self.user, uid)])
+        """Return the bootstrap document of a worker, and create its queue."""
+        await self._admin.ensure_queues([build_worker_queue_spec(self.user, uid)])
         assert self._access.ca_certificate is not None
         address = BrokerAddress(
             BROKER, BROKER_PORT, self._access.vhost, self.user, PASSWORD, self._access.ca_certificate
@@ -114,27 +115,27 @@ class Pool:
         return Bootstrap("tests", worker, uid, "guest", "guests", address, INTERFACE, CONNECTOR, FILES).to_bytes()
 
     async def ask(self, uid: str, action: str, **parameters: Any) -> Reply:
-        """Call an action of the worker; its reply."""
-        queue = wire.worker_queue(self.user, uid)
+        """Call an action of the worker and return its reply."""
+        queue = wire.name_worker_queue(self.user, uid)
         body = {"action": action, "parameters": parameters}
         return await self._requester.request(
             queue, self.user, wire.Request.ACTION, body, timeout_seconds=ACTION_SECONDS
         )
 
     async def act(self, uid: str, action: str, **parameters: Any) -> Any:
-        """Call an action of the worker; its result."""
+        """Call an action of the worker and return its result."""
         reply = await self.ask(uid, action, **parameters)
-        return reply.result.checked(INTERFACE.action(action))
+        return reply.result.check(INTERFACE.find_action(action))
 
     async def look(self, uid: str) -> dict[str, str]:
-        """What there is to see in the worker's machine."""
+        """Return the facts visible in the worker's machine."""
         seen = (await self.act(uid, "look", secret=PASSWORD))["seen"]
         return dict(line.partition("=")[::2] for line in seen.splitlines())
 
 
 @pytest.fixture(scope="module")
 def image() -> guest_image.Image:
-    """Ours, or a vendor's own disk that boots by itself: GUEST_IMAGE."""
+    """Provide our image, or a vendor's own disk that boots by itself: GUEST_IMAGE."""
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     try:
@@ -150,7 +151,7 @@ def image() -> guest_image.Image:
 
 @pytest.fixture(scope="module")
 def broker(simyard_directory: Path) -> Iterator[LocalBroker]:
-    """A broker whose certificate has the address at which guests find it."""
+    """Provide a broker whose certificate has the address by which guests reach it."""
     broker = LocalBroker(simyard_directory / "guest-broker", hosts=[BROKER])
     broker.start()
     yield broker
@@ -165,11 +166,11 @@ async def pool(broker: LocalBroker) -> AsyncIterator[Pool]:
     requester = Requester(access, "tests")
     pool = Pool(access, admin, requester)
     await admin.ensure_platform()
-    await admin.ensure_user(pool_user_spec(pool.uid), PASSWORD)
-    await admin.ensure_queues([pool_queue_spec(pool.user)])
+    await admin.ensure_user(build_pool_user_spec(pool.uid), PASSWORD)
+    await admin.ensure_queues([build_pool_queue_spec(pool.user)])
     tasks = [asyncio.create_task(run) for run in (requester.run(), OperatorEvents(access, pool.hear).run())]
     async with asyncio.timeout(ACTION_SECONDS):
-        await requester.until_connected()
+        await requester.wait_until_connected()
     yield pool
     for task in tasks:
         task.cancel()
@@ -188,7 +189,7 @@ def machine(image: guest_image.Image, tmp_path: Path, request: pytest.FixtureReq
 def boot(
     machine: Machine, image: guest_image.Image, broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Callable[..., Any]:
-    """Switches the machine on, and measures."""
+    """Provide a function that switches the machine on and measures its start."""
 
     async def start(pool: Pool, uid: str, seed: Path, firmware: Firmware | None = None, options: str = "") -> str:
         engine = accelerator(image, tmp_path)
@@ -204,7 +205,7 @@ def boot(
             )
         registered = time.monotonic()
         reply = await pool.ask(uid, "square", number=12)
-        assert reply.result.checked(INTERFACE.action("square")) == {"square": 144}
+        assert reply.result.check(INTERFACE.find_action("square")) == {"square": 144}
         acted = time.monotonic()
         record(request.node.name, accelerator=engine, registered=registered - started, action=acted - registered)
         return reply.worker
@@ -213,7 +214,7 @@ def boot(
 
 
 def record(name: str, **figures: float | str) -> None:
-    """Keep and print what was measured; nothing depends on it."""
+    """Store and print the measurements; no assertion depends on them."""
     file = ARTEFACTS / "measured.json"
     known = json.loads(file.read_text()) if file.exists() else {}
     known[name] = {key: round(value, 2) if isinstance(value, float) else value for key, value in figures.items()}
@@ -224,9 +225,9 @@ def record(name: str, **figures: float | str) -> None:
 async def test_by_cloud_init_a_guest_is_the_worker_that_its_firmware_names_also_after_a_reboot(
     pool: Pool, boot: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """As a pool on KubeVirt does it: one document for all, and who it is in the SMBIOS."""
+    """As in a pool on KubeVirt: one document for all workers, and the identity in the SMBIOS."""
     uid = str(uuid.uuid4())
-    data = user_data(shared(await pool.document("guests-7", uid)))
+    data = build_user_data(remove_worker(await pool.document("guests-7", uid)))
     seed = tmp_path / "seed.iso"
     cidata(seed, data, instance=uid, host="guests-7-machine")
 
@@ -235,7 +236,7 @@ async def test_by_cloud_init_a_guest_is_the_worker_that_its_firmware_names_also_
     assert (first["host"], first["user"], first["mode"]) == ("guests-7-machine", "root", "600")
     assert first["readable"] == READABLE
 
-    with contextlib.suppress(MessagingError):  # it may go down before it has answered
+    with contextlib.suppress(MessagingError):  # the guest may go down before it has answered
         await pool.act(uid, "reboot")
     rebooted = time.monotonic()
     await pool.registered(uid)
@@ -246,11 +247,11 @@ async def test_by_cloud_init_a_guest_is_the_worker_that_its_firmware_names_also_
 async def test_by_cloud_init_what_the_user_gives_is_done_before_the_guest_registers(
     pool: Pool, boot: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """A worker that stands alone, with user data and a key of its user's."""
+    """A worker on its own, with the user data and the SSH key of its user."""
     uid = str(uuid.uuid4())
     own = "#cloud-config\nhostname: of-the-user\nruncmd:\n- sleep 2\n- echo the user >/root/done\n"
     seed = tmp_path / "seed.iso"
-    cidata(seed, user_data(await pool.document("alone", uid), own, [KEY]), instance=uid, host="alone")
+    cidata(seed, build_user_data(await pool.document("alone", uid), own, [KEY]), instance=uid, host="alone")
 
     assert await boot(pool, uid, seed) == "alone"
     seen = await pool.look(uid)
@@ -261,11 +262,11 @@ async def test_by_cloud_init_what_the_user_gives_is_done_before_the_guest_regist
 async def test_by_opennebulas_contextualisation_a_guest_registers_when_the_users_script_is_done(
     pool: Pool, boot: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Our image has no package of OpenNebula's: a script of ours does its part (guest_image.py, PROGRAMS)."""
+    """Our image has no package of OpenNebula; our own script does its part (guest_image.py, PROGRAMS)."""
     uid = str(uuid.uuid4())
     own = "#!/bin/sh\necho the user >/root/done\n"
     seed = tmp_path / "seed.iso"
-    context_disk(seed, context(await pool.document("nebula-1", uid), own))
+    context_disk(seed, build_context(await pool.document("nebula-1", uid), own))
 
     assert await boot(pool, uid, seed, options="cloud-init=disabled emulated-one-context") == "nebula-1"
     seen = await pool.look(uid)

@@ -1,4 +1,5 @@
-"""KubeVirt's own control plane, one for the run, and a namespace with a site for each test."""
+# SPDX-License-Identifier: Apache-2.0
+"""Provide KubeVirt's own control plane to the run, and a namespace with a site to each test."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from virt_stage import Stage, stage
 
 @pytest.fixture(scope="session")
 def control_plane(simyard_directory: Path) -> ControlPlane:
-    """A control plane of our own: KubeVirt's webhooks would meddle with what other tests do."""
+    """Provide a control plane of our own: KubeVirt's webhooks would affect other tests."""
     control_plane = ControlPlane(simyard_directory / "virt-controlplane")
     control_plane.start()
     return control_plane
@@ -26,7 +27,7 @@ def control_plane(simyard_directory: Path) -> ControlPlane:
 
 @pytest.fixture(scope="session")
 def virt(control_plane: ControlPlane, simyard_directory: Path) -> Iterator[VirtControlPlane]:
-    """virt-api and virt-controller, which work."""
+    """Provide a working virt-api and virt-controller."""
     virt = VirtControlPlane(simyard_directory / "virt", control_plane, disks=True)
     virt.start()
     yield virt
@@ -35,7 +36,7 @@ def virt(control_plane: ControlPlane, simyard_directory: Path) -> Iterator[VirtC
 
 @pytest.fixture
 async def there(control_plane: ControlPlane, virt: VirtControlPlane) -> AsyncIterator[Stage]:
-    """A namespace where machines can be made, and the played virt-handler."""
+    """Provide a namespace that accepts machines, and the played virt-handler."""
     certificate = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     certificate.load_cert_chain(virt.handler_certificate.certificate, virt.handler_certificate.key)
     async with stage(control_plane, virt, certificate) as made:

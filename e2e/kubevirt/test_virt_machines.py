@@ -1,4 +1,5 @@
-"""What the site asks of KubeVirt, and what it tells of machines, with KubeVirt's own virt-api and virt-controller."""
+# SPDX-License-Identifier: Apache-2.0
+"""The site's requests and its reports about machines are right with KubeVirt's own virt-api and virt-controller."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from typing import Any
 import pytest
 from virt_stage import PODS, Stage
 
-from simyard_dev.virt_control_plane import manifests
+from simyard_dev.virt_control_plane import read_manifests
 from simyard_sites.base import ConflictError, ErrorScope, InvalidSpecError, MachineState, Outcome, PowerAction, Site
 from simyard_sites.base import Stage as Entered
-from simyard_sites.kubernetes.client import path_of
+from simyard_sites.kubernetes.client import build_path
 from simyard_sites.kubernetes.errors import ApiError, NotFoundError
-from simyard_sites.kubevirt.instancetype import applied, bytes_of
+from simyard_sites.kubevirt.instancetype import apply_instancetype, parse_bytes
 from simyard_sites.kubevirt.settings import Reference, Settings
-from simyard_sites.kubevirt.vmi import VMIS, machine_instance
+from simyard_sites.kubevirt.vmi import VMIS, build_machine_instance
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -107,14 +108,18 @@ async def test_virt_api_accepts_every_machine_that_the_site_makes(there: Stage, 
 
 
 async def test_virt_api_accepts_every_instance_type_and_preference_that_kubevirt_brings(there: Stage) -> None:
-    plain = machine_instance(there.request(), there.namespace, {}, "secret", Settings(preference=Reference("x", "x")))
-    items = manifests()
+    plain = build_machine_instance(
+        there.request(), there.namespace, {}, "secret", Settings(preference=Reference("x", "x"))
+    )
+    items = read_manifests()
     types = [item for item in items if item["kind"] == "VirtualMachineClusterInstancetype"]
-    largest = max(types, key=lambda item: bytes_of(item["spec"]["memory"]["guest"]))
-    bodies = [applied(plain, item, None) for item in types]
-    bodies += [applied(plain, largest, item) for item in items if item["kind"] == "VirtualMachineClusterPreference"]
+    largest = max(types, key=lambda item: parse_bytes(item["spec"]["memory"]["guest"]))
+    bodies = [apply_instancetype(plain, item, None) for item in types]
+    bodies += [
+        apply_instancetype(plain, largest, item) for item in items if item["kind"] == "VirtualMachineClusterPreference"
+    ]
     assert len(bodies) > 100
     for body in bodies:
         await there.client.request(
-            "POST", path_of(VMIS, there.namespace), body=body, query={"dryRun": "All", "fieldValidation": "Strict"}
+            "POST", build_path(VMIS, there.namespace), body=body, query={"dryRun": "All", "fieldValidation": "Strict"}
         )

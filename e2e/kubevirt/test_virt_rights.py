@@ -1,4 +1,5 @@
-"""The rights that docs/sites/kubevirt.md lists suffice, also where KubeVirt grants none to every account."""
+# SPDX-License-Identifier: Apache-2.0
+"""The rights in docs/sites/kubevirt.md suffice, also where KubeVirt grants no rights to every account."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ EVERYBODY = "kubevirt.io:default"
 
 
 def documented(namespace: str) -> str:
-    """What the page has you apply in the other cluster, for this namespace."""
+    """Return the objects that the page has you apply in the other cluster, for this namespace."""
     blocks = DOCUMENT.read_text().split("```yaml\n")[1:]
     [block] = [text for block in blocks if "kind: ServiceAccount\n" in (text := block.partition("```")[0])]
     return block.replace("machines", namespace)

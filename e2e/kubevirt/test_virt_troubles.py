@@ -1,14 +1,15 @@
-"""How troubles read that virt-controller finds after it accepted a machine."""
+# SPDX-License-Identifier: Apache-2.0
+"""Problems that virt-controller finds after it accepted a machine become readable reasons."""
 
 from __future__ import annotations
 
 import pytest
 from virt_stage import NODES, PODS, Stage
 
+from simyard_simulators.virt import lifecycle
 from simyard_sites.base import MachineState
 from simyard_sites.kubernetes.client import Json
 from simyard_sites.kubevirt.vmi import DATA_VOLUMES
-from simyard_sites.testing.virt import lifecycle
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -24,7 +25,7 @@ async def test_a_disk_that_is_being_made_is_not_taken_for_a_full_cluster(there: 
         await site.aclose()
     machine = await there.until(machine_id, lambda seen: seen.reason not in ("", "FailedPvcNotFound"))
     assert (machine.state, machine.reason) == (MachineState.PENDING, "NotAllDVsReady")
-    assert machine.message.startswith("its disk is being made")
+    assert machine.message.startswith("the disk is being created")
     await there.client.patch(DATA_VOLUMES, machine.name, {"status": {"phase": "Failed"}}, there.namespace)
     machine = await there.until(machine_id, lambda seen: seen.state is MachineState.FAILED)
     assert machine.reason == "FailedDataVolumeImport"
@@ -43,7 +44,7 @@ async def test_an_error_of_virt_handler_is_told_while_the_machine_boots(there: S
     await there.handler.update(there.namespace, machine.name, failed)
     machine = await there.until(machine_id, lambda seen: seen.reason != "")
     assert (machine.state, machine.reason) == (MachineState.BOOT, "SynchronizationFailed")
-    assert machine.message == "the virt-handler of its node reports an error: no hugepages"
+    assert machine.message == "the virt-handler of the node reports an error: no hugepages"
 
 
 async def test_a_machine_of_a_lost_node_says_so(there: Stage) -> None:
@@ -58,11 +59,11 @@ async def test_a_machine_of_a_lost_node_says_so(there: Stage) -> None:
     finally:
         await there.handler.beat(node)
     assert machine.state is MachineState.FAILED
-    assert machine.message.startswith("its node does not answer")
+    assert machine.message.startswith("the node does not answer")
 
 
 async def test_a_machine_whose_pod_ends_and_never_goes_has_failed(there: Stage) -> None:
-    """So it is on a node that died: the pod is deleted, and nobody is there to end it."""
+    """As on a dead node: the pod is deleted, and no kubelet ends it."""
     machine = await there.running()
     name = (await there.launcher(machine.id))["metadata"]["name"]
     with there.virt.silent_kubelets():

@@ -1,4 +1,5 @@
-"""A namespace of its own at a real KubeVirt control plane, and what a test does and sees there."""
+# SPDX-License-Identifier: Apache-2.0
+"""Use a namespace of its own at a real KubeVirt control plane: actions and observations of a test."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from typing import Any
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
 from simyard_dev.controlplane import ControlPlane
-from simyard_dev.virt_control_plane import NAMESPACE, VirtControlPlane, handler_of
+from simyard_dev.virt_control_plane import NAMESPACE, VirtControlPlane, build_handler_pod
+from simyard_simulators.virt.handler import PlayedHandler
 from simyard_sites.base import Changed, Gone, Machine, MachineRequest, MachineState, Owner, Site, SiteConfig, Snapshot
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubernetes.resource import Resource
 from simyard_sites.kubevirt import KubevirtSite
 from simyard_sites.kubevirt.vmi import VMIS
-from simyard_sites.testing.virt.handler import PlayedHandler
 
 IMAGE = "registry.example.com/solver:3"
 DEADLINE_SECONDS = 60.0
@@ -31,7 +32,7 @@ PODS = Resource("", "v1", "pods", "Pod")
 
 @dataclass
 class Stage:
-    """A namespace, a client with all rights, and a site there; ``machines`` are those that its events tell of."""
+    """A namespace, a client with all rights, and a site; ``machines`` follows the events of the site."""
 
     control_plane: ControlPlane
     virt: VirtControlPlane
@@ -43,7 +44,7 @@ class Stage:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def site_of(self, kubeconfig: Path | None = None, **provider: Any) -> Site:
-        """A site there that says this beside the namespace."""
+        """Return a site in the namespace with these further settings."""
         config = SiteConfig(
             "there", {"namespace": self.namespace, **provider}, kubeconfig=kubeconfig or self.kubeconfig
         )
@@ -61,18 +62,18 @@ class Stage:
         return MachineRequest(f"{worker}-{uid[:8]}", owner, document, **{"image": IMAGE, **asked})
 
     async def create(self, *requests: MachineRequest, site: Site | None = None) -> list[str]:
-        """Have machines made; returns their ids."""
+        """Have machines created and return their ids."""
         outcomes = [outcome async for outcome in (site or self.site).create(requests)]
         assert [outcome.error for outcome in outcomes] == [None] * len(requests)
         return [outcome.machine.id for outcome in outcomes if outcome.machine is not None]
 
     async def running(self, **asked: Any) -> Machine:
-        """A machine that runs."""
+        """Create a machine and return it once it runs."""
         [machine_id] = await self.create(self.request(**asked))
         return await self.until(machine_id, lambda machine: machine.state is MachineState.RUNNING)
 
     async def until(self, machine_id: str, wanted: Callable[[Machine], bool]) -> Machine:
-        """The machine, as soon as the site's events say what is wanted of it."""
+        """Return the machine as soon as the site's events show the wanted state."""
         await self._until(lambda: machine_id in self.machines and wanted(self.machines[machine_id]), machine_id)
         return self.machines[machine_id]
 
@@ -83,7 +84,7 @@ class Stage:
         return await self.client.get(VMIS, machine_id.partition("/")[2], self.namespace)
 
     async def launcher(self, machine_id: str) -> Json:
-        """The pod of a machine."""
+        """Return the pod of a machine."""
         created_by = (await self.stored(machine_id))["metadata"]["uid"]
         pods, _ = await self.client.list_all(PODS, self.namespace, labels=f"kubevirt.io/created-by={created_by}")
         [pod] = pods
@@ -91,8 +92,8 @@ class Stage:
 
     @asynccontextmanager
     async def without_handler(self, node: str) -> AsyncIterator[None]:
-        """The virt-handler of a node is away as long as the context lasts."""
-        pod = handler_of(node)
+        """Remove the virt-handler of a node within the context."""
+        pod = build_handler_pod(node)
         await self.client.delete(PODS, pod["metadata"]["name"], NAMESPACE)
         try:
             yield
@@ -100,7 +101,7 @@ class Stage:
             await self.client.create(PODS, pod, NAMESPACE)
 
     async def follow(self) -> None:
-        """Take what the site's events tell, until cancelled."""
+        """Apply the events of the site until cancelled."""
         async with aclosing(self.site.events()) as events:
             async for event in events:
                 if isinstance(event, Snapshot):

@@ -1,4 +1,5 @@
-"""jOCCI, a client that others wrote in Java: built, run, and heard."""
+# SPDX-License-Identifier: Apache-2.0
+"""Build and run jOCCI, an OCCI client in Java by other authors, and read its output."""
 
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ MISSING = [command for command in ("java", "javac", "mvn") if shutil.which(comma
 
 
 def build() -> str:
-    """Build the client, as the version of the project says; gives its class path."""
+    """Build the client in the version of the project; return its class path."""
     PRODUCTS.mkdir(parents=True, exist_ok=True)
     libraries = PRODUCTS / "classpath"
     command = ["mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), f"-Dproducts={PRODUCTS}"]
@@ -27,7 +28,7 @@ def build() -> str:
 
 
 class Client:
-    """The Java program: what it has said so far, and where it waits."""
+    """The running Java program: its output so far, and the point at which it waits."""
 
     def __init__(self, command: list[str], variables: dict[str, str], log: Path) -> None:
         self.said: dict[str, str] = {}
@@ -44,7 +45,7 @@ class Client:
         self._deadline.start()
 
     def reach(self, place: str) -> None:
-        """Let it go on to a place, or to its end ("")."""
+        """Let the program run to a point, or to its end ("")."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         if self.said:
@@ -57,7 +58,7 @@ class Client:
         assert not place and self._process.wait() == 0, f"{self.said}\n{self._log.read_text()}"
 
     def end(self) -> None:
-        """End it, wherever it is."""
+        """Kill the program."""
         self._process.kill()
         self._process.communicate()
         self._deadline.cancel()
@@ -67,7 +68,7 @@ class Client:
 def running(
     classpath: str, log: Path, variables: dict[str, str], *arguments: str, **properties: str
 ) -> Iterator[Client]:
-    """The client; ``properties`` are those of Java, with ``_`` for dots."""
+    """Provide the client; ``properties`` are those of Java, with ``_`` for dots."""
     given = [f"-D{name.replace('_', '.')}={value}" for name, value in properties.items()]
     client = Client(["java", *given, "-cp", classpath, "dev.simyard.e2e.JocciClient", *arguments], variables, log)
     try:
@@ -77,5 +78,5 @@ def running(
 
 
 def words(text: str) -> set[str]:
-    """What is in a list as Java prints it."""
+    """Return the items of a list as Java prints it."""
     return set(text.strip("[]").split(", "))

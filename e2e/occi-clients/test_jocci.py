@@ -1,4 +1,5 @@
-"""jOCCI, a client that others wrote in Java, lives through the life of a compute at the frontends of `make dev-up`."""
+# SPDX-License-Identifier: Apache-2.0
+"""jOCCI, an OCCI client in Java by other authors, drives a compute through its life at frontends of `make dev-up`."""
 
 import json
 import os
@@ -30,7 +31,7 @@ def classpath() -> str:
 
 @pytest.fixture(scope="module")
 def environment(simyard_directory: Path) -> Iterator[Environment]:
-    """Two frontends, with a service and a site in the namespace that they serve."""
+    """Provide two frontends, with a service and a site in their namespace."""
     environment = Environment(simyard_directory / "occi-clients")
     try:
         environment.up()
@@ -94,7 +95,7 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
     wait_for_power(environment.control_plane, worker, "Stopped")
 
     client.reach("started")
-    assert (said["stop_again"], said["start"]) == ("false", "true")  # what is stopped cannot be stopped
+    assert (said["stop_again"], said["start"]) == ("false", "true")  # a stopped compute cannot be stopped
     wait_for_power(environment.control_plane, worker, "Running")
 
     client.reach("")
@@ -104,7 +105,7 @@ def test_the_life_of_a_compute(environment: Environment, client: Client) -> None
 
 
 def wait_for_power(control_plane: ControlPlane, worker: dict[str, dict[str, str]], state: str) -> None:
-    """Wait until a Worker wants its machine in this state, and its site has said that it is."""
+    """Wait until a Worker wants its machine in this state and its site has confirmed it."""
     for field in ("spec.powerState", "status.machineState"):
         name = f"worker/{worker['metadata']['name']}"
         control_plane.kubectl("wait", name, f"--for=jsonpath={{.{field}}}={state}", "--timeout=30s")

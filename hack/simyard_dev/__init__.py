@@ -1,1 +1,2 @@
-"""Simyard's development environment: a real Kubernetes control plane and a real RabbitMQ on loopback."""
+# SPDX-License-Identifier: Apache-2.0
+"""Development environment: a real Kubernetes control plane and a real RabbitMQ on loopback."""

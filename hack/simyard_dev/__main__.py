@@ -1,4 +1,5 @@
-"""The commands of the development environment; `python -m simyard_dev --help` lists them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the development environment; `python -m simyard_dev --help` lists them."""
 
 import argparse
 import signal
@@ -14,21 +15,21 @@ from simyard_dev.platform import Platform
 from simyard_dev.progress import say
 
 INTERRUPTED = 128 + signal.SIGINT
-"""Exit status after Ctrl-C, as shells give it."""
+"""Exit status after Ctrl-C, as shells report it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and give its exit status; problems go to stderr."""
+    """Run one command and return its exit status; problems go to stderr."""
     parser = argparse.ArgumentParser(prog="python -m simyard_dev", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
-    command = commands.add_parser("tools", help="build the Go programs that are missing, and print where they are")
+    command = commands.add_parser("tools", help="build the missing Go programs and print their paths")
     command.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(tools.TOOLS)} (default: all)")
     command.set_defaults(run=_tools)
 
     command = commands.add_parser("up", help="start a control plane and a broker")
     _add_directory(command)
-    command.add_argument("--fresh", action="store_true", help="wipe the state of an earlier start")
+    command.add_argument("--fresh", action="store_true", help="delete the state of an earlier start first")
     command.set_defaults(run=_up)
 
     command = commands.add_parser(
@@ -37,11 +38,13 @@ def main(arguments: list[str] | None = None) -> int:
     _add_directory(command)
     command.set_defaults(run=_dev_up)
 
-    command = commands.add_parser("quickstart", help="the same, and the example service with a pool of workers")
+    command = commands.add_parser(
+        "quickstart", help="do what dev-up does, and start the example service with a pool of workers"
+    )
     _add_directory(command)
     command.set_defaults(run=_quickstart)
 
-    command = commands.add_parser("down", help="stop what the others have started; the state stays")
+    command = commands.add_parser("down", help="stop the servers that the other commands started; their state stays")
     _add_directory(command)
     command.set_defaults(run=_down)
 
@@ -59,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _starting(environment: Environment) -> Iterator[None]:
-    """Stop the servers that the block has started when the user presses Ctrl-C; servers that ran before go on."""
+    """Stop the servers that the block has started if the user presses Ctrl-C; earlier servers keep running."""
     was_down = environment.is_down()
     try:
         yield
@@ -76,7 +79,7 @@ def _stop(environment: Environment) -> None:
 
 
 def _add_directory(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--dir", type=Path, required=True, help="where state, logs and addresses are kept")
+    command.add_argument("--dir", type=Path, required=True, help="directory of state, logs and addresses")
 
 
 def _tools(options: argparse.Namespace) -> None:

@@ -1,66 +1,33 @@
-"""A RabbitMQ on loopback, from Debian's package, that touches nothing of the system's own; or an existing one."""
+# SPDX-License-Identifier: Apache-2.0
+"""A RabbitMQ to work with, and one that exists already. :mod:`simyard_dev.local_broker` runs one of our own."""
 
-import base64
-import contextlib
-import hashlib
-import http.client
-import json
-import os
-import secrets
-import shutil
 import socket
-import subprocess
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from simyard_adapter.limits import MAX_BROKER_MESSAGE_BYTES
-from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.errors import SetupError
-from simyard_dev.files import locked, write_whole
-from simyard_dev.packages import ensure_packages
-from simyard_dev.ports import LOOPBACK, Ports, is_listening
-from simyard_dev.processes import POLL_SECONDS, Process
-from simyard_dev.progress import step
 
-PACKAGES = ("rabbitmq-server",)
-# Not /usr/sbin/rabbitmq-server, which changes to the user `rabbitmq`.
-SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-CONTROL = SERVER.with_name("rabbitmqctl")
-PLUGINS = ("rabbitmq_management", "rabbitmq_event_exchange")
-VIRTUAL_HOST = "simyard"
-USER = "simyard-admin"
 DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
-READY_SECONDS = 120.0
 # The management plugin alone takes 5 s to stop.
 GRACE_SECONDS = 20.0
 REQUEST_SECONDS = 5.0
-HEARTBEAT_SECONDS = 30
 STATISTICS_SECONDS = 5
-"""RabbitMQ's default."""
-NET_TICK_SECONDS = 6
-"""A node that is silent for this time, and up to a quarter more or less, has left the cluster."""
-MINIMUM_FREE_DISK = "100MB"
-# What a client says first, and the type of the frame with which a broker answers (AMQP 0-9-1, 4.2.2, 4.2.3).
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-METHOD_FRAME = b"\x01"
+"""RabbitMQ's default interval for statistics."""
 
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where a broker is; the URLs of AMQP hold the administrator's credentials."""
+    """The URLs of a broker; those of AMQP contain the credentials of the administrator."""
 
     url: str
     tls_url: str | None
-    """None if TLS is not offered."""
+    """None if the broker offers no TLS."""
     ca_file: Path | None
-    """What to verify the broker's certificate with; None means the system's authorities."""
+    """CA of the broker's certificate; None means the CAs of the system."""
     management_url: str | None
-    """The base of the management API, without credentials; None if it is not known."""
+    """Base URL of the management API, without credentials; None if it is unknown."""
 
 
 class Broker(ABC):
@@ -71,42 +38,42 @@ class Broker(ABC):
     @property
     @abstractmethod
     def address(self) -> BrokerAddress:
-        """Where the broker is, once it has been started."""
+        """The URLs of the broker; valid once it has started."""
 
     @abstractmethod
     def is_running(self) -> bool:
-        """Tell whether the broker runs; it may not be ready yet."""
+        """Return whether the broker runs; it may not be ready yet."""
 
     @abstractmethod
     def start(self, *, fresh: bool = False) -> None:
-        """Make sure that the broker is ready; `fresh` starts one of our own without state.
+        """Wait until the broker is ready; `fresh` starts our own broker without its old state.
 
         Raises:
-            SetupError: it is not installed, did not become ready, or nothing listens there.
+            SetupError: RabbitMQ is not installed, did not become ready, or nothing listens at the given address.
         """
 
     @abstractmethod
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
-        """Stop a broker of our own."""
+        """Stop our own broker."""
 
     @property
     def url(self) -> str:
-        """Where clients connect, as a URL with the administrator's credentials."""
+        """The URL for clients, with the credentials of the administrator."""
         return self.address.url
 
     @property
     def tls_url(self) -> str | None:
-        """The same with TLS, None if that is not offered."""
+        """The URL for clients with TLS; None if the broker offers no TLS."""
         return self.address.tls_url
 
     @property
     def ca_file(self) -> Path | None:
-        """What to verify the broker's certificate with; None means the system's authorities."""
+        """The CA of the broker's certificate; None means the CAs of the system."""
         return self.address.ca_file
 
     @property
     def management_url(self) -> str | None:
-        """The base of the management API, without credentials; None if it is not known."""
+        """The base URL of the management API, without credentials; None if it is unknown."""
         return self.address.management_url
 
     @property
@@ -126,23 +93,25 @@ class Broker(ABC):
 
 
 class ExistingBroker(Broker):
-    """A broker that someone else runs: it is used, never started, wiped nor stopped."""
+    """An existing broker; this class uses it, and never starts, wipes or stops it."""
 
     def __init__(self, url: str, management_url: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
-            raise SetupError("RABBITMQ_URL must be amqp[s]://USER:PASSWORD@HOST[:PORT][/VIRTUAL_HOST]")
+            raise SetupError(
+                "RABBITMQ_URL is not of the form amqp[s]://USER:PASSWORD@HOST[:PORT][/VIRTUAL_HOST]: correct it"
+            )
         self._address = BrokerAddress(url, url if parts.scheme == "amqps" else None, None, management_url)
         self._host = parts.hostname
         self._port = parts.port or DEFAULT_PORTS[parts.scheme]
 
     @property
     def address(self) -> BrokerAddress:
-        """The URLs as they were given."""
+        """The URLs that the environment variables gave."""
         return self._address
 
     def is_running(self) -> bool:
-        """Tell whether something listens there."""
+        """Return whether a server listens at the address."""
         try:
             socket.create_connection((self._host, self._port), timeout=REQUEST_SECONDS).close()
         except OSError:
@@ -150,274 +119,15 @@ class ExistingBroker(Broker):
         return True
 
     def start(self, *, fresh: bool = False) -> None:
-        """Check that the broker is there."""
+        """Check that the broker answers.
+
+        Raises:
+            SetupError: nothing listens at the address.
+        """
         if not self.is_running():
-            raise SetupError(f"no broker answers at {self._host}:{self._port} (RABBITMQ_URL)")
+            raise SetupError(
+                f"no broker answers at {self._host}:{self._port} (RABBITMQ_URL): start it, or unset the variable"
+            )
 
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
         """Leave the broker alone."""
-
-
-def node_name(directory: Path) -> str:
-    """Return the Erlang name of the node that is kept in the directory."""
-    return f"simyard-{hashlib.sha256(str(directory).encode()).hexdigest()[:12]}@localhost"
-
-
-@dataclass(frozen=True)
-class Membership:
-    """The cluster that a node belongs to: its directory, and the directories of all nodes."""
-
-    directory: Path
-    nodes: tuple[Path, ...]
-
-    def settings(self) -> dict[str, str | int | Path]:
-        """Return the settings of the chart's clusters that decide how the loss of a node is handled."""
-        return {
-            "cluster_partition_handling": "pause_minority",
-            "net_ticktime": NET_TICK_SECONDS,
-            **{
-                f"cluster_formation.classic_config.nodes.{number}": node_name(directory)
-                for number, directory in enumerate(self.nodes, 1)
-            },
-        }
-
-
-class LocalBroker(Broker):
-    """A broker of our own, kept in a directory: its state, its configuration, its ports, its logs.
-
-    It has its own node name, Erlang cookie and epmd, and listens on loopback only; `hosts` are further names and
-    addresses of its certificate, under which clients reach it that are not on this machine. With `cluster`, it is one
-    node of a cluster: the nodes share cookie, epmd, password and CA.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        statistics_seconds: int = STATISTICS_SECONDS,
-        hosts: Sequence[str] = (),
-        cluster: "Membership | None" = None,
-    ) -> None:
-        self.statistics_seconds = statistics_seconds
-        self._hosts = (LOOPBACK, "localhost", *hosts)
-        self.directory = directory.absolute()
-        self._cluster = cluster
-        self._shared = cluster.directory if cluster else self.directory
-        self._authority_file = self._shared / "keys" / "ca.crt"
-        self._password_file = self._shared / "password"
-        self._ports = Ports(self.directory)
-        self._epmd_ports = Ports(self._shared)
-        self._epmd = Process(self._shared, "epmd")
-        self._server = Process(self.directory, "rabbitmq")
-        self.processes = (self._server,) if cluster else (self._epmd, self._server)
-        """In the order in which they start."""
-
-    @property
-    def address(self) -> BrokerAddress:
-        """Where the broker is, once it has been started; a restart may change a port that was taken since."""
-        credentials = f"{USER}:{self._password_file.read_text()}"
-        return BrokerAddress(
-            url=f"amqp://{credentials}@{LOOPBACK}:{self._ports['amqp']}/{VIRTUAL_HOST}",
-            tls_url=f"amqps://{credentials}@{LOOPBACK}:{self._ports['amqps']}/{VIRTUAL_HOST}",
-            ca_file=self._authority_file,
-            management_url=f"http://{LOOPBACK}:{self._ports['management']}",
-        )
-
-    def is_running(self) -> bool:
-        """Tell whether the broker's processes run; it may not be ready yet."""
-        return all(process.is_alive() for process in self.processes)
-
-    def start(self, *, fresh: bool = False) -> None:
-        """Start the broker unless it runs, and wait until it is ready; `fresh` starts without state.
-
-        Raises:
-            SetupError: RabbitMQ is not installed, or did not become ready.
-        """
-        with locked(self.directory.with_name(f"{self.directory.name}.lock")):
-            if fresh:
-                self._stop(grace_seconds=0)
-                shutil.rmtree(self.directory, ignore_errors=True)
-            if self.is_running() and self._is_ready():
-                return
-            ensure_packages(PACKAGES)
-            with step("starting RabbitMQ"):
-                self.launch()
-                self._server.wait_ready(self._is_ready, READY_SECONDS)
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the server process, such as SIGSTOP."""
-        if identity := self._server.identity:
-            os.kill(identity.pid, number)
-
-    def control(self, *arguments: str) -> None:
-        """Run `rabbitmqctl` at the node.
-
-        Raises:
-            SetupError: it failed.
-        """
-        command: list[str | Path] = [CONTROL, "-n", node_name(self.directory), *arguments]
-        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SetupError(f"rabbitmqctl {arguments[0]} failed: {done.stderr or done.stdout}")
-
-    def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
-        """Stop the broker; the state stays. Without grace it is killed."""
-        with locked(self.directory.with_name(f"{self.directory.name}.lock")):
-            self._stop(grace_seconds)
-
-    def launch(self) -> None:
-        """Start the processes that do not run, and do not wait until they are ready."""
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not self._epmd.is_alive():
-            self._server.kill()  # It would be registered nowhere.
-            port = self._epmd_ports.reserve("epmd")
-            self._epmd.start(["epmd", "-port", str(port), "-address", LOOPBACK])
-            self._epmd.wait_ready(lambda: is_listening(port), READY_SECONDS)
-        if not self._server.is_alive():
-            for name in ("amqp", "amqps", "management", "distribution"):
-                self._ports.reserve(name)
-            self._write_configuration()
-            self._server.start([SERVER], self._environment())
-
-    def _stop(self, grace_seconds: float) -> None:
-        for process in reversed(self.processes):
-            process.stop(grace_seconds)
-
-    def _write_configuration(self) -> None:
-        if not self._password_file.exists():
-            write_whole(self._password_file, secrets.token_urlsafe(24), private=True)
-        serving = CertificateAuthority(self._authority_file.parent, "ca").issue_server("rabbitmq", self._hosts)
-        settings = {
-            "listeners.tcp.loopback": f"{LOOPBACK}:{self._ports['amqp']}",
-            "listeners.ssl.loopback": f"{LOOPBACK}:{self._ports['amqps']}",
-            "ssl_options.cacertfile": self._authority_file,
-            "ssl_options.certfile": serving.certificate,
-            "ssl_options.keyfile": serving.key,
-            "ssl_options.verify": "verify_none",
-            "management.tcp.ip": LOOPBACK,
-            "management.tcp.port": self._ports["management"],
-            # These are made when the state is empty; the user `guest` then does not exist.
-            "default_vhost": VIRTUAL_HOST,
-            "default_user": USER,
-            "default_pass": self._password_file.read_text(),
-            "heartbeat": HEARTBEAT_SECONDS,
-            "collect_statistics_interval": self.statistics_seconds * 1000,
-            # The defaults, but for the histories of each channel, which nobody reads: at every 5 s, those of 10,000
-            # workers take a third of a core.
-            "management.sample_retention_policies.global.minute": 5,
-            "management.sample_retention_policies.basic.minute": 5,
-            "management.sample_retention_policies.detailed.hour": 60,
-            "disk_free_limit.absolute": MINIMUM_FREE_DISK,
-            "max_message_size": MAX_BROKER_MESSAGE_BYTES,
-            # A pool's workers all connect at once.
-            "tcp_listen_options.backlog": 4096,
-            "log.console": "true",
-            "log.file": "false",
-        }
-        if self._cluster is not None:
-            settings |= self._cluster.settings()
-        lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
-        write_whole(self.directory / "rabbitmq.conf", lines, private=True)
-        write_whole(self.directory / "enabled_plugins", f"[{','.join(PLUGINS)}].\n")
-        # Erlang looks up `localhost` here, and never asks a name server, which may take seconds not to answer.
-        write_whole(self.directory / "inetrc", '{lookup, [file]}.\n{host, {127,0,0,1}, ["localhost"]}.\n')
-
-    def _environment(self) -> dict[str, str]:
-        """Give the environment variables of the server: none of the system's RabbitMQ, all of this one's."""
-        state = self.directory / "state"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))}
-        return inherited | {
-            "HOME": str(self._shared),  # where the Erlang cookie is
-            "ERL_EPMD_ADDRESS": LOOPBACK,
-            "ERL_EPMD_PORT": str(self._epmd_ports["epmd"]),
-            "ERL_INETRC": str(self.directory / "inetrc"),
-            "RABBITMQ_NODENAME": node_name(self.directory),
-            "RABBITMQ_DIST_PORT": str(self._ports["distribution"]),
-            "RABBITMQ_CONF_ENV_FILE": str(self.directory / "no-rabbitmq-env.conf"),
-            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
-            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.directory / "no-advanced.config"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
-            "RABBITMQ_MNESIA_BASE": str(state),
-            "RABBITMQ_LOG_BASE": str(state),
-            "RABBITMQ_LOGS": "-",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}",
-            # The script then becomes the Erlang machine, so that signals and the pid file reach the right process.
-            "RUNNING_UNDER_SYSTEMD": "true",
-        }
-
-    def _is_ready(self) -> bool:
-        return self._speaks_amqp() and self._knows_us()
-
-    def _speaks_amqp(self) -> bool:
-        with contextlib.suppress(OSError), self._connection() as connection:
-            connection.sendall(PROTOCOL_HEADER)
-            return connection.recv(1) == METHOD_FRAME
-        return False
-
-    def _connection(self) -> socket.socket:
-        return socket.create_connection((LOOPBACK, self._ports["amqp"]), timeout=REQUEST_SECONDS)
-
-    def peers(self) -> int:
-        """Return how many nodes run in the cluster, as this node sees it; 0 while the node does not answer."""
-        return sum(bool(node.get("running")) for node in self._ask("nodes") or ())
-
-    def _knows_us(self) -> bool:
-        """Tell whether the management API answers, and to the administrator."""
-        return self._ask("whoami") is not None
-
-    def _ask(self, path: str) -> Any:
-        """Return what the management API answers; None unless the answer is 200."""
-        authorization = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        connection = http.client.HTTPConnection(LOOPBACK, self._ports["management"], timeout=REQUEST_SECONDS)
-        with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
-            connection.request("GET", f"/api/{path}", headers={"Authorization": f"Basic {authorization}"})
-            answer = connection.getresponse()
-            return json.load(answer) if answer.status == http.HTTPStatus.OK else None
-        return None
-
-
-class LocalCluster:
-    """Three nodes of one broker, each with ports of its own."""
-
-    def __init__(self, directory: Path, nodes: int = 3) -> None:
-        self.directory = directory.absolute()
-        folders = tuple(self.directory / f"node-{number}" for number in range(nodes))
-        membership = Membership(self.directory, folders)
-        self.nodes = tuple(LocalBroker(folder, cluster=membership) for folder in folders)
-        self._epmd = Process(self.directory, "epmd")
-
-    def start(self) -> None:
-        """Start the nodes that do not run, all at once, and wait until they are ready and know each other.
-
-        Raises:
-            SetupError: RabbitMQ is not installed, or a node did not become ready.
-        """
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        cookie = self.directory / ".erlang.cookie"
-        if not cookie.exists():
-            write_whole(cookie, secrets.token_hex(16), private=True)
-        ensure_packages(PACKAGES)
-        for node in self.nodes:
-            node.launch()
-        for node in self.nodes:
-            node.start()
-        deadline = time.monotonic() + READY_SECONDS
-        while not all(node.peers() == len(self.nodes) for node in self.nodes):
-            if time.monotonic() > deadline:
-                raise SetupError(f"the nodes in {self.directory} do not form a cluster")
-            time.sleep(POLL_SECONDS)
-
-    def stop(self) -> None:
-        """Kill all nodes; the state stays."""
-        for node in self.nodes:
-            node.stop(grace_seconds=0)
-        self._epmd.kill()
-
-
-def open_broker(
-    directory: Path, environment: Mapping[str, str] = os.environ, statistics_seconds: int = STATISTICS_SECONDS
-) -> Broker:
-    """Give the broker that RABBITMQ_URL names, with RABBITMQ_MANAGEMENT_URL if set; else one of our own."""
-    url = environment.get("RABBITMQ_URL")
-    if url:
-        return ExistingBroker(url, environment.get("RABBITMQ_MANAGEMENT_URL") or None)
-    return LocalBroker(directory, statistics_seconds)

@@ -1,4 +1,5 @@
-"""Certificate authorities and the certificates they issue, all ECDSA P-256."""
+# SPDX-License-Identifier: Apache-2.0
+"""Make certificate authorities and their certificates, all with ECDSA P-256."""
 
 import datetime
 import ipaddress
@@ -15,7 +16,7 @@ from simyard_dev.files import write_whole
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
-# Another machine's clock may be behind.
+# The clock of another machine may be behind.
 BACKDATED = datetime.timedelta(hours=1)
 
 
@@ -28,7 +29,7 @@ class KeyPair:
 
 
 class CertificateAuthority:
-    """A certificate authority kept in a directory: `NAME.crt` and `NAME.key`, made when they are missing."""
+    """A certificate authority in a directory: `NAME.crt` and `NAME.key`, created if they are missing."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
@@ -39,15 +40,15 @@ class CertificateAuthority:
         self._key = _load_key(self.files.key)
 
     def issue_server(self, name: str, hosts: Iterable[str]) -> KeyPair:
-        """Write `name.crt` and `name.key`, a serving certificate for DNS names and IP addresses."""
+        """Write a serving certificate for DNS names and IP addresses: `name.crt` and `name.key`."""
         alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._issue(name, subject, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def issue_client(self, name: str, common_name: str, organizations: Iterable[str] = ()) -> KeyPair:
-        """Write `name.crt` and `name.key`, a client certificate.
+        """Write a client certificate: `name.crt` and `name.key`.
 
-        Kubernetes takes the common name for the user, and each organization for a group.
+        Kubernetes uses the common name as the user and each organization as a group.
         """
         groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
         subject = x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
@@ -84,7 +85,7 @@ def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def write_signing_key(path: Path) -> None:
-    """Make a private key that signs tokens, unless the file exists."""
+    """Create a private key for signing tokens, unless the file exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, _pem(ec.generate_private_key(ec.SECP256R1())), private=True)
@@ -146,7 +147,7 @@ def _write(files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurveP
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    # "EC PRIVATE KEY": kube-apiserver finds the public key of a token's signer in this form, but not in PKCS#8.
+    # kube-apiserver derives the public key from the form "EC PRIVATE KEY", but not from PKCS#8.
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )

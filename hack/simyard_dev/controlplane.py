@@ -1,4 +1,5 @@
-"""A Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager, without nodes."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run a Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager, without nodes."""
 
 import contextlib
 import http.client
@@ -23,8 +24,8 @@ GRACE_SECONDS = 10.0
 REQUEST_SECONDS = 5.0
 KUBECTL_SECONDS = 120.0
 
-# Controllers that only make sense with nodes, volumes or a cloud. Without nodes of its own, an environment
-# may hold emulated ones (kwok), which the node lifecycle controller would declare dead under load.
+# These controllers only make sense with nodes, volumes or a cloud. An environment may hold nodes that kwok emulates;
+# the node lifecycle controller would declare them dead under load.
 DISABLED_CONTROLLERS = (
     "node-lifecycle-controller",
     "taint-eviction-controller",
@@ -39,24 +40,24 @@ DISABLED_CONTROLLERS = (
 
 
 class ControlPlane:
-    """One control plane, kept in a directory: its state, its keys, its ports, its logs, its processes.
+    """One control plane; its directory holds state, keys, ports, logs and pid files.
 
-    What runs already is adopted, whichever process started it. Aggregated APIs are reached through a Service
-    of type ExternalName `localhost`. etcd speaks plain HTTP on loopback and does not wait for the disk: this
-    is for development and tests, on a machine whose users trust each other.
+    The class adopts processes that run already, whichever process started them. Aggregated APIs are reached through a
+    Service of type ExternalName `localhost`. etcd speaks plain HTTP on loopback and does not wait for the disk: the
+    control plane is for development and tests, on a machine whose users trust each other.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
         self.kubeconfig = self.directory / "kubeconfig"
-        """The administrator's (group system:masters)."""
+        """Kubeconfig of the administrator (group system:masters)."""
         self._keys = self.directory / "keys"
         self._ports = Ports(self.directory)
         self._etcd = Process(self.directory, "etcd")
         self._apiserver = Process(self.directory, "kube-apiserver")
         self._controllers = Process(self.directory, "kube-controller-manager")
         self.processes = (self._etcd, self._apiserver, self._controllers)
-        """In the order in which they start."""
+        """The processes in the order of their start."""
 
     @property
     def server(self) -> str:
@@ -65,15 +66,15 @@ class ControlPlane:
 
     @property
     def authority(self) -> Path:
-        """The certificate authority of the API server, a PEM file."""
+        """The PEM file of the certificate authority of the API server."""
         return self._keys / "ca.crt"
 
     def is_running(self) -> bool:
-        """Tell whether all processes run; they may not be ready yet."""
+        """Return whether all processes run; they may not be ready yet."""
         return all(process.is_alive() for process in self.processes)
 
     def start(self, *, fresh: bool = False) -> None:
-        """Start what does not run, and wait until all of it is ready; `fresh` starts from an empty cluster.
+        """Start the processes that do not run, and wait until all are ready; `fresh` starts an empty cluster.
 
         Raises:
             SetupError: a program is missing, or a process did not become ready.
@@ -89,15 +90,15 @@ class ControlPlane:
                 self._start(programs)
 
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
-        """Stop all processes; the state stays. Without grace they are killed."""
+        """Stop all processes and keep their state; a grace period of 0 kills them."""
         with locked(self.directory.with_name(f"{self.directory.name}.lock")):
             self._stop(grace_seconds)
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """Run kubectl as administrator and give what it prints.
+        """Run kubectl as administrator and return its output.
 
         Raises:
-            SetupError: kubectl failed; with what it said.
+            SetupError: kubectl failed; the message contains its error output.
         """
         kubectl = tools.ensure(["kubectl"])["kubectl"]
         result = subprocess.run(
@@ -115,10 +116,10 @@ class ControlPlane:
     def write_service_account_kubeconfig(
         self, path: Path, namespace: str, service_account: str, *, lifetime_hours: int = 8760
     ) -> None:
-        """Write a kubeconfig, mode 0600, with a token of the ServiceAccount, so that RBAC is as in production.
+        """Write a kubeconfig (mode 0600) with a token of the ServiceAccount, so that RBAC applies as in production.
 
         Raises:
-            SetupError: there is no such ServiceAccount.
+            SetupError: the ServiceAccount does not exist.
         """
         token = self.kubectl(
             "create", "token", service_account, f"--namespace={namespace}", f"--duration={lifetime_hours}h"
@@ -128,7 +129,7 @@ class ControlPlane:
     def _start(self, programs: Mapping[str, Path]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self._etcd.is_alive():
-            self._apiserver.stop(GRACE_SECONDS)  # which may wait for minutes for an etcd that was gone
+            self._apiserver.stop(GRACE_SECONDS)  # it may wait for minutes for an etcd that was away
             client, peer = self._ports.reserve("etcd"), self._ports.reserve("etcd-peer")
             self._etcd.start([programs["etcd"], *_etcd_flags(self.directory / "etcd", client, peer)])
         if not self._apiserver.is_alive():
@@ -161,8 +162,8 @@ class ControlPlane:
             f"--etcd-servers=http://{LOOPBACK}:{self._ports['etcd']}",
             f"--bind-address={LOOPBACK}",
             f"--secure-port={port}",
-            # Without this it looks for a default route, which a machine may lack. Loopback cannot be an
-            # endpoint of the Service `kubernetes`, which nothing here needs.
+            # Without this flag kube-apiserver looks for a default route, which a machine may lack. Loopback cannot be
+            # an endpoint of the Service `kubernetes`, and nothing here needs that Service.
             f"--advertise-address={LOOPBACK}",
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24",
@@ -194,8 +195,8 @@ class ControlPlane:
             f"--root-ca-file={self.authority}",
             "--leader-elect=false",
             "--secure-port=0",
-            # The default of 20 requests per second is made for large clusters of many tenants; it would be
-            # what limits the deletion of a large pool.
+            # The default of 20 requests per second is made for large clusters of many tenants. Here it would limit the
+            # deletion of a large pool.
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
         ]
@@ -212,7 +213,7 @@ class ControlPlane:
         return self._answers("/readyz")
 
     def _is_ready(self) -> bool:
-        """Tell whether the API server is, and the controllers have given the default namespace its account."""
+        """Return whether the API server is ready and the default namespace has its ServiceAccount."""
         return self._serves() and self._answers("/api/v1/namespaces/default/serviceaccounts/default")
 
     def _answers(self, path: str) -> bool:

@@ -1,58 +1,69 @@
-"""A whole environment in one directory: the control plane and the broker, started and stopped together."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run a whole environment in one directory: control plane, broker and file store start and stop together."""
 
 import shlex
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-from simyard_dev import broker, controlplane
+from simyard_dev import controlplane
+from simyard_dev.broker import GRACE_SECONDS
 from simyard_dev.errors import SetupError
+from simyard_dev.file_store import FileStore
 from simyard_dev.files import write_whole
+from simyard_dev.local_broker import open_broker
 from simyard_dev.progress import say
 
 STATISTICS_SECONDS = 30
-"""To look at every channel and queue of thousands of workers takes the broker half a core at its default of 5 s."""
+"""Interval of the broker's statistics: at the default of 5 s, those of thousands of workers take half a core."""
 
 
 class Environment:
-    """What a directory such as `.run/dev` holds.
+    """The control plane, the broker and the file store of a directory such as `.run/dev`.
 
-    `DIR/kubeconfig` is the administrator's, `DIR/env` has the addresses of everything, for a shell to source.
+    `DIR/kubeconfig` is the kubeconfig of the administrator; `DIR/env` has all addresses, for a shell to source.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
         self.control_plane = controlplane.ControlPlane(self.directory / "controlplane")
-        self.broker = broker.open_broker(self.directory / "broker", statistics_seconds=STATISTICS_SECONDS)
+        self.files = FileStore(self.directory / "files")
+        self.broker = open_broker(self.directory / "broker", statistics_seconds=STATISTICS_SECONDS)
         self.kubeconfig = self.directory / "kubeconfig"
 
     def is_down(self) -> bool:
-        """Tell whether nothing of it runs."""
-        return not self.broker.is_running() and not any(it.is_alive() for it in self.control_plane.processes)
+        """Return whether no process of the environment runs."""
+        return (
+            not self.broker.is_running()
+            and not self.files.is_running()
+            and not any(it.is_alive() for it in self.control_plane.processes)
+        )
 
     def up(self, *, fresh: bool = False) -> None:
-        """Start what does not run, and write the kubeconfig and the addresses.
+        """Start the servers that do not run, and write the kubeconfig and the addresses.
 
         Raises:
-            SetupError: something is missing or did not become ready; the rest runs.
+            SetupError: a program is missing or a server did not become ready; the other servers keep running.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         _in_parallel(
             lambda: self.control_plane.start(fresh=fresh),
             lambda: self.broker.start(fresh=fresh),
+            lambda: self.files.start(fresh=fresh),
         )
         write_whole(self.kubeconfig, self.control_plane.kubeconfig.read_bytes(), private=True)
         self.write_variables({})
 
     def down(self) -> None:
-        """Stop everything; the state stays for the next start."""
+        """Stop all servers and keep their state for the next start."""
         _in_parallel(
             lambda: self.control_plane.stop(controlplane.GRACE_SECONDS),
-            lambda: self.broker.stop(broker.GRACE_SECONDS),
+            lambda: self.broker.stop(GRACE_SECONDS),
+            self.files.stop,
         )
 
     def write_variables(self, more: Mapping[str, str]) -> None:
-        """Write `DIR/env`, mode 0600: where control plane and broker are, and what the caller adds."""
+        """Write `DIR/env` (mode 0600): the addresses of control plane and broker, and the variables in `more`."""
         variables = {
             "KUBECONFIG": str(self.kubeconfig),
             "AMQP_URL": self.broker.url,
@@ -66,9 +77,9 @@ class Environment:
 
 
 def _in_parallel(*tasks: Callable[[], None]) -> None:
-    """Run all tasks to their end, then report all problems at once.
+    """Run all tasks to their end, then report all their problems at once.
 
-    Ctrl-C is raised after the tasks have ended: the caller can stop only servers whose start is recorded.
+    Ctrl-C is raised after the tasks have ended, because the caller can stop only servers whose start is recorded.
     """
     with ThreadPoolExecutor(len(tasks)) as executor:
         futures = [executor.submit(task) for task in tasks]

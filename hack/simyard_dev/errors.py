@@ -1,5 +1,6 @@
-"""What goes wrong while a development environment is built, started or stopped."""
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of building, starting and stopping a development environment."""
 
 
 class SetupError(Exception):
-    """Something the environment needs is missing or failed; the message says what, and what to do."""
+    """A prerequisite of the environment is missing or failed; the message names it and the remedy."""

@@ -1,4 +1,5 @@
-"""Files that several processes share: locks, private files, whole-or-nothing writes."""
+# SPDX-License-Identifier: Apache-2.0
+"""Handle files that several processes share: locks, private files, atomic writes."""
 
 import fcntl
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path` (made if missing); other processes and threads wait for it."""
+    """Hold an exclusive lock on `path`, which is created if missing; other processes and threads wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -18,7 +19,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> None:
-    """Replace `path` in one step, so that no reader sees half of it; `private` means mode 0600."""
+    """Replace `path` atomically, so that no reader sees half of it; `private` sets mode 0600."""
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,6 +1,8 @@
-"""A pytest plugin: one real control plane and one real broker for a test run, shared by its xdist workers.
+# SPDX-License-Identifier: Apache-2.0
+"""Provide one real control plane and one real broker to a test run, as a pytest plugin.
 
-They start when a test first asks for them, and end with the run, even if it is killed.
+The xdist workers of the run share both servers. The servers start when a test first asks for them. They end with the
+run, even if the run is killed.
 """
 
 import shutil
@@ -8,21 +10,25 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from simyard_dev import watchdog
-from simyard_dev.broker import Broker, open_broker
+from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.local_broker import open_broker
 from simyard_dev.processes import kill_all
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 WORKER_INPUT = "simyard_directory"
+_SLOW_FIXTURES = frozenset({"simyard_directory", "solver"})
+_FAST_EXAMPLES = 25
 
 
 class _Run:
-    """What one test run keeps on disk, and the watchdog that ends its processes if the run cannot."""
+    """The directory of a test run, and the watchdog that ends its processes if the run cannot."""
 
     def __init__(self, keep_below: Path | None) -> None:
         if keep_below:
@@ -43,23 +49,51 @@ _RUN = pytest.StashKey[_Run]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of this plugin."""
+    """Add this plugin's options."""
     parser.getgroup("simyard").addoption(
         "--simyard-keep",
         type=Path,
         metavar="DIR",
         help="keep state and logs of the control plane and the broker in a new directory below DIR",
     )
+    parser.getgroup("simyard").addoption(
+        "--fast", action="store_true", help="deselect slow tests, and try fewer examples of each property"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker of slow tests, and let property tests try fewer examples in a fast run."""
+    config.addinivalue_line("markers", "slow: starts processes, or waits in real time")
+    hypothesis.settings.register_profile("fast", max_examples=_FAST_EXAMPLES, deadline=None)
+    if config.getoption("--fast"):
+        hypothesis.settings.load_profile("fast")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the slow tests, if the command line asks for it."""
+    if not config.getoption("--fast"):
+        return
+    config.hook.pytest_deselected(items=[item for item in items if _is_slow(item)])
+    items[:] = [item for item in items if not _is_slow(item)]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    """Return whether the test is marked as slow, or uses a fixture that starts processes or installs a program.
+
+    All servers start below the directory of the run, so a test that uses the fixture of that directory may start some.
+    """
+    fixtures = getattr(item, "fixturenames", ())
+    return not _SLOW_FIXTURES.isdisjoint(fixtures) or item.get_closest_marker("slow") is not None
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: "WorkerController") -> None:
-    """Tell an xdist worker which directory the run has."""
+    """Send the directory of the run to an xdist worker."""
     node.workerinput[WORKER_INPUT] = str(_run(node.config).directory)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End what the run has started, when its workers have ended."""
+    """Stop the processes of the run after its workers have ended."""
     run = config.stash.get(_RUN, None)
     if run:
         run.end()
@@ -67,14 +101,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def simyard_directory(request: pytest.FixtureRequest) -> Path:
-    """Give the run's directory: what has a pid file in or below it ends with the run."""
+    """Return the directory of the run; a process with a pid file in or below it ends with the run."""
     worker_input = getattr(request.config, "workerinput", None)
     return Path(worker_input[WORKER_INPUT]) if worker_input else _run(request.config).directory
 
 
 @pytest.fixture(scope="session")
 def control_plane(simyard_directory: Path) -> ControlPlane:
-    """Give the run's control plane, ready; tests share it and keep to namespaces of their own."""
+    """Return the ready control plane of the run; tests share it and use namespaces of their own."""
     control_plane = ControlPlane(simyard_directory / "controlplane")
     control_plane.start()
     return control_plane
@@ -82,7 +116,7 @@ def control_plane(simyard_directory: Path) -> ControlPlane:
 
 @pytest.fixture(scope="session")
 def broker(simyard_directory: Path) -> Broker:
-    """Give the run's broker, ready; tests share it and keep to queues or virtual hosts of their own."""
+    """Return the ready broker of the run; tests share it and use queues or virtual hosts of their own."""
     broker = open_broker(simyard_directory / "broker")
     broker.start()
     return broker

@@ -1,6 +1,7 @@
-"""The definitions of other projects' kinds of which the chart makes objects, read from their Go modules.
+# SPDX-License-Identifier: Apache-2.0
+"""Install the definitions of other projects' kinds that the chart uses, read from their Go modules.
 
-A real API server checks our objects against them; nothing acts on these objects.
+A real API server checks the objects of the chart against the definitions; no controller acts on these objects.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _KINDS = {
         ("backendtlspolicies", "gateways", "httproutes"),
     ),
 }
-"""For each Go module, where its definitions are, and those of which the chart makes objects."""
+"""For each Go module: the path prefix of its definitions, and the kinds that the chart uses."""
 
 
-def files() -> list[Path]:
+def list_files() -> list[Path]:
     """Return the files of the definitions.
 
     Raises:
-        SetupError: Go is missing, a module cannot be had, or it is not what go.sum says.
+        SetupError: Go is missing, a module cannot be downloaded, or it does not match go.sum.
     """
     found = []
     for source, (prefix, kinds) in _KINDS.items():
@@ -40,11 +41,11 @@ def files() -> list[Path]:
 
 
 def install(control_plane: ControlPlane) -> None:
-    """Give a control plane the definitions, and wait until it has established them.
+    """Apply the definitions to a control plane and wait until they are established.
 
     Raises:
-        SetupError: the control plane refuses one.
+        SetupError: the control plane refused a definition.
     """
-    named = [f"--filename={file}" for file in files()]
+    named = [f"--filename={file}" for file in list_files()]
     control_plane.kubectl("apply", "--server-side", *named)
     control_plane.kubectl("wait", "--for=condition=Established", f"--timeout={READY_SECONDS}s", *named)

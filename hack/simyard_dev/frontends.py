@@ -1,4 +1,5 @@
-"""OCCI frontends in an environment, as processes: under their account, with TLS, and on one shared AMQP queue."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run OCCI frontends in an environment: processes with their own account, TLS, and one shared AMQP queue."""
 
 import asyncio
 import contextlib
@@ -14,10 +15,10 @@ from urllib.parse import quote
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.build.frontend_account import bound_account
+from simyard.manifests.frontend_account import build_bound_account
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
-from simyard.messaging.occi_topology import client_user_spec, clients_vhost, request_queue
+from simyard.messaging.occi_topology import build_client_user_spec, name_clients_vhost, name_request_queue
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.environment import Environment
 from simyard_dev.files import write_whole
@@ -28,17 +29,17 @@ SIMYARD = Path(sys.executable).parent / "simyard"
 COUNT = 2
 NAMESPACE = "default"
 USER = "occi-user"
-"""A ServiceAccount in that namespace, and the user of the same name at the broker."""
+"""Name of a ServiceAccount in that namespace, and of the same user at the broker."""
 ACCOUNT = "occi-dev"
-"""The frontends' ServiceAccount: the operator knows only those that it makes itself."""
+"""ServiceAccount of these frontends; the operator manages only accounts that it created itself."""
 TOKEN_HOURS = 24
 CERTIFICATE = "frontend"
 
 
 class Frontends:
-    """Frontends for all services of one namespace (it must exist when they start), and one user of them.
+    """Frontends for all services of one namespace, and one user of them. The namespace must exist at their start.
 
-    The queue is named after the first one's URL; all of them serve it.
+    The shared queue is named after the URL of the first frontend.
     """
 
     def __init__(self, environment: Environment, directory: Path, ports: Ports, namespace: str = NAMESPACE) -> None:
@@ -50,7 +51,7 @@ class Frontends:
         self.processes = [Process(directory, f"frontend-{number}") for number in range(COUNT)]
 
     def reserve(self) -> None:
-        """Choose the ports; to be called before anything is told where the frontends are."""
+        """Choose the ports; call this before any process learns the addresses of the frontends."""
         for process in self.processes:
             if not process.is_alive():
                 self._ports.reserve(process.name)
@@ -63,15 +64,15 @@ class Frontends:
 
     @property
     def urls(self) -> list[str]:
-        """Where they serve HTTPS, without a trailing slash."""
+        """The URLs of the HTTPS servers, without a trailing slash."""
         return [f"https://{LOOPBACK}:{self._ports[process.name]}" for process in self.processes]
 
     def start(self, authority: CertificateAuthority, kubeconfig: Path) -> None:
-        """Start what does not run; ``kubeconfig`` is of their ServiceAccount."""
+        """Start the frontends that do not run; ``kubeconfig`` belongs to their ServiceAccount."""
         if not any(process.is_alive() for process in self.processes):
             authority.issue_server(CERTIFICATE, ["localhost", LOOPBACK])
         keys = authority.files.certificate.parent
-        # A developer's shell may have the administrator's access to the broker; frontends have their own in a Secret.
+        # A developer's shell may hold the broker's administrator; frontends read their own credentials from a Secret.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("AMQP_")}
         for process, url in zip(self.processes, self.urls, strict=True):
             command = [
@@ -91,10 +92,10 @@ class Frontends:
             process.start([SIMYARD, *command], variables)
 
     def wait_ready(self, deadline_seconds: float) -> None:
-        """Wait until all of them serve, over AMQP too (without it a frontend is ready all the same).
+        """Wait until all frontends serve, over AMQP too; their own readiness does not include AMQP.
 
         Raises:
-            SetupError: one did not become ready; with the end of its log.
+            SetupError: a frontend did not become ready; the message contains the end of its log.
         """
         for process in self.processes:
             process.wait_ready(partial(self._serves, process), deadline_seconds)
@@ -108,8 +109,8 @@ class Frontends:
         return False
 
     def make_accounts(self) -> None:
-        """Create the frontends' account, and the user in Kubernetes and at the broker."""
-        items = [*bound_account(ACCOUNT, self._namespace, names.SYSTEM_NAMESPACE), *_user(self._namespace)]
+        """Create the ServiceAccount of the frontends, and the user in Kubernetes and at the broker."""
+        items = [*build_bound_account(ACCOUNT, self._namespace, names.SYSTEM_NAMESPACE), *_user(self._namespace)]
         manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         self._environment.control_plane.kubectl(
             "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest
@@ -121,17 +122,17 @@ class Frontends:
     async def _make_broker_user(self) -> None:
         broker = self._environment.broker
         access = BrokerAccess.from_url(broker.tls_url or broker.url, broker.management_url or "", broker.ca_file)
-        async with aclosing(BrokerAdmin(access.in_vhost(clients_vhost(broker.virtual_host)))) as admin:
+        async with aclosing(BrokerAdmin(access.enter_vhost(name_clients_vhost(broker.virtual_host)))) as admin:
             await admin.ensure_vhost()
-            await admin.ensure_user(client_user_spec(USER, serves=True), self._password_file.read_text())
+            await admin.ensure_user(build_client_user_spec(USER, serves=True), self._password_file.read_text())
 
-    def variables(self, authority: CertificateAuthority) -> dict[str, str]:
-        """Where they are and as whom to use them, for a shell to source."""
+    def make_variables(self, authority: CertificateAuthority) -> dict[str, str]:
+        """Return shell variables with the addresses of the frontends and the user's credentials."""
         token = self._environment.control_plane.kubectl(
             "create", "token", USER, f"--namespace={self._namespace}", f"--duration={TOKEN_HOURS}h"
         )
         broker = self._environment.broker
-        vhost = clients_vhost(broker.virtual_host)
+        vhost = name_clients_vhost(broker.virtual_host)
         password = self._password_file.read_text()
 
         def amqp(url: str | None) -> str:
@@ -151,7 +152,7 @@ class Frontends:
             "OCCI_AMQP_VHOST": vhost,
             "OCCI_AMQP_USER": USER,
             "OCCI_AMQP_PASSWORD": password,
-            "OCCI_AMQP_QUEUE": request_queue(self.endpoint),
+            "OCCI_AMQP_QUEUE": name_request_queue(self.endpoint),
         }
 
 
@@ -160,7 +161,7 @@ def _metrics(process: Process) -> str:
 
 
 def _user(namespace: str) -> list[Json]:
-    """A ServiceAccount with what an OCCI client may need, in its namespace alone."""
+    """Return the manifests of a ServiceAccount with the rights of an OCCI client in its namespace."""
     rbac = "rbac.authorization.k8s.io"
     occi = [names.OCCI_MIXINS.plural, names.OCCI_LINKS.plural]
     writable = [names.WORKERS.plural, names.WORKER_POOLS.plural, *occi]

@@ -1,6 +1,7 @@
-"""Changes inputs at random and keeps those that reach new code: for parsers of what strangers send.
+# SPDX-License-Identifier: Apache-2.0
+"""Fuzz parsers of untrusted input: change inputs at random and keep those that reach new code.
 
-The corpus is a folder with one input per file: the smallest set that reaches all pairs of lines that were reached.
+The corpus is a folder with one input per file. It is the smallest set found that reaches all pairs of lines reached.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from types import FrameType
 from typing import Any
 
 Arc = tuple[str, int, int]
-"""A file, and two lines of it that were run one after the other."""
+"""A file, and two of its lines that ran one after the other."""
 
 
 @dataclass(frozen=True)
 class Fuzzer:
-    """One target.
+    """One fuzzing target.
 
     Attributes:
         exercise: reads an input and raises if a promise is broken.
         corpus: the folder of the kept inputs.
-        source: where the code is whose lines count.
-        words: what the target's grammar is made of.
-        seeds: inputs to begin with when the corpus is empty.
-        max_bytes: the longest input.
+        source: the path prefix of the code whose lines count.
+        words: the words of the target's grammar.
+        seeds: the first inputs if the corpus is empty.
+        max_bytes: the maximum size of an input.
     """
 
     exercise: Callable[[bytes], None]
@@ -40,12 +41,12 @@ class Fuzzer:
     seeds: Sequence[bytes]
     max_bytes: int = 600
 
-    def inputs(self) -> list[bytes]:
-        """Return the kept inputs."""
+    def read_inputs(self) -> list[bytes]:
+        """Return the inputs of the corpus."""
         return [path.read_bytes() for path in sorted(self.corpus.iterdir())]
 
     def reach(self, data: bytes) -> set[Arc]:
-        """Exercise an input, and return what it reached."""
+        """Exercise an input and return the pairs of lines that it reached."""
         arcs: set[Arc] = set()
         before = 0
 
@@ -66,8 +67,8 @@ class Fuzzer:
             sys.settrace(None)
         return arcs
 
-    def changed(self, data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
-        """Return the input with some changes."""
+    def mutate(self, data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+        """Return the input with some random changes."""
         found = bytearray(data)
         for _ in range(chance.choice((1, 1, 2, 3, 5, 8))):
             at = chance.randrange(len(found) + 1)
@@ -90,14 +91,14 @@ class Fuzzer:
         return bytes(found[: self.max_bytes])
 
     def fuzz(self, seconds: float, seed: int) -> tuple[int, int, int]:
-        """Change inputs for so long; return how many were tried, how many are kept, and how many pairs they reach."""
+        """Fuzz for a time; return the numbers of inputs tried, of inputs kept, and of pairs of lines reached."""
         chance = random.Random(seed)  # noqa: S311
-        reached_by = {data: self.reach(data) for data in self.inputs() or self.seeds}
+        reached_by = {data: self.reach(data) for data in self.read_inputs() or self.seeds}
         reached = set().union(*reached_by.values())
         tried, end = 0, time.monotonic() + seconds
         everything = list(reached_by)
         while time.monotonic() < end:
-            data = self.changed(chance.choice(everything), everything, chance)
+            data = self.mutate(chance.choice(everything), everything, chance)
             tried += 1
             try:
                 arcs = self.reach(data)
@@ -108,12 +109,12 @@ class Fuzzer:
                 reached |= arcs
                 reached_by[data] = arcs
                 everything.append(data)
-        kept = smallest(reached_by)
+        kept = minimise(reached_by)
         self._write(kept)
         return tried, len(kept), len(reached)
 
-    def main(self, description: str | None) -> None:
-        """Run as a command: ``--seconds``, ``--seed``."""
+    def run_command(self, description: str | None) -> None:
+        """Run as a command with the options ``--seconds`` and ``--seed``."""
         options = argparse.ArgumentParser(description=description)
         options.add_argument("--seconds", type=float, default=600)
         options.add_argument("--seed", type=int, default=time.time_ns())
@@ -130,8 +131,8 @@ class Fuzzer:
             (self.corpus / name).write_bytes(data)
 
 
-def smallest(reached_by: dict[bytes, set[Arc]]) -> list[bytes]:
-    """Return few inputs that reach all that these reach, shorter ones first."""
+def minimise(reached_by: dict[bytes, set[Arc]]) -> list[bytes]:
+    """Return few inputs that together reach everything the given ones reach; shorter inputs come first."""
     kept: list[bytes] = []
     reached: set[Arc] = set()
     for data in sorted(reached_by, key=lambda one: (-len(reached_by[one] - reached) // 20, len(one))):

@@ -1,4 +1,5 @@
-"""Kubeconfig files that hold all they need, so that they can be copied elsewhere."""
+# SPDX-License-Identifier: Apache-2.0
+"""Write kubeconfig files that embed their certificates and keys, so that they can be copied elsewhere."""
 
 import base64
 from pathlib import Path
@@ -14,7 +15,7 @@ NAME = "simyard"
 def write_kubeconfig(
     path: Path, *, server: str, authority: Path, user: KeyPair | str, namespace: str = "default"
 ) -> None:
-    """Write a kubeconfig, mode 0600, for a user with a client certificate or with a bearer token."""
+    """Write a kubeconfig (mode 0600) for a user with a client certificate or a bearer token."""
     credentials = (
         {"token": user}
         if isinstance(user, str)

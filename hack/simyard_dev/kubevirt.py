@@ -1,7 +1,8 @@
-"""KubeVirt as it installs itself, read from its Go module: the definitions of its kinds and its instance types.
+# SPDX-License-Identifier: Apache-2.0
+"""Install the definitions and the instance types of KubeVirt, read from its Go module.
 
-No program of KubeVirt runs here. The schemas are those that its operator installs, out of its source; the few lines
-around each (names, scope, versions) follow ``components/crds.go`` of the same release.
+No program of KubeVirt runs. The schemas are those that its operator installs, taken from its source. The few lines
+around each schema (names, scope, versions) follow ``components/crds.go`` of the same release.
 """
 
 import functools
@@ -28,7 +29,7 @@ _SCHEMA = re.compile(r'^\t"(?P<kind>\w+)": `(?P<yaml>.*?)`,$', re.DOTALL | re.MU
 
 @dataclass(frozen=True)
 class _Kind:
-    """What ``components/crds.go`` says of a kind beside its schema."""
+    """The facts that ``components/crds.go`` states about a kind, beside its schema."""
 
     kind: str
     group: str = "kubevirt.io"
@@ -41,8 +42,8 @@ class _Kind:
     def singular(self) -> str:
         return self.kind.lower()
 
-    def definition(self, schema: Any) -> dict[str, Any]:
-        """The CustomResourceDefinition; the first version is the one that is stored."""
+    def build_definition(self, schema: Any) -> dict[str, Any]:
+        """Return the CustomResourceDefinition; its first version is the stored one."""
         versions = [
             {"name": name, "served": True, "storage": name == self.versions[0], "schema": schema}
             | ({"subresources": {"status": {}}} if self.status else {})
@@ -75,7 +76,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class KubeVirtRelease:
-    """What a release of KubeVirt installs, as far as it matters here."""
+    """The objects that a release of KubeVirt installs, as far as they matter here."""
 
     version: str
     definitions: list[dict[str, Any]]
@@ -85,10 +86,10 @@ class KubeVirtRelease:
 
 @functools.cache
 def release() -> KubeVirtRelease:
-    """The release that hack/tools/kubevirt pins; read once per machine, then kept in the cache of the tools.
+    """Return the release that hack/tools/kubevirt pins; the cache of the tools keeps it after the first read.
 
     Raises:
-        SetupError: Go is missing, the module cannot be had, or it is not what go.sum says.
+        SetupError: Go is missing, the module cannot be downloaded, or it does not match go.sum.
     """
     name = MODULE.cache_directory.name
     kept = MODULE.cache_directory.with_name(f"{name}.json")
@@ -100,10 +101,10 @@ def release() -> KubeVirtRelease:
 
 
 def install(control_plane: ControlPlane) -> KubeVirtRelease:
-    """Give a control plane the definitions, and wait until it serves them; nothing acts on their objects.
+    """Apply the definitions to a control plane and wait until it serves them; no controller acts on their objects.
 
     Raises:
-        SetupError: it did not take them.
+        SetupError: the control plane refused a definition.
     """
     found = release()
     items = {"apiVersion": "v1", "kind": "List", "items": found.definitions}
@@ -111,7 +112,7 @@ def install(control_plane: ControlPlane) -> KubeVirtRelease:
     names = [definition["metadata"]["name"] for definition in found.definitions]
     control_plane.kubectl("wait", "--for=condition=Established", f"--timeout={READY_SECONDS}s", "crd", *names)
     deadline = time.monotonic() + READY_SECONDS
-    for name in names:  # what is established is served a moment later
+    for name in names:  # a definition is served a moment after it is established
         while True:
             try:
                 control_plane.kubectl("get", name, "--all-namespaces")
@@ -128,13 +129,13 @@ def _read(folder: Path) -> dict[str, Any]:
     schemas = {found["kind"]: found["yaml"].replace('` + "`" + `', "`") for found in _SCHEMA.finditer(source)}
     bundles = folder / "data" / "common-instancetypes"
     return {
-        "definitions": [kind.definition(_load(schemas[kind.singular])[0]) for kind in _KINDS],
+        "definitions": [kind.build_definition(_load(schemas[kind.singular])[0]) for kind in _KINDS],
         "instancetypes": _load((bundles / "common-clusterinstancetypes-bundle.yaml").read_text()),
         "preferences": _load((bundles / "common-clusterpreferences-bundle.yaml").read_text()),
     }
 
 
 def _load(text: str) -> list[dict[str, Any]]:
-    """All documents; with the C loader where there is one, because the schemas are a megabyte."""
+    """Return all documents; uses the C loader if there is one, because the schemas have a megabyte."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [document for document in yaml.load_all(text, loader) if document]

@@ -1,4 +1,5 @@
-"""Debian packages: install what is missing, and let none of them start a service."""
+# SPDX-License-Identifier: Apache-2.0
+"""Install missing Debian packages without letting them start services."""
 
 import os
 import shutil
@@ -22,19 +23,19 @@ APT_INSTALL = (
 
 
 def ensure_packages(names: Iterable[str]) -> None:
-    """Install those of the Debian packages that are missing.
+    """Install the named Debian packages that are missing.
 
-    Installing needs root; no service that the packages bring is started.
+    An installation needs root; no service of the packages is started.
 
     Raises:
-        SetupError: something is missing and cannot be installed; says which command would do it.
+        SetupError: a package is missing and cannot be installed; the message gives the command that would do it.
     """
     missing = _missing(names)
     if not missing:
         return
     command = f"apt-get install {' '.join(missing)}"
     if not shutil.which("apt-get"):
-        raise SetupError(f"{', '.join(missing)} not found; on Debian: {command}")
+        raise SetupError(f"{', '.join(missing)} not found: on Debian, run {command}")
     if os.geteuid() != 0:
         raise SetupError(f"{', '.join(missing)} not installed; run: sudo {command}")
     with locked(LOCK_FILE), _services_kept_down():
@@ -60,14 +61,14 @@ def _is_installed(name: str) -> bool:
 
 
 def _install(names: list[str]) -> None:
-    """Install with the package lists at hand, which is fast; if these are too old, with new ones."""
+    """Install with the present package lists, which is fast; update the lists only if that fails."""
     if _apt([*APT_INSTALL, *names]).returncode == 0:
         return
     _apt(["apt-get", "update", "--quiet"])
     result = _apt([*APT_INSTALL, *names])
     if result.returncode:
         tail = "\n".join(result.stdout.splitlines()[-20:])
-        raise SetupError(f"could not install {', '.join(names)}:\n{tail}")
+        raise SetupError(f"apt-get could not install {', '.join(names)}:\n{tail}")
 
 
 def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -80,9 +81,9 @@ def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def _services_kept_down() -> Iterator[None]:
-    """Forbid that services start, and put the machine's own policy back afterwards.
+    """Forbid the start of services, and restore the machine's own policy afterwards.
 
-    The policy is moved aside, so a run that was killed half-way is put right by the next one.
+    The policy is moved aside, so the next run repairs a run that was killed half-way.
     """
     aside = POLICY_FILE.with_name("policy-rc.d.before-simyard")
     if POLICY_FILE.exists() and not aside.exists() and POLICY_FILE.read_text() != POLICY:

@@ -1,4 +1,5 @@
-"""The platform's own processes in an environment, each under its own account."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run the platform's own processes in an environment, each with its own account."""
 
 import contextlib
 import json
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simyard.api import names
-from simyard.build import apiservice, install
+from simyard.manifests import apiservice, install
 from simyard_dev import tools
 from simyard_dev.certificates import CertificateAuthority
 from simyard_dev.environment import Environment
@@ -26,12 +27,17 @@ CLOUD_SECONDS = 60.0
 
 
 class Platform:
-    """What `make dev-up` adds to control plane and broker.
+    """The processes that `make dev-up` adds to control plane and broker.
 
-    The operator and the apiserver run as they do in a cluster: each under its own ServiceAccount with its own RBAC, and
-    they reach the broker over TLS. ``operator_command`` is the command ``simyard`` of the operator (a profiler may run
-    it); ``occi``: OCCI frontends of a ``namespace`` that exists run too; ``operator_server``: the URL under which the
-    operator reaches the API server, if a proxy stands in between.
+    Operator and apiserver run as in a cluster: each has its own ServiceAccount with its own RBAC and reaches the broker
+    over TLS.
+
+    Args:
+        environment: the control plane and the broker.
+        operator_command: the command ``simyard`` of the operator; a profiler may wrap it.
+        occi: whether OCCI frontends run too.
+        namespace: the namespace that the frontends serve; it must exist.
+        operator_server: the URL under which the operator reaches the API server, if a proxy stands in between.
     """
 
     def __init__(
@@ -56,10 +62,10 @@ class Platform:
         self._occi = occi
 
     def up(self) -> None:
-        """Install the CRDs, RBAC and policies, and start what does not run.
+        """Install CRDs, RBAC and policies, and start the processes that do not run.
 
         Raises:
-            SetupError: something did not become ready; with the end of its log.
+            SetupError: a process did not become ready; the message contains the end of its log.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self.apiserver.is_alive():
@@ -97,9 +103,9 @@ class Platform:
     def _install(self) -> None:
         authority = CertificateAuthority(self._keys, "serving-ca")
         if not self.apiserver.is_alive():
-            authority.issue_server("apiserver", [apiservice.host(names.SYSTEM_NAMESPACE), "localhost", LOOPBACK])
+            authority.issue_server("apiserver", [apiservice.get_host(names.SYSTEM_NAMESPACE), "localhost", LOOPBACK])
         endpoint = apiservice.Endpoint(authority.files.certificate.read_bytes(), self._ports["apiserver"])
-        objects = install.objects(names.SYSTEM_NAMESPACE, endpoint)
+        objects = install.build_objects(names.SYSTEM_NAMESPACE, endpoint)
         manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         self._kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
         crds = [item["metadata"]["name"] for item in objects if item["kind"] == "CustomResourceDefinition"]
@@ -136,6 +142,7 @@ class Platform:
                 f"--metrics-port={self._ports['apiserver-metrics']}",
                 f"--tls-cert={self._keys / 'apiserver.crt'}",
                 f"--tls-key={self._keys / 'apiserver.key'}",
+                f"--files-directory={self.environment.files.access}",
             ],
             dict(os.environ),
         )
@@ -145,7 +152,7 @@ class Platform:
         self.frontends.make_accounts()
         self.frontends.start(authority, self._kubeconfig(ACCOUNT))
         self.frontends.wait_ready(READY_SECONDS)
-        self.environment.write_variables(self.frontends.variables(authority))
+        self.environment.write_variables(self.frontends.make_variables(authority))
 
     def _link_commands(self) -> None:
         """Make `bin/` with kubectl, its plugin and the plugin's completion, for the user's PATH."""

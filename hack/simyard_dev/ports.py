@@ -1,4 +1,5 @@
-"""Loopback ports: chosen once, remembered per directory, so that addresses survive a restart."""
+# SPDX-License-Identifier: Apache-2.0
+"""Choose loopback ports once and remember them per directory, so that addresses survive a restart."""
 
 import json
 import random
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from simyard_dev.files import write_whole
 
-# Below the ephemeral range (32768 and up on Linux), from which any outgoing connection may take a port.
+# The ephemeral range (32768 and up on Linux) is left out: an outgoing connection may take any port of it.
 PORT_RANGE = range(20000, 32000)
 LOOPBACK = "127.0.0.1"
 FREE_SECONDS = 5.0
@@ -26,10 +27,10 @@ class Ports:
         return self._load()[name]
 
     def reserve(self, name: str) -> int:
-        """Give the port remembered by this name if it becomes free in time, else a new one, and remember it.
+        """Return the port remembered under this name if it becomes free in time, else a new one, and remember it.
 
-        To be called when what listens there does not run. After a process was killed the kernel may hold its port for
-        a moment, while clients that know the port connect again and again.
+        Call this while the server of the port does not run. The kernel may hold the port of a killed process for a
+        moment, while clients that know the port connect again and again.
         """
         ports = self._load()
         if name not in ports or not _becomes_free(ports[name]):
@@ -48,7 +49,7 @@ class Ports:
 
 
 def is_listening(port: int) -> bool:
-    """Tell whether something accepts connections on the loopback port."""
+    """Return whether a server accepts connections on the loopback port."""
     try:
         socket.create_connection((LOOPBACK, port), timeout=1).close()
     except OSError:

@@ -1,7 +1,8 @@
-"""Processes that outlive the command that started them, known by a pid file and stopped by it.
+# SPDX-License-Identifier: Apache-2.0
+"""Run processes that outlive the command that started them; later commands find and stop them by a pid file.
 
-A process is a session of its own, writes to its own log file, and is recorded with its start time, so that
-another process which has got the same pid since is never taken for it, nor killed.
+Pids are reused, so a pid alone could name a stranger's process, which a later command would then kill. The pid file
+therefore records the start time as well. Each process is a session of its own and writes to its own log file.
 """
 
 import contextlib
@@ -16,26 +17,26 @@ from pathlib import Path
 from simyard_dev.errors import SetupError
 from simyard_dev.files import write_whole
 
-# Not ".pid", the name of such files of other makers, which hold no start time.
+# Other programs write files named ".pid", without a start time.
 PID_SUFFIX = ".process"
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0
 LOG_TAIL_LINES = 20
 
-# Children of this very process, which must be waited for, or they stay as zombies.
+# Children of this very process: without a wait for them they stay as zombies.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True)
 class Identity:
-    """One process for all time: its pid, and when it started, in clock ticks since the machine's boot."""
+    """A process for all time: its pid, and its start time in clock ticks since the machine's boot."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> "Identity | None":
-        """Give the identity of a living process, None for one that has ended (zombies have)."""
+        """Return the identity of a living process; None if it has ended (a zombie has ended)."""
         child = _children.get(pid)
         if child and child.poll() is not None:
             _children.pop(pid, None)
@@ -43,16 +44,16 @@ class Identity:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
             return None
-        # The name, field 2, is in parentheses and may itself hold anything (proc(5)).
+        # Field 2, the name, is in parentheses and may contain any character (proc(5)).
         fields = stat.rpartition(")")[2].split()
         return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     def is_alive(self) -> bool:
-        """Tell whether this process, and no other with its pid, still runs."""
+        """Return whether this process, and not another one with its pid, still runs."""
         return Identity.of(self.pid) == self
 
     def wait_gone(self, seconds: float) -> bool:
-        """Wait for the end of this process, not longer than that; tell whether it came."""
+        """Wait up to ``seconds`` for the end of this process; return whether it has ended."""
         deadline = time.monotonic() + seconds
         while self.is_alive():
             if time.monotonic() > deadline:
@@ -65,7 +66,7 @@ class Identity:
 
     @classmethod
     def parse(cls, text: str) -> "Identity":
-        """Read what `str()` of an identity has written."""
+        """Return the identity that `str()` of an identity wrote."""
         pid, started = text.split()
         return cls(int(pid), int(started))
 
@@ -80,7 +81,7 @@ class Process:
 
     @property
     def identity(self) -> Identity | None:
-        """The process recorded in the pid file, None if it does not run."""
+        """The process that the pid file records; None if it does not run."""
         try:
             recorded = Identity.parse(self.pid_file.read_text())
         except FileNotFoundError:
@@ -88,11 +89,11 @@ class Process:
         return recorded if recorded.is_alive() else None
 
     def is_alive(self) -> bool:
-        """Tell whether the process runs."""
+        """Return whether the process runs."""
         return self.identity is not None
 
     def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
-        """Start the process unless it runs; what an earlier one logged is replaced.
+        """Start the process unless it runs; its log replaces that of an earlier one.
 
         Raises:
             SetupError: the program cannot be executed.
@@ -112,17 +113,17 @@ class Process:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise SetupError(f"cannot start {self.name}: {error}") from error
+                raise SetupError(f"{self.name} cannot be started: {error}") from error
         _children[child.pid] = child
         identity = Identity.of(child.pid)
         if identity:
             write_whole(self.pid_file, f"{identity}\n")
 
     def wait_ready(self, is_ready: Callable[[], bool], deadline_seconds: float) -> None:
-        """Wait until `is_ready`.
+        """Wait until `is_ready` returns true.
 
         Raises:
-            SetupError: the process ended, or the deadline passed; with the end of its log.
+            SetupError: the process ended, or the deadline passed; the message contains the end of its log.
         """
         deadline = time.monotonic() + deadline_seconds
         while not is_ready():
@@ -133,7 +134,7 @@ class Process:
             time.sleep(POLL_SECONDS)
 
     def stop(self, grace_seconds: float) -> None:
-        """End the process and all of its session: SIGTERM, and after the grace SIGKILL."""
+        """Stop the process and its whole session: SIGTERM, then SIGKILL after the grace period."""
         identity = self.identity
         if identity and grace_seconds:
             os.kill(identity.pid, signal.SIGTERM)
@@ -141,17 +142,17 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """End the process and all of its session at once, as a crash would."""
+        """Kill the process and its whole session at once, as a crash would."""
         identity = self.identity
         if identity:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(identity.pid, signal.SIGKILL)
             if not identity.wait_gone(KILL_SECONDS):
-                raise SetupError(f"{self.name} (pid {identity.pid}) does not die")
+                raise SetupError(f"{self.name} (pid {identity.pid}) still runs {KILL_SECONDS:.0f} s after SIGKILL")
         self.pid_file.unlink(missing_ok=True)
 
     def log_tail(self) -> str:
-        """Give the last lines of the log, for an error message."""
+        """Return the last lines of the log, for an error message."""
         try:
             lines = self.log_file.read_text(errors="replace").splitlines()
         except FileNotFoundError:
@@ -160,8 +161,8 @@ class Process:
 
 
 def kill_all(directory: Path) -> bool:
-    """Kill every process that has its pid file in or below the directory; tell whether one ran."""
-    # Not rglob(), which fails when a process removes a folder meanwhile.
+    """Kill every process with a pid file in or below the directory; return whether one ran."""
+    # rglob() fails when a process removes a folder meanwhile.
     files = [Path(folder, name) for folder, _, names in os.walk(directory) for name in names]
     processes = [Process(file.parent, file.stem) for file in files if file.suffix == PID_SUFFIX]
     alive = [process for process in processes if process.is_alive()]

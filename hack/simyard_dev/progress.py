@@ -1,4 +1,5 @@
-"""Progress lines on stderr: what happens, and the seconds it took."""
+# SPDX-License-Identifier: Apache-2.0
+"""Print progress lines on stderr: each step and its duration."""
 
 import sys
 import threading
@@ -15,16 +16,16 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def step(what: str) -> Iterator[None]:
-    """Announce a step that may take long, show that it is alive, and say at its end what it took."""
+def step(title: str) -> Iterator[None]:
+    """Announce a step, show every 15 s that it is still at work, and print its duration at the end."""
     started = time.monotonic()
     ended = threading.Event()
 
     def beat() -> None:
         while not ended.wait(HEARTBEAT_SECONDS):
-            say(f"{what}: {time.monotonic() - started:.0f} s so far")
+            say(f"{title}: {time.monotonic() - started:.0f} s so far")
 
-    say(what)
+    say(title)
     heartbeat = threading.Thread(target=beat, name="progress", daemon=True)
     heartbeat.start()
     try:
@@ -32,4 +33,4 @@ def step(what: str) -> Iterator[None]:
     finally:
         ended.set()
         heartbeat.join()
-    say(f"{what}: done in {time.monotonic() - started:.1f} s")
+    say(f"{title}: done in {time.monotonic() - started:.1f} s")

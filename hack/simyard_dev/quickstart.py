@@ -1,4 +1,5 @@
-"""The main job: publish the CalculiX service, start a pool of workers, solve a beam, and say how it went."""
+# SPDX-License-Identifier: Apache-2.0
+"""Do the main job: publish the CalculiX service, start a pool of workers, solve a beam, and report the result."""
 
 import json
 import os
@@ -23,10 +24,10 @@ AVAILABLE_SECONDS = 120
 
 
 def run(environment: Environment, *, occi: bool = False) -> None:
-    """Do all of it, and write `summary.json`; what is there already is kept. ``occi``: OCCI frontends run too.
+    """Do the whole job and write `summary.json`; existing objects are kept. With ``occi``, OCCI frontends run too.
 
     Raises:
-        SetupError: something is missing or failed; with the reason.
+        SetupError: a prerequisite is missing or a step failed; the message gives the reason.
     """
     ensure_packages(SOLVER_PACKAGES)
     environment.up(fresh=environment.is_down())
@@ -38,13 +39,13 @@ def run(environment: Environment, *, occi: bool = False) -> None:
         answer = _solve(environment, parameters)
     summary = _summary(environment, t_m, parameters, answer["result"])
     write_whole(summary_file, json.dumps(summary, indent=2) + "\n")
-    _tell(environment, summary, answer)
+    _print_report(environment, summary, answer)
 
 
 def _start_pool(environment: Environment, summary_file: Path) -> float:
-    """Apply the example and wait; gives T_m, the seconds until kubectl saw the pool available.
+    """Apply the example, wait for the pool, and return T_m: the seconds until kubectl saw the pool available.
 
-    A pool that is there belongs to the user, who may have scaled it.
+    A pool that exists already belongs to the user, who may have scaled it; it is left alone.
     """
     kubectl = environment.control_plane.kubectl
     files = ("-f", str(EXAMPLE / "service.yaml"), "-f", str(EXAMPLE / "site.yaml"))
@@ -64,7 +65,7 @@ def _start_pool(environment: Environment, summary_file: Path) -> float:
         waited = time.monotonic() - requested
     if is_new or not summary_file.exists():
         return round(waited, 3)
-    say("the pool runs since an earlier quickstart; its start times are those of then")
+    say("the pool runs since an earlier quickstart, whose start times are shown")
     earlier: float = json.loads(summary_file.read_text())["t_m_s"]
     return earlier
 
@@ -85,7 +86,7 @@ def _summary(
     environment: Environment, t_m: float, parameters: dict[str, Any], result: dict[str, Any]
 ) -> dict[str, Any]:
     kubectl = environment.control_plane.kubectl
-    # T_m is when the status was published that says so: the next status tells it.
+    # T_m is the time at which the status with T_m was published, so only the status after that one can tell it.
     kubectl("wait", f"workerpool/{POOL}", "--for=jsonpath={.status.start.publishedMilliseconds}", "--timeout=10s")
     pool = json.loads(kubectl("get", "workerpool", POOL, "-o", "json"))
     start = pool["status"]["start"]
@@ -109,7 +110,7 @@ def _summary(
     }
 
 
-def _tell(environment: Environment, summary: dict[str, Any], answer: dict[str, Any]) -> None:
+def _print_report(environment: Environment, summary: dict[str, Any], answer: dict[str, Any]) -> None:
     bin_directory = environment.directory / "bin"
     variables = {**os.environ, "KUBECONFIG": str(environment.kubeconfig)}
     variables["PATH"] = f"{bin_directory}:{variables['PATH']}"
@@ -123,7 +124,7 @@ def _tell(environment: Environment, summary: dict[str, Any], answer: dict[str, A
     shown = Path(os.path.relpath(environment.directory))
     print(f"""
 {timeline.stdout.rstrip()}
-kubectl saw all of them after {summary["t_m_s"]:.3f} s
+kubectl saw all workers ready after {summary["t_m_s"]:.3f} s
 
 A cantilever of {result["elements"]} finite elements, solved by CalculiX on worker {answer["worker"]} \
 in {answer["seconds"]:.2f} s:
@@ -131,9 +132,9 @@ in {answer["seconds"]:.2f} s:
   Euler-Bernoulli         {result["theory"]:.4f} mm
   difference              {result["error_percent"]:.3f} %
 
-All of it goes on running, on an emulated site: its machines are processes here. To play with it:
+The system keeps running. Its site is emulated: its machines are processes on this computer. Try:
   export KUBECONFIG=$PWD/{shown}/kubeconfig PATH=$PWD/{shown}/bin:$PATH
   kubectl get workerpools,workers
   kubectl simyard describe pool/{POOL}
   kubectl simyard action pool/{POOL} {ACTION} -p length=2000 -p load=20
-`make quickstart-down` ends it. The summary is in {shown}/summary.json.""")
+`make quickstart-down` stops the system. The summary is in {shown}/summary.json.""")

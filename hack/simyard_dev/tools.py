@@ -1,7 +1,8 @@
-"""The Go programs of the environment, built from the modules pinned under hack/tools.
+# SPDX-License-Identifier: Apache-2.0
+"""Build the Go programs of the environment from the modules that hack/tools pins.
 
-They are kept in the user's cache directory, one folder per pinned module. Those that KUBEBUILDER_ASSETS
-offers are taken from there instead.
+The user's cache directory keeps the programs, in one folder per pinned module. Programs in the folder
+KUBEBUILDER_ASSETS are used instead.
 """
 
 import hashlib
@@ -26,20 +27,20 @@ GO_REMEDY = "install Go (https://go.dev/doc/install; on Debian 12: golang-go fro
 
 @dataclass(frozen=True)
 class GoModule:
-    """One Go module under hack/tools and the programs that are built from it."""
+    """One Go module under hack/tools, and the programs built from it."""
 
     name: str
     """The folder under hack/tools."""
     source: str
-    """The Go module that the programs come from; go.mod pins its version."""
+    """The Go module of the programs; go.mod pins its version."""
     packages: Mapping[str, str]
-    """The Go package of each program, by the program's name."""
+    """The Go package of each program, by the name of the program."""
     stamps: tuple[str, ...] = ()
-    """Variables set by the linker; `{version}` is the source's, `{minor}` the minor version of Kubernetes."""
+    """Variables that the linker sets; `{version}` is that of the source, `{minor}` the minor version of Kubernetes."""
 
     @property
     def directory(self) -> Path:
-        """Where go.mod and go.sum are."""
+        """The folder of go.mod and go.sum."""
         return MODULES_DIRECTORY / self.name
 
     @property
@@ -53,14 +54,14 @@ class GoModule:
 
     @property
     def build_flags(self) -> tuple[str, ...]:
-        """What `go build` gets, besides the environment: no debugging data, which takes a tenth of the time."""
+        """The flags of `go build`; they omit debugging data, which saves a tenth of the time."""
         minor = KUBERNETES.version.split(".")[1]
         stamps = (f"-X {stamp.format(version=self.version, minor=minor)}" for stamp in self.stamps)
         return "-gcflags=all=-dwarf=false", f"-ldflags={' '.join(['-s -w', *stamps])}"
 
     @property
     def cache_directory(self) -> Path:
-        """Where the built programs are kept: another pin or another build flag is another folder."""
+        """The folder of the built programs; another pin or another build flag gives another folder."""
         digest = hashlib.sha256(" ".join(self.build_flags).encode())
         for path in (self.directory / "go.mod", self.directory / "go.sum", *sorted(self.directory.rglob("*.go"))):
             digest.update(path.read_bytes())
@@ -105,6 +106,12 @@ HELM = GoModule(
         "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={minor}",
     ),
 )
+VERSITYGW = GoModule(
+    name="versitygw",
+    source="github.com/versity/versitygw",
+    packages={"versitygw": "github.com/versity/versitygw/cmd/versitygw"},
+    stamps=("main.Version={version}",),
+)
 VIRT = GoModule(
     name="virt",
     source="kubevirt.io/kubevirt",
@@ -112,25 +119,25 @@ VIRT = GoModule(
     | {"virt-manifests": "simyard.dev/hack/tools/virt/virt-manifests"},
     stamps=("kubevirt.io/client-go/version.gitVersion={version}",),
 )
-GO_MODULES = (KUBERNETES, ETCD, KWOK, HELM)
-"""Those that everybody needs."""
+GO_MODULES = (KUBERNETES, ETCD, KWOK, HELM, VERSITYGW)
+"""The modules that every developer needs."""
 TOOLS = tuple(name for module in GO_MODULES for name in module.packages)
 _ALL_MODULES = (*GO_MODULES, VIRT)
 _ALL_TOOLS = tuple(name for module in _ALL_MODULES for name in module.packages)
 
 
 def ensure(names: Iterable[str] = TOOLS) -> dict[str, Path]:
-    """Give the path of each named program, building those that are not there yet.
+    """Return the path of each named program; build the programs that are missing.
 
     Several processes may call this at the same time; each program is built once.
 
     Raises:
-        SetupError: Go is missing or too old, or a build failed; says what to do.
+        SetupError: Go is missing or too old, or a build failed; the message gives the remedy.
     """
     wanted = set(names)
     unknown = wanted.difference(_ALL_TOOLS)
     if unknown:
-        raise SetupError(f"unknown tools {', '.join(sorted(unknown))}; there are {', '.join(_ALL_TOOLS)}")
+        raise SetupError(f"unknown tools {', '.join(sorted(unknown))}: choose from {', '.join(_ALL_TOOLS)}")
     found = {name: path for name in wanted if (path := _from_assets(name))}
     for module in _ALL_MODULES:
         ours = [name for name in module.packages if name in wanted and name not in found]
@@ -150,7 +157,7 @@ def _from_assets(name: str) -> Path | None:
 
 
 def _build(module: GoModule, names: list[str]) -> None:
-    """Build in one go, so that what the programs share is compiled once, then move each into its place."""
+    """Build all programs in one go, which compiles shared packages once, then move each program into its place."""
     if not names:
         return
     check_go(module)
@@ -170,13 +177,17 @@ def _build(module: GoModule, names: list[str]) -> None:
 
 
 def _built_name(package: str) -> str:
-    """How `go build` calls the program of a package: the last element of its path that is no major version."""
+    """Return the file name that `go build` gives to a package: the last path element that is no major version."""
     elements = package.split("/")
     return elements[-2] if re.fullmatch(r"v\d+", elements[-1]) else elements[-1]
 
 
 def check_go(module: GoModule) -> None:
-    """Raise a SetupError when there is no Go that can build the module."""
+    """Check that a Go compiler is present that can build the module.
+
+    Raises:
+        SetupError: Go is missing or too old for the module.
+    """
     if not shutil.which("go"):
         raise SetupError(f"Go is needed to build {module.name} and is not on the PATH: {GO_REMEDY}")
     result = _go(module, "env", "GOVERSION")
@@ -185,10 +196,10 @@ def check_go(module: GoModule) -> None:
 
 
 def download(module: GoModule) -> Path:
-    """Return the folder of a module's source: from Go's cache, else from its proxy, checked against go.sum.
+    """Return the folder of a module's source from Go's cache or proxy, verified with go.sum.
 
     Raises:
-        SetupError: Go is missing, the module cannot be had, or it is not what go.sum says.
+        SetupError: Go is missing, the module cannot be downloaded, or it does not match go.sum.
     """
     check_go(module)
     wanted = f"{module.source}@{module.version}"
@@ -201,12 +212,15 @@ def download(module: GoModule) -> Path:
         timeout=DOWNLOAD_SECONDS,
         check=False,
     )
-    told = json.loads(result.stdout or "{}")
-    if result.returncode or "Dir" not in told:
-        raise SetupError(f"go mod download {wanted}: {told.get('Error') or result.stderr.strip()}")
-    if f"{module.source} {module.version} {told['Sum']}" not in (module.directory / "go.sum").read_text().splitlines():
-        raise SetupError(f"{module.directory / 'go.sum'} does not have {wanted} {told['Sum']}")
-    return Path(told["Dir"])
+    answer = json.loads(result.stdout or "{}")
+    if result.returncode or "Dir" not in answer:
+        raise SetupError(f"go mod download {wanted}: {answer.get('Error') or result.stderr.strip()}")
+    if (
+        f"{module.source} {module.version} {answer['Sum']}"
+        not in (module.directory / "go.sum").read_text().splitlines()
+    ):
+        raise SetupError(f"{module.directory / 'go.sum'} does not have {wanted} {answer['Sum']}")
+    return Path(answer["Dir"])
 
 
 def _go(module: GoModule, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,9 @@
-"""KubeVirt's own control plane beside a development control plane: virt-api and virt-controller as processes.
+# SPDX-License-Identifier: Apache-2.0
+"""Run KubeVirt's own control plane beside a development control plane: virt-api and virt-controller as processes.
 
 Real: both programs, their definitions, webhooks, RBAC and the aggregated API ``subresources.kubevirt.io``, all as
-virt-operator of the same release would install them, and kube-scheduler. Emulated: nodes and the phases of pods (kwok).
-Absent: virt-operator, virt-handler, CDI and guests; ``simyard_sites.testing.virt.handler`` plays virt-handler.
+virt-operator of the same release installs them, and kube-scheduler. Emulated: nodes and the phases of pods (kwok).
+Absent: virt-operator, virt-handler, CDI and guests; ``simyard_simulators.virt.handler`` plays virt-handler.
 """
 
 import base64
@@ -26,14 +27,14 @@ from simyard_dev.processes import Process
 from simyard_dev.progress import step
 
 NAMESPACE = "kubevirt"
-"""Where KubeVirt lives; the programs do not accept another one outside of a pod."""
+"""KubeVirt's namespace; outside of a pod the programs accept no other one."""
 READY_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 NODE_LABEL = "simyard.dev/kwok"
 DEVICES = ("kvm", "tun", "vhost-net")
 MAX_PODS_PER_NODE = 250
 HANDLER_NAME = "kubevirt.io:system:node:virt-handler"
-"""The common name that virt-api expects of a virt-handler."""
+"""The common name that virt-api expects in the certificate of a virt-handler."""
 _CLIENT_NAME = "kubevirt.io:system:client:virt-handler"
 _SERVICE = "virt-api"
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -45,20 +46,20 @@ _DISK_KINDS = (
     ("CDIConfig", "Cluster"),
     ("StorageProfile", "Cluster"),
 )
-"""What virt-controller watches when there is a CDI."""
+"""Kinds that virt-controller watches if CDI is installed."""
 
 Manifest = dict[str, Any]
 
 
 class VirtControlPlane:
-    """virt-api, virt-controller, kube-scheduler and kwok for one control plane, which runs already.
+    """virt-api, virt-controller, kube-scheduler and kwok, beside a control plane that runs already.
 
-    ``disks``: add stand-ins for the definitions of CDI; nobody makes disks.
+    With ``disks``, stand-ins for the definitions of CDI are installed; no program makes disks.
 
     Attributes:
-        handler_port: where virt-api looks for the virt-handler of every node, on loopback.
-        handler_kubeconfig: that of virt-handler's account.
-        handler_certificate: what virt-handler serves with.
+        handler_port: the loopback port at which virt-api looks for the virt-handler of every node.
+        handler_kubeconfig: the kubeconfig of the account of virt-handler.
+        handler_certificate: the serving certificate of virt-handler.
     """
 
     def __init__(self, directory: Path, control_plane: ControlPlane, *, nodes: int = 3, disks: bool = False) -> None:
@@ -83,19 +84,20 @@ class VirtControlPlane:
         return tuple(f"node-{number}" for number in range(self._nodes))
 
     def start(self) -> None:
-        """Install what virt-operator would, start everything, and wait until it works.
+        """Install the objects that virt-operator would install, start all programs, and wait until they work.
 
         Raises:
-            SetupError: a program is missing, or something did not become ready.
+            SetupError: a program is missing, or did not become ready.
         """
         if all(process.is_alive() for process in self.processes):
             return
         programs = tools.ensure([*tools.VIRT.packages, self._kwok.name, self._scheduler.name])
         with step(f"starting virt-api and virt-controller {tools.VIRT.version}"):
-            items = manifests()
+            items = read_manifests()
             self._install([item for item in items if item["kind"] == "CustomResourceDefinition"])
             self._install(self._foundation([item for item in items if item["kind"] in _ACCESS]))
-            deployed = json.dumps({"status": {"phase": "Deployed", "defaultArchitecture": "amd64"}})  # by virt-operator
+            # virt-operator would write this status.
+            deployed = json.dumps({"status": {"phase": "Deployed", "defaultArchitecture": "amd64"}})
             change = ["--subresource=status", "--type=merge", f"--patch={deployed}"]
             self._control_plane.kubectl("patch", "kubevirt", "kubevirt", f"--namespace={NAMESPACE}", *change)
             self._start_nodes(programs)
@@ -111,10 +113,10 @@ class VirtControlPlane:
 
     @contextlib.contextmanager
     def silent_kubelets(self) -> Iterator[None]:
-        """No node answers as long as the context lasts: nobody ends a pod that was deleted."""
+        """Stop the emulated kubelets within the context: deleted pods are not ended."""
         kwok = self._kwok.identity
         if kwok is None:
-            raise SetupError("kwok does not run")
+            raise SetupError("kwok does not run: call start() first")
         os.kill(kwok.pid, signal.SIGSTOP)
         try:
             yield
@@ -133,7 +135,7 @@ class VirtControlPlane:
         self._control_plane.kubectl("wait", f"--for=condition={condition}", f"--timeout={READY_SECONDS:.0f}s", *what)
 
     def _foundation(self, access: list[Manifest]) -> list[Manifest]:
-        """The namespace, the accounts with their rights, the authorities, KubeVirt's configuration."""
+        """Return the namespace, the accounts with their rights, the authorities, and KubeVirt's configuration."""
         authority = {"ca-bundle": self._authority.files.certificate.read_text()}
         placed = {"namespace": NAMESPACE}
         return [
@@ -156,7 +158,7 @@ class VirtControlPlane:
             f"--manage-nodes-with-label-selector={NODE_LABEL}",
             "--manage-all-nodes=false",
         ]
-        # Pods on the host's network, as virt-handler's are, have the node's address.
+        # Pods in the network of the host, such as those of virt-handler, have the address of the node.
         self._kwok.start([programs["kwok"], *kwok, f"--node-ip={LOOPBACK}", "--node-lease-duration-seconds=40"])
         self._scheduler.start(
             [
@@ -168,8 +170,8 @@ class VirtControlPlane:
                 "--kube-api-burst=2000",
             ]
         )  # fmt: skip
-        self._install([manifest for name in self.nodes for manifest in (_node(name), handler_of(name))])
-        # Every new node is tainted as not ready, and the controller that would take that away does not run.
+        self._install([manifest for name in self.nodes for manifest in (_node(name), build_handler_pod(name))])
+        # Every new node has the taint `not-ready`, and the controller that would remove the taint does not run.
         self._control_plane.kubectl("taint", "node", *self.nodes, "node.kubernetes.io/not-ready-")
 
     def _start_programs(self, programs: Mapping[str, Path]) -> None:
@@ -198,7 +200,10 @@ class VirtControlPlane:
             process.wait_ready(partial(is_listening, self._ports[process.name]), READY_SECONDS)
 
     def _connections(self, items: list[Manifest]) -> list[Manifest]:
-        """What brings requests to virt-api: webhooks by URL, the aggregated API by a Service with an external name."""
+        """Return the objects that route requests to virt-api.
+
+        Webhooks get a URL; the aggregated API gets a Service with an external name.
+        """
         bundle = base64.b64encode(self._authority.files.certificate.read_bytes()).decode()
         port = self._ports[_SERVICE]
         spec = {"type": "ExternalName", "externalName": "localhost"}
@@ -219,11 +224,11 @@ class VirtControlPlane:
 _ACCESS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
-def manifests() -> list[Manifest]:
-    """What virt-operator installs beside programs.
+def read_manifests() -> list[Manifest]:
+    """Return the objects that virt-operator installs beside the programs.
 
     Raises:
-        SetupError: the program that knows it cannot be built.
+        SetupError: the program virt-manifests cannot be built.
     """
     program = tools.ensure(["virt-manifests"])["virt-manifests"]
     result = subprocess.run([program], capture_output=True, text=True, timeout=READY_SECONDS, check=True)
@@ -254,8 +259,8 @@ def _node(name: str) -> Manifest:
     }
 
 
-def handler_of(node: str) -> Manifest:
-    """The pod by which virt-api finds the virt-handler of a node; kwok plays it."""
+def build_handler_pod(node: str) -> Manifest:
+    """Return the pod by which virt-api finds the virt-handler of a node; kwok plays the pod."""
     labels = {"kubevirt.io": "virt-handler"}
     containers = [{"name": "virt-handler", "image": "virt-handler"}]
     return {
@@ -267,7 +272,7 @@ def handler_of(node: str) -> Manifest:
 
 
 def _free_definition(kind: str, scope: str) -> Manifest:
-    """A stand-in for a definition of CDI: any content."""
+    """Return a stand-in for a definition of CDI; its objects may have any content."""
     singular = kind.lower()
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {

@@ -1,7 +1,9 @@
-"""Kills what a test run has started when the run is gone, however it ended: `PID STARTED DIRECTORY`.
+# SPDX-License-Identifier: Apache-2.0
+"""Kill the processes of a test run when the run has ended, for whatever reason: `PID STARTED DIRECTORY`.
 
-The parent-death signal of Linux would not do: it comes when the thread that started a process ends, and
-under pytest-xdist that is a worker, which may end before those that share the process with it.
+A process that is killed cannot clean up, so a second process watches it. The parent-death signal of Linux would not do:
+the kernel sends it when the thread that started a process ends. Under pytest-xdist that thread belongs to a worker,
+which may end before other workers that share the process.
 """
 
 import os
@@ -13,12 +15,12 @@ from pathlib import Path
 from simyard_dev.processes import Identity, kill_all
 
 POLL_SECONDS = 0.5
-# What is being started at the moment of death has its pid file only a moment later.
+# The pid file of a process that was just being started may appear only after the end of the owner.
 QUIET_SECONDS = 3.0
 
 
 def start(directory: Path) -> subprocess.Popen[bytes]:
-    """Watch over this process: when it is gone, what has its pid file in the directory is killed."""
+    """Start a watchdog over this process: after its end, the processes with a pid file in the directory are killed."""
     package = Path(__file__).resolve().parent
     return subprocess.Popen(
         [sys.executable, "-m", f"{package.name}.watchdog", *str(Identity.of(os.getpid())).split(), str(directory)],
@@ -31,7 +33,7 @@ def start(directory: Path) -> subprocess.Popen[bytes]:
 
 
 def watch(owner: Identity, directory: Path) -> None:
-    """Wait for the owner's end, then kill what has its pid file in the directory, until nothing more comes."""
+    """Wait for the end of the owner, then kill the processes with a pid file in the directory until none is left."""
     while owner.is_alive():
         time.sleep(POLL_SECONDS)
     quiet_since = time.monotonic()

@@ -1,4 +1,5 @@
-"""The adapter as a directory runs without anything that is installed."""
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter as a directory runs without installed packages."""
 
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import adapter_tree
 
 def test_the_tree_runs_alone_and_holds_nothing_compiled(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
-    adapter_tree.write(tree)
+    adapter_tree.write_tree(tree)
     assert not [path for path in tree.rglob("*") if path.suffix in {".so", ".pyd", ".pyc"}]
     alone = [sys.executable, "-I", "-S", str(tree)]
     version = subprocess.run([*alone, "--version"], capture_output=True, text=True, check=True)

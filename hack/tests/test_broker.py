@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import base64
 import json
 import re
@@ -10,22 +11,23 @@ from typing import Any
 import aiormq
 import pytest
 
-from kube_api import eventually
-from simyard_dev.broker import Broker, LocalBroker, open_broker
+from kube_api import wait_until
+from simyard_dev.broker import Broker
 from simyard_dev.errors import SetupError
+from simyard_dev.local_broker import LocalBroker, open_broker
 from simyard_dev.ports import is_listening
 
 
 @pytest.fixture
 def own_broker(simyard_directory: Path, request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
-    """A broker that a test may stop and kill."""
+    """Provide a broker that a test may stop and kill."""
     broker = LocalBroker(simyard_directory / re.sub(r"\W+", "-", request.node.name))
     yield broker
     broker.stop(grace_seconds=0)
 
 
 def ask_management(broker: Broker, method: str, path: str, body: object = None) -> Any:
-    """Send a request to the management API as administrator and give the decoded answer."""
+    """Send a request to the management API as administrator and return the decoded answer."""
     credentials = base64.b64encode(f"{broker.user}:{broker.password}".encode()).decode()
     request = urllib.request.Request(
         f"{broker.management_url}/api/{path}",
@@ -39,7 +41,7 @@ def ask_management(broker: Broker, method: str, path: str, body: object = None) 
 
 
 def publish_durably(broker: Broker, queue: str, payload: str) -> None:
-    """Publish and wait for the broker's confirmation."""
+    """Publish a message and wait for the broker's confirmation."""
     ask_management(broker, "PUT", f"queues/{broker.virtual_host}/{queue}", {"durable": True})
     message = {
         "routing_key": queue,
@@ -58,7 +60,7 @@ def take(broker: Broker, queue: str) -> str:
 
 
 def session_members(sessions: set[int]) -> list[str]:
-    """The living processes that belong to one of the sessions or were started by one of them."""
+    """Return the living processes that belong to the sessions, or that a member of them started."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -129,7 +131,7 @@ def test_a_stopped_broker_leaves_no_process_and_no_port(broker: Broker, own_brok
     assert len(ports) == 5
     assert all(is_listening(port) for port in ports)
     own_broker.stop()
-    eventually(lambda: not session_members(sessions))
+    wait_until(lambda: not session_members(sessions))
     assert not any(is_listening(port) for port in ports)
     assert broker.is_running(), "another broker on the same machine is not touched"
 
@@ -159,7 +161,10 @@ def test_an_existing_broker_is_used_and_left_alone(broker: Broker, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("url", "problem"),
-    [("amqp://u:p@127.0.0.1:1/x", "no broker answers at 127.0.0.1:1"), ("http://127.0.0.1", "RABBITMQ_URL must be")],
+    [
+        ("amqp://u:p@127.0.0.1:1/x", "no broker answers at 127.0.0.1:1"),
+        ("http://127.0.0.1", "RABBITMQ_URL is not of the form"),
+    ],
 )
 def test_a_broker_that_is_not_there_is_reported(tmp_path: Path, url: str, problem: str) -> None:
     with pytest.raises(SetupError, match=problem):

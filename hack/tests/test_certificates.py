@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import socket
 import ssl
 import threading
@@ -9,7 +10,7 @@ from simyard_dev.certificates import CertificateAuthority
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> dict[str, object]:
-    """Connect a client to a server and give the client certificate that the server saw."""
+    """Connect a client to a server and return the client certificate that the server saw."""
     seen: dict[str, object] = {}
     left, right = socket.socketpair()
 

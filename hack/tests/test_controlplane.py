@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import json
 import subprocess
 from collections.abc import Iterator
@@ -5,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_api import eventually
+from kube_api import wait_until
 from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.errors import SetupError
@@ -31,7 +32,7 @@ spec:
 
 @pytest.fixture
 def own_control_plane(simyard_directory: Path, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A control plane that a test may stop and kill."""
+    """Provide a control plane that a test may stop and kill."""
     control_plane = ControlPlane(simyard_directory / request.node.name)
     yield control_plane
     control_plane.stop(grace_seconds=0)
@@ -63,7 +64,7 @@ def test_rbac_refuses_a_fresh_service_account(control_plane: ControlPlane, tmp_p
 
     control_plane.kubectl("create", "rolebinding", "newcomer", "--namespace=rbac", "--clusterrole=view",
                           "--serviceaccount=rbac:newcomer")  # fmt: skip
-    eventually(lambda: run_kubectl(kubeconfig, "get", "configmaps").returncode == 0)
+    wait_until(lambda: run_kubectl(kubeconfig, "get", "configmaps").returncode == 0)
 
 
 def test_an_unknown_service_account_is_named(control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_namespace_goes_with_all_it_holds(control_plane: ControlPlane) -> None
 def test_an_aggregated_api_is_reached_by_an_external_name(control_plane: ControlPlane) -> None:
     control_plane.kubectl("apply", "--filename=-", stdin=API_SERVICE)
     message = "--output=jsonpath={.status.conditions[?(@.type=='Available')].message}"
-    eventually(
+    wait_until(
         lambda: (
             "localhost:1" in (said := control_plane.kubectl("get", "apiservice", "v1.aggregation.test", message))
             and "connection refused" in said

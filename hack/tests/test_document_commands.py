@@ -1,4 +1,5 @@
-"""No command of the documents is there that nobody runs, and no reason of trouble without advice."""
+# SPDX-License-Identifier: Apache-2.0
+"""Every command in the documents has a test, and every reason of trouble has advice."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from simyard.api.names import ConditionType
 REASON_ROW = re.compile(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", guides.documents())
+@pytest.mark.parametrize("document", guides.list_documents())
 def test_somebody_runs_every_command(document: str) -> None:
-    for block in guides.blocks(document):
+    for block in guides.read_blocks(document):
         if not block.runners:
             assert document in test_documents.DOCUMENTS, f"nobody runs:\n{block.commands}"
         for runner in block.runners:
@@ -26,7 +27,7 @@ def test_somebody_runs_every_command(document: str) -> None:
 
 
 def test_the_documents_that_are_run_have_commands() -> None:
-    assert set(test_documents.DOCUMENTS) <= set(guides.documents())
+    assert set(test_documents.DOCUMENTS) <= set(guides.list_documents())
 
 
 def test_every_reason_of_trouble_has_advice_and_no_other() -> None:

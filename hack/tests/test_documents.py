@@ -1,4 +1,5 @@
-"""The commands of the documents do what the documents say, on the system that `make quickstart` leaves behind."""
+# SPDX-License-Identifier: Apache-2.0
+"""The commands in the documents work as described, on the system that `make quickstart` leaves behind."""
 
 import json
 import os
@@ -34,7 +35,9 @@ DOCUMENTS = (
     "examples/calculix-beam/README.md",
     "examples/calculix-deck/README.md",
     "docs/metering.md",
+    "docs/licences.md",
     "docs/occi.md",
+    "docs/files.md",
     "docs/rotation.md",
 )
 
@@ -48,20 +51,20 @@ class Running:
     directory: Path
 
     def does(self, script: str, folder: Path) -> str:
-        """Run commands that must succeed; gives what they print."""
+        """Run commands that must succeed, and return their output."""
         done = self.sh(script, folder)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def sh(self, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-        """Run commands of a document, in the folder in which its reader would be."""
+        """Run commands of a document, in the folder of its reader."""
         variables = {
             **os.environ,
             "KUBECONFIG": str(self.directory / "kubeconfig"),
             "PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}",
         }
         here = PLACE.sub(str(self.directory), script)
-        limit = ["timeout", "--kill-after=5", str(DOCUMENT_SECONDS)]  # what was said until then is kept
+        limit = ["timeout", "--kill-after=5", str(DOCUMENT_SECONDS)]  # the output until the limit is kept
         return subprocess.run(
             [*limit, "bash", "-euxo", "pipefail", "-c", here],
             cwd=folder,
@@ -108,7 +111,7 @@ def test_every_command_succeeds(system: Running, document: str) -> None:
     path = ROOT / document
     system.sh("kubectl delete serviceactions --all", ROOT)
     folder = path.parent if (path.parent / "service.yaml").exists() else ROOT
-    done = system.sh(guides.commands(document), folder)  # in one shell, as its reader has it
+    done = system.sh(guides.collect_commands(document), folder)  # in one shell, like the reader
     assert done.returncode == 0, f"{document}:\n{done.stdout}\n{done.stderr}"
 
 
@@ -136,7 +139,7 @@ def test_a_doubled_load_doubles_the_displacement(system: Running) -> None:
         ("attributes pool/beams colour", 1, "colour"),
         ("logs nobody", 1, "not found"),
         ("timeline nothing", 1, "not found"),
-        ("usage worker/beams-0", 2, "not of single workers"),
+        ("usage worker/beams-0", 2, "not for single workers"),
     ],
 )
 def test_the_command_line_says_what_was_wrong(system: Running, command: str, code: int, said: str) -> None:
@@ -203,13 +206,13 @@ def test_a_restored_backup_brings_pools_and_accounts_back(system: Running, tmp_p
         return sum(map(int, system.does(f"kubectl get usage simyard -o jsonpath='{path}'", ROOT).split()))
 
     shutil.copytree(ROOT / "crds", tmp_path / "crds")
-    save, *restore, see = [block.commands for block in guides.blocks("docs/backup.md")]
+    save, *restore, see = [block.commands for block in guides.read_blocks("docs/backup.md")]
     pool = "kubectl get workerpool beams -o jsonpath='{.spec}'"
     two_ready = "kubectl wait workerpool/beams --timeout=60s --for=jsonpath='{.status.readyReplicas}'=2"
     system.does(f"kubectl scale workerpool beams --replicas 2; {two_ready}", ROOT)
     two_run = """jsonpath='{.status.rows[?(@.pool=="beams")].workers}'=2"""
     waits = "kubectl wait usage/simyard --timeout=60s --for"
-    system.does(f"{waits}=create; {waits}={two_run}", ROOT)  # the time of those that ended is in the account
+    system.does(f"{waits}=create; {waits}={two_run}", ROOT)  # the account contains the time of the workers that ended
     before, workers = system.does(pool, ROOT), uids()
     system.does(save, tmp_path)
     saved = accounted()

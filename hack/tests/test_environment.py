@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from kube_api import eventually
+from kube_api import wait_until
 from simyard_dev.__main__ import INTERRUPTED
 from simyard_dev.environment import Environment
 
@@ -21,7 +22,7 @@ def test_ctrl_c_stops_the_servers_that_the_command_has_started(simyard_directory
         stderr=subprocess.PIPE,
         text=True,
     )
-    eventually(lambda: not environment.is_down())
+    wait_until(lambda: not environment.is_down())
     command.send_signal(signal.SIGINT)
     _, told = command.communicate(timeout=120)
     assert command.returncode == INTERRUPTED, told

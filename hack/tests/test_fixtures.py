@@ -1,13 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from kube_api import eventually
+import pytest
+
+from kube_api import wait_until
 from simyard_dev.processes import Identity, Process
 
+pytestmark = pytest.mark.slow
+
 PACKAGE_DIRECTORY = Path(__file__).parent.parent
-# Each worker of a run with two notes the API server that it was given; a marker tells when both have.
+# Two workers of a run note the API server that they were given; a marker tells when both have done so.
 TESTS = """
 import os, pathlib, time, pytest
 
@@ -23,7 +28,7 @@ def test_it_runs(control_plane, number, worker_id):
 
 
 def start_run(directory: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a test run of two workers, whose files are all below the directory."""
+    """Start a test run with two workers; all its files are below the directory."""
     (directory / "test_it.py").write_text(TESTS)
     for name in ("notes", "tmp"):
         (directory / name).mkdir()
@@ -59,10 +64,10 @@ def test_logs_are_kept_on_request(tmp_path: Path) -> None:
 
 def test_a_killed_run_leaves_no_process(tmp_path: Path) -> None:
     with start_run(tmp_path, WAIT="forever") as run:
-        eventually(lambda: run.poll() is not None or len(list((tmp_path / "notes").glob("gw*"))) == 2)
+        wait_until(lambda: run.poll() is not None or len(list((tmp_path / "notes").glob("gw*"))) == 2)
         (directory,) = (tmp_path / "tmp").glob("simyard-test-*/controlplane")
         names = ("etcd", "kube-apiserver", "kube-controller-manager")
         identities = [Process(directory, name).identity for name in names]
         assert all(identities)
         run.kill()
-    eventually(lambda: not any(identity and identity.is_alive() for identity in identities))
+    wait_until(lambda: not any(identity and identity.is_alive() for identity in identities))

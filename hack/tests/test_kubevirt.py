@@ -1,4 +1,5 @@
-"""The definitions of KubeVirt come from the module that is pinned, and from no other."""
+# SPDX-License-Identifier: Apache-2.0
+"""The definitions of KubeVirt come from the pinned module alone."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ touch {root}/installed/$name
 
 @pytest.fixture
 def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with nothing installed, in a directory; we are root there."""
+    """Provide a machine with no packages, in a directory in which the test is root."""
     (tmp_path / "installed").mkdir()
     (tmp_path / "bin").mkdir()
     for name, script in {"dpkg-query": DPKG_QUERY, "apt-get": APT_GET}.items():

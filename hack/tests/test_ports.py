@@ -1,7 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 import socket
 from pathlib import Path
 
+import pytest
+
 from simyard_dev.ports import LOOPBACK, Ports, is_listening
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_port_is_remembered(tmp_path: Path) -> None:

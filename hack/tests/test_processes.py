@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import signal
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import pytest
 
 from simyard_dev.errors import SetupError
 from simyard_dev.processes import Identity, Process, kill_all
+
+pytestmark = pytest.mark.slow
 
 STUBBORN = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
 
@@ -80,7 +83,7 @@ def test_a_process_that_is_never_ready_shows_its_log(process: Process) -> None:
 
 
 def test_a_program_that_is_missing_is_named(process: Process) -> None:
-    with pytest.raises(SetupError, match=r"cannot start sleeper.*no-such-program"):
+    with pytest.raises(SetupError, match=r"sleeper cannot be started.*no-such-program"):
         process.start(["no-such-program"])
 
 

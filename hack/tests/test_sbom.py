@@ -1,4 +1,5 @@
-"""What an image is made of, as a CycloneDX document."""
+# SPDX-License-Identifier: Apache-2.0
+"""The bill of materials of an environment, as a CycloneDX document."""
 
 import json
 import re

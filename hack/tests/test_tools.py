@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 from simyard_dev import tools
 from simyard_dev.errors import SetupError
 
-# Stands for `go`: notes each build, and writes what `go build -o DIR/ PACKAGE...` would.
+# A stand-in for `go`: notes each build, and writes the files of `go build -o DIR/ PACKAGE...`.
 FAKE_GO = """#!/bin/sh
 [ "$1" = env ] && exit 0
 echo "$@" >> {log}
@@ -27,7 +28,7 @@ done
 
 @pytest.fixture
 def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache and a `go` that only pretends; gives the file where builds are noted."""
+    """Provide an empty cache and a stand-in for `go`; return the file in which builds are noted."""
     log = tmp_path / "builds"
     fake = tmp_path / "bin" / "go"
     fake.parent.mkdir()
@@ -39,7 +40,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-@pytest.mark.timeout(900)  # it may have to build them
+@pytest.mark.timeout(900)  # the first call may have to build them
 def test_the_pinned_versions_are_stamped() -> None:
     programs = tools.ensure()
     version = {
@@ -50,11 +51,12 @@ def test_the_pinned_versions_are_stamped() -> None:
         "kubectl": ["version", "--client"],
         "kwok": ["--version"],
         "helm": ["version"],
+        "versitygw": ["--version"],
     }
     for module in tools.GO_MODULES:
         for name in module.packages:
             if programs[name].parent != module.cache_directory:
-                continue  # it is one of KUBEBUILDER_ASSETS, which may have any version
+                continue  # KUBEBUILDER_ASSETS may hold any version
             output = subprocess.run([programs[name], *version[name]], capture_output=True, text=True, check=True)
             assert module.version.removeprefix("v") in output.stdout, name
 
@@ -89,7 +91,7 @@ def test_kubebuilder_assets_come_first(builds: Path, tmp_path: Path, monkeypatch
 
 
 def test_an_unknown_tool_is_refused() -> None:
-    with pytest.raises(SetupError, match="unknown tools kubelet; there are kube-apiserver"):
+    with pytest.raises(SetupError, match="unknown tools kubelet: choose from kube-apiserver"):
         tools.ensure(["kubelet"])
 
 

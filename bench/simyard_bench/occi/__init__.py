@@ -1,1 +1,2 @@
-"""What OCCI frontends cost: ``make bench-occi``; ``bench-plot`` and ``bench-check`` look at its results, too."""
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmark of OCCI frontends: ``make bench-occi``; ``bench-plot`` and ``bench-check`` read its results too."""

@@ -1,8 +1,9 @@
-"""The yardstick for answers over AMQP: nothing but the AMQP client, used as a frontend uses it.
+# SPDX-License-Identifier: Apache-2.0
+"""Run the yardstick for answers over AMQP: the AMQP client alone, used as a frontend uses it.
 
-It takes ten messages at once, publishes the same answer to each with a confirm, and acknowledges. So what it costs is
-the share of a frontend's CPU time that is the AMQP client. ``python -m simyard_bench.occi.bare_amqp FILE``; the file is
-a :class:`Script` in JSON.
+The process reads ten messages at once, publishes the same answer to each with a confirm, and acknowledges. Its cost is
+therefore the share of the AMQP client in the CPU time of a frontend. ``python -m simyard_bench.occi.bare_amqp FILE``
+reads FILE, a :class:`Script` in JSON.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import PublishError
 from pydantic import BaseModel
 
-from simyard.frontend.amqp import PREFETCH
+from simyard.frontend.amqp.consumer import PREFETCH
 from simyard.messaging.access import BrokerAccess
-from simyard.messaging.connection import open_link
+from simyard.messaging.connection import open_channel
 from simyard_bench.occi.load import SERVING
 
 
 class Script(BaseModel):
-    """The broker, the queue that it makes and reads, and the body of all answers."""
+    """The broker, the queue that the process declares and reads, and the file with the body of all answers."""
 
     url: str
     ca_file: Path | None
@@ -37,8 +38,8 @@ async def _serve(script: Script) -> None:
     access = BrokerAccess.from_url(script.url, "", script.ca_file)
     body = script.body_file.read_bytes()
     async with (
-        open_link(access, "bare responses", confirms=True) as publisher,
-        open_link(access, "bare requests") as link,
+        open_channel(access, "bare responses", confirms=True) as publisher,
+        open_channel(access, "bare requests") as link,
         asyncio.TaskGroup() as group,
     ):
 
@@ -50,7 +51,7 @@ async def _serve(script: Script) -> None:
                 delivery_mode=1,
                 headers={"status_code": 200, "path_info": str((asked.headers or {})["path_info"]), "age": "0"},
             )
-            with suppress(PublishError):  # of a client that has ended meanwhile
+            with suppress(PublishError):  # for a client that has ended meanwhile
                 await publisher.channel.basic_publish(
                     body, routing_key=asked.reply_to or "", properties=properties, mandatory=True
                 )

@@ -1,7 +1,8 @@
-"""The yardstick for answers over HTTP: a bare aiohttp handler that sends the same bytes.
+# SPDX-License-Identifier: Apache-2.0
+"""Run the yardstick for answers over HTTP: a bare aiohttp handler that sends the same bytes.
 
-Like a frontend it has TLS and uvloop; it does not ask who asks, look at what is asked for but the target, nor count.
-``python -m simyard_bench.occi.bare_http FILE``; the file is a :class:`Script` in JSON.
+Like a frontend it uses TLS and uvloop. It does not authenticate clients, reads only the target of a request, and counts
+nothing. ``python -m simyard_bench.occi.bare_http FILE`` reads FILE, a :class:`Script` in JSON.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ BACKLOG = 1024
 
 
 class Same(BaseModel):
-    """What is sent for a target: the headers that aiohttp does not make itself, and the file that has the body."""
+    """The answer for a target: the headers that aiohttp does not set itself, and the file with the body."""
 
     headers: list[tuple[str, str]]
     body_file: Path
 
 
 class Script(BaseModel):
-    """Where it listens, and what it sends."""
+    """The port, the certificate and the answers of the server."""
 
     port: int
     certificate: Path

@@ -1,4 +1,5 @@
-"""The requests of the cases: from the model and the listing that a frontend shows."""
+# SPDX-License-Identifier: Apache-2.0
+"""Build the requests of the cases from the model and the listing that a frontend returns."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ACTION = "run"
 _ACTION_LINK = re.compile(rf'<(/compute/\S+)\?action={ACTION}>; rel="(\S+#){ACTION}"')
 _REQUEST_SECONDS = 60
 _APART = frozenset({"date", "content-length", "connection"})
-"""Headers that a server makes for each response."""
+"""Headers that a server sets anew for each response."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Access:
-    """The frontends and a user of them, as the environment's file of addresses has them."""
+    """The addresses of the frontends and the credentials of a user, from the `env` file of the environment."""
 
     urls: tuple[str, ...]
     ca_file: str
@@ -49,7 +50,7 @@ class Access:
 
     @classmethod
     def of(cls, world: World) -> Self:
-        """To the frontends of an environment."""
+        """Return the access to the frontends of an environment."""
         words = shlex.split((world.environment.directory / "env").read_text())
         known = dict(word.split("=", 1) for word in words if word != "export")
         return cls(
@@ -64,12 +65,12 @@ class Access:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of every request."""
+        """The headers of every request."""
         return {"Authorization": f"Bearer {self.token}"}
 
 
 class Asking:
-    """Single requests over one connection, for what is not measured."""
+    """A connection for single requests that are not measured."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -80,63 +81,65 @@ class Asking:
         )
 
     def ask(self, request: Request) -> Answer:
-        """One answer.
+        """Send a request and return the answer.
 
         Raises:
-            SetupError: it is a refusal.
+            SetupError: the frontend refused the request.
         """
         headers = {**self._access.headers, **request.headers}
         try:
             self._connection.request(request.method, request.target, request.body or None, headers)
             response = self._connection.getresponse()
-        except (http.client.HTTPException, OSError):  # the frontend closes what was idle, or is another one now
+        except (http.client.HTTPException, OSError):  # the frontend closes idle connections, or has been replaced
             self._connection.close()
             self._connection.request(request.method, request.target, request.body or None, headers)
             response = self._connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
-            raise SetupError(f"{request.method} {request.target}: {response.status} {body[:500]!r}")
+            raise SetupError(f"{request.method} {request.target} was refused with {response.status}: {body[:500]!r}")
         return Answer(tuple(item for item in response.getheaders() if item[0].lower() not in _APART), body)
 
     def computes(self) -> list[str]:
-        """The paths of all computes."""
+        """Return the paths of all computes."""
         return [urlsplit(line).path for line in self.ask(LIST).body.decode().split()]
 
     def is_ready(self, path: str) -> bool:
-        """Whether a compute's service has registered: only then its action is offered."""
+        """Return whether the service of a compute has registered: the action is offered only then."""
         return _ACTION_LINK.search(self.ask(compute(path)).body.decode()) is not None
 
     def wait_ready(self, count: int, seconds: float) -> list[str]:
-        """The paths of all computes, when there are so many, and the services of the youngest have registered.
+        """Wait for ``count`` computes, the youngest of which have registered services; return the paths of all.
 
         Raises:
-            SetupError: that did not come.
+            SetupError: the deadline passed.
         """
         deadline = time.monotonic() + seconds
         paths = self.computes()
         while len(paths) != count or not all(map(self.is_ready, paths[-PAGE_MEMBERS:])):
             if time.monotonic() > deadline:
-                raise SetupError(f"the frontend shows {len(paths)} computes, or not all of {count} as ready")
+                raise SetupError(
+                    f"after {seconds:.0f} s the frontend shows {len(paths)} of {count} computes, or some are not ready"
+                )
             time.sleep(0.1)
             paths = self.computes()
         return paths
 
     def actions(self, paths: Sequence[str]) -> tuple[Request, ...]:
-        """An action on each of the computes."""
+        """Return an action on each of the computes."""
         found = _ACTION_LINK.search(self.ask(compute(paths[0])).body.decode())
-        assert found is not None, "it is ready"
+        assert found is not None, "the compute is ready"
         category = f'Category: {ACTION}; scheme="{found[2]}"; class="action"'
         headers = {"Content-Type": "text/plain"}
         return tuple(Request(f"{path}?action={ACTION}", "POST", headers, category) for path in paths)
 
 
 def compute(path: str) -> Request:
-    """GET of one."""
+    """Return the GET request of one compute."""
     return Request(path, headers={"Accept": "text/plain"})
 
 
 def mixed(paths: Sequence[str]) -> tuple[Request, ...]:
-    """Reads of all sorts; each compute once."""
+    """Return a mix of reads in which each compute occurs once."""
     pages = max(1, len(paths) // PAGE_MEMBERS)
     requests = []
     for number, path in enumerate(paths):

@@ -1,4 +1,5 @@
-"""Client processes: over HTTP or AMQP, alone or several at once."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run client processes over HTTP or AMQP, alone or several at once."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ _FIGURES = ("p50_ms", "p99_ms", "per_second", "server_cpu_us", "client_cpu_us")
 
 
 def run(load: Load) -> Outcome:
-    """What a client tells of a load: over AMQP when it names a queue.
+    """Run a client process for a load and return its outcome; a load with a queue is sent over AMQP.
 
     Raises:
-        SetupError: it failed; with what it wrote.
+        SetupError: the client failed; the message contains its error output.
     """
     client = amqp_client if load.queue else http_client
     try:
         done = subprocess.run(
             command(client),
-            input=load.written(),
+            input=load.to_json(),
             capture_output=True,
             text=True,
             env=environment(),
@@ -34,12 +35,12 @@ def run(load: Load) -> Outcome:
             check=True,
         )
     except subprocess.CalledProcessError as error:
-        raise SetupError(f"{client.__name__}: {error.stderr[-2000:]}") from None
+        raise SetupError(f"the client {client.__name__} failed: {error.stderr[-2000:]}") from None
     return Outcome.parse(done.stdout)
 
 
 def run_together(loads: Sequence[Load]) -> Outcome:
-    """Several clients at the same time, as if they were one; the worst 99th percentile counts."""
+    """Run several clients at once and return their common outcome, with the worst 99th percentile."""
     with ThreadPoolExecutor(len(loads)) as executor:
         outcomes = list(executor.map(run, loads))
     requests = sum(outcome.requests for outcome in outcomes)
@@ -59,7 +60,7 @@ def run_together(loads: Sequence[Load]) -> Outcome:
 
 
 def middle(outcomes: Sequence[Outcome]) -> Outcome:
-    """Of several rounds: the median of each figure."""
+    """Return the median of each figure over several rounds."""
     figures = {name: round(median(getattr(outcome, name) for outcome in outcomes), 4) for name in _FIGURES}
     return Outcome(
         requests=sum(outcome.requests for outcome in outcomes), body_bytes=outcomes[-1].body_bytes, **figures

@@ -1,8 +1,8 @@
-"""What has been: Workers that were made and deleted, ServiceActions that finished.
+# SPDX-License-Identifier: Apache-2.0
+"""Create a past for a measurement: Workers that were created and deleted, and ServiceActions that finished.
 
-For the sake of time no machine is started for these Workers, and these actions are copies of one that ran. What the
-frontends see of them is the same: each Worker comes and goes, and is listed in full meanwhile; each ServiceAction is
-kept, complete.
+To save time, no machine is started for these Workers, and the actions are copies of one that ran. The frontends see the
+same as usual: each Worker comes and goes and is listed in full meanwhile, and each ServiceAction is kept, complete.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import aiohttp
 import uvloop
 
-from kube_api import eventually
+from kube_api import wait_until
 from simyard.api import names
 from simyard.api.base import Json
 from simyard_bench.limit import request
@@ -24,7 +24,7 @@ from simyard_bench.world import World
 from simyard_dev.errors import SetupError
 
 PORTION = 5_000
-"""So many such Workers exist at a time."""
+"""Number of these Workers that exist at a time."""
 CONCURRENCY = 32
 _DELETE_SECONDS = 300
 _REQUEST_SECONDS = 60
@@ -35,10 +35,10 @@ _ACTIONS = f"{_NAMESPACE}/{names.SERVICE_ACTIONS.plural}"
 
 
 def make_and_delete_workers(world: World, example: Json, count: int, look: Callable[[], None]) -> None:
-    """Make Workers like the example and delete them; ``look`` lists them meanwhile. The operator must not run.
+    """Create Workers like the example and delete them; ``look`` lists them meanwhile. The operator must not run.
 
     Raises:
-        SetupError: something was refused.
+        SetupError: the API server refused a request.
     """
     metadata = {name: value for name, value in example["metadata"].items() if name in ("namespace", "labels")}
     body = {
@@ -53,11 +53,11 @@ def make_and_delete_workers(world: World, example: Json, count: int, look: Calla
 
 
 def keep_actions(world: World, worker: str, count: int) -> None:
-    """Have an action carried out as a ServiceAction, and then store as many like it.
+    """Run one ServiceAction, and store copies of it until there are ``count``.
 
     Raises:
-        SetupError: something was refused.
-        TimeoutError: it did not finish.
+        SetupError: the API server refused a request.
+        TimeoutError: the action did not finish.
     """
     manifest: Json = {
         "apiVersion": names.SERVICE_ACTIONS.api_version,
@@ -67,7 +67,7 @@ def keep_actions(world: World, worker: str, count: int) -> None:
     }
     api = world.api
     api.install([manifest])
-    eventually(lambda: "finishedTime" in api.get(manifest).body.get("status", {}))
+    wait_until(lambda: "finishedTime" in api.get(manifest).body.get("status", {}))
     done = api.get(manifest).body
     wanted = [f"finished-{number}" for number in range(count - 1)]
     uvloop.run(_all(world, wanted, _ACTIONS, manifest, {"status": done["status"]}))

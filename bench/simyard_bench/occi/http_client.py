@@ -1,6 +1,8 @@
-"""A client over HTTPS that costs little: bytes made beforehand, one protocol object for a connection, on uvloop.
+# SPDX-License-Identifier: Apache-2.0
+"""Load frontends over HTTPS at little cost: prepared bytes, one protocol object per connection, uvloop.
 
-It reads a :class:`~simyard_bench.occi.load.Load` from standard input and writes the outcome to standard output.
+The process reads a :class:`~simyard_bench.occi.load.Load` from standard input and writes the outcome to standard
+output.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from simyard_bench.occi.load import Load, Outcome, Request, Tally, measured, pin
+from simyard_bench.occi.load import Load, Outcome, Request, Tally, measure, pin
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 _END = b"\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """Sends the next request when the one before is answered."""
+    """A connection that sends the next request when the previous one is answered."""
 
     def __init__(self, requests: Iterator[bytes], tally: Tally, failed: asyncio.Future[None]) -> None:
         self._requests = requests
@@ -38,12 +40,12 @@ class Connection(asyncio.Protocol):
         self._sent = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Send the first request."""
         self._transport = cast(asyncio.Transport, transport)
         self._send()
 
     def data_received(self, data: bytes) -> None:
-        """A part of a response: there is never more than one under way."""
+        """Read a part of a response; there is never more than one pending response."""
         if self._missing:
             self._missing -= len(data)
         else:
@@ -59,11 +61,11 @@ class Connection(asyncio.Protocol):
             self._missing = self._length - (len(self._head) - end - len(_END))
             self._head = b""
         if not self._missing:
-            self._tally.answered(time.perf_counter() - self._sent, self._length)
+            self._tally.count(time.perf_counter() - self._sent, self._length)
             self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It should not be, until the end."""
+        """Report the loss of the connection, which is expected only at the end."""
         self._fail(f"the connection was closed: {exc!r}")
 
     def _send(self) -> None:
@@ -76,8 +78,8 @@ class Connection(asyncio.Protocol):
             self._failed.set_exception(RuntimeError(problem))
 
 
-def head_of(request: Request, host: str, common: str) -> bytes:
-    """A request as it is sent."""
+def encode_request(request: Request, host: str, common: str) -> bytes:
+    """Return the bytes of a request."""
     body = request.body.encode()
     own = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
     length = f"Content-Length: {len(body)}\r\n" if body else ""
@@ -88,7 +90,7 @@ async def _run(load: Load) -> Outcome:
     loop = asyncio.get_running_loop()
     url = urlsplit(load.url)
     common = "".join(f"{name}: {value}\r\n" for name, value in load.headers.items())
-    requests = cycle([head_of(request, url.netloc, common) for request in load.requests])
+    requests = cycle([encode_request(request, url.netloc, common) for request in load.requests])
     tally, failed = Tally(load.servers), loop.create_future()
     context = ssl.create_default_context(cafile=load.ca_file)
     transports = []
@@ -98,7 +100,7 @@ async def _run(load: Load) -> Outcome:
         )
         transports.append(transport)
     try:
-        return await measured(load, tally, failed)
+        return await measure(load, tally, failed)
     finally:
         failed.cancel()
         for transport in transports:
@@ -106,7 +108,7 @@ async def _run(load: Load) -> Outcome:
 
 
 def main() -> None:
-    """Do what standard input says."""
+    """Run the load that standard input describes."""
     load = Load.read()
     pin(0, load.core)
     json.dump(asdict(uvloop.run(_run(load))), sys.stdout)

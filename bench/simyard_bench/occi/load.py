@@ -1,4 +1,5 @@
-"""What a client is told to do and what it tells then: the contract between the benchmark and its client processes."""
+# SPDX-License-Identifier: Apache-2.0
+"""Define loads and outcomes: the contract between the benchmark and its client processes."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Self
 
 SERVING = "serving"
-"""What a yardstick prints when it does."""
+"""Line that a yardstick prints once it serves."""
 _ANSWER_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request; ``headers`` beside those of the load."""
+    """One request; ``headers`` are added to those of the load."""
 
     target: str
     method: str = "GET"
@@ -31,16 +32,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Load:
-    """Requests in turn, again and again, ``connections`` at once, each sent when the one before is answered.
+    """Requests in turn, again and again, over ``connections``, each sent when the previous one is answered.
 
     Attributes:
-        url: of the server, without a path; of the broker for AMQP.
-        ca_file: whose certificates are believed.
-        headers: of every request.
-        seconds: so long is measured, after ``warm_seconds`` that do not count.
-        core: where the client runs.
-        servers: the pids of those whose CPU time is measured.
-        queue: of the server, for AMQP.
+        url: URL of the server without a path; URL of the broker for AMQP.
+        ca_file: the CA that the client trusts.
+        headers: headers of every request.
+        seconds: measured time, after ``warm_seconds`` that do not count.
+        core: the CPU core of the client.
+        servers: pids of the processes whose CPU time is measured.
+        queue: queue of the server; empty for HTTP.
     """
 
     url: str
@@ -56,27 +57,27 @@ class Load:
 
     @classmethod
     def read(cls) -> Self:
-        """From standard input."""
+        """Return the load that standard input describes."""
         given = json.load(sys.stdin)
         return cls(**{**given, "requests": tuple(Request(**item) for item in given["requests"])})
 
-    def written(self) -> str:
-        """For the client's standard input."""
+    def to_json(self) -> str:
+        """Return the text for the standard input of a client."""
         return json.dumps(asdict(self))
 
-    def in_turn(self) -> Iterator[Request]:
-        """Without end."""
+    def cycle_requests(self) -> Iterator[Request]:
+        """Return the requests in turn, without end."""
         return cycle(self.requests)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of the measured time.
+    """The figures of the measured time.
 
     Attributes:
-        p50_ms, p99_ms: from the first byte of a request to the last one of its response, as the client sees it.
-        body_bytes: of the last response.
-        server_cpu_us, client_cpu_us: for each request.
+        p50_ms, p99_ms: time from the first byte of a request to the last byte of its response, as the client sees it.
+        body_bytes: size of the last response.
+        server_cpu_us, client_cpu_us: CPU time per request.
     """
 
     requests: int
@@ -89,35 +90,35 @@ class Outcome:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What a client has written."""
+        """Return the outcome that a client has written."""
         return cls(**json.loads(text))
 
 
 class Tally:
-    """Counts what is answered; between :meth:`begin` and :meth:`end` it counts for the outcome."""
+    """A count of answers; the answers between :meth:`begin` and :meth:`end` count for the outcome."""
 
     def __init__(self, servers: tuple[int, ...]) -> None:
         self.body_bytes = 0
         self._servers = servers
         self._times: list[float] = []
 
-    def answered(self, seconds: float, body_bytes: int) -> None:
-        """One more."""
+    def count(self, seconds: float, body_bytes: int) -> None:
+        """Count one answer."""
         self._times.append(seconds)
         self.body_bytes = body_bytes
 
     @property
     def answers(self) -> int:
-        """Since :meth:`begin`."""
+        """The number of answers since :meth:`begin`."""
         return len(self._times)
 
     def begin(self) -> None:
-        """Forget what was."""
+        """Forget all earlier answers and start the clocks."""
         self._times.clear()
         self._began, self._client, self._server = time.perf_counter(), time.process_time(), self._server_seconds()
 
     def end(self) -> Outcome:
-        """What was since :meth:`begin`."""
+        """Return the outcome since :meth:`begin`."""
         seconds = time.perf_counter() - self._began
         client, server = time.process_time() - self._client, self._server_seconds() - self._server
         times = sorted(self._times)
@@ -137,27 +138,28 @@ class Tally:
 
 
 def quantile(times: list[float], share: float) -> float:
-    """The smallest of the sorted times that this share of them does not exceed."""
+    """Return the smallest of the sorted times that this share of them does not exceed."""
     return times[max(0, math.ceil(share * len(times)) - 1)]
 
 
 def cpu_seconds(pid: int) -> float:
-    """What all living threads of a process have used; exact, where the ticks of ``stat`` are 10 ms."""
+    """Return the CPU seconds of all living threads of a process; exact, while the ticks of ``stat`` are 10 ms."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def pin(pid: int, core: int) -> None:
-    """Keep all threads of a process (0: this one) on a core."""
+    """Pin all threads of a process (0: this one) to a core."""
     for task in Path(f"/proc/{pid or os.getpid()}/task").iterdir():
         os.sched_setaffinity(int(task.name), {core})
 
 
-async def measured(load: Load, tally: Tally, failed: asyncio.Future[None]) -> Outcome:
-    """Let a load that has begun run for its time, and longer if nothing was answered in it.
+async def measure(load: Load, tally: Tally, failed: asyncio.Future[None]) -> Outcome:
+    """Measure a running load for its time, or longer if there was no answer in it.
 
     Raises:
-        RuntimeError: what ``failed`` was given, or there is no answer.
+        RuntimeError: a connection failed; ``failed`` has the reason.
+        TimeoutError: there was no answer.
     """
     await _wait(failed, load.warm_seconds)
     tally.begin()

@@ -1,4 +1,5 @@
-"""Rounds of a case, and the row that they give."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the rounds of a case and make a row of them."""
 
 from __future__ import annotations
 
@@ -18,22 +19,22 @@ from simyard_dev.progress import say
 
 CONNECTIONS = 16
 WARM_SHARE = 0.3
-"""Of the measured time, before it."""
+"""Length of the phase before the measurement, as a share of the measured time."""
 
 Round = tuple[Outcome, Outcome]
-"""One request after another over one connection, for the latency; and several at once, for throughput and CPU time."""
+"""Outcomes of sequential requests over one connection (latency) and of concurrent ones (throughput, CPU time)."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How often and how long each figure is measured."""
+    """Number of rounds, and seconds of each."""
 
     rounds: int = 3
     seconds: float = 1.0
 
 
 class Measuring:
-    """``rows`` are what was measured; ``workers`` and ``finished`` say how many there are now."""
+    """The measured ``rows``; ``workers`` and ``finished`` state the present numbers."""
 
     def __init__(self, world: World, frontends: Frontends, effort: Effort) -> None:
         self.rows: list[Row] = []
@@ -53,7 +54,10 @@ class Measuring:
         connections: int = CONNECTIONS,
         times: float = 1,
     ) -> None:
-        """Requests in turn; of the yardstick, in the same rounds, the first of them. ``times`` as long as others."""
+        """Measure requests in turn, and the yardstick with the first of them in the same rounds.
+
+        ``times`` prolongs the rounds.
+        """
 
         def round_of(server: Server, requests: Sequence[Request]) -> Round:
             core = self._frontends.cores[-1]
@@ -70,7 +74,7 @@ class Measuring:
         self.add(case, rounds, bare_rounds, connections=connections)
 
     def pairs(self, case: str, requests: Sequence[Request], count: int) -> None:
-        """So many frontends, each with a client on its core; each client begins at another place."""
+        """Measure ``count`` frontends, each with a client on its core; each client begins with another request."""
 
         def loads(connections: int) -> list[Load]:
             first = [len(requests) * number // count for number in range(count)]
@@ -109,7 +113,7 @@ class Measuring:
         visible_ms: float | None = None,
         messages: int | None = None,
     ) -> None:
-        """One row more."""
+        """Add one row."""
         alone, busy = _middle(rounds)
         bare_alone, bare_busy = _middle(bare_rounds) if bare_rounds else (None, None)
         row = Row(
@@ -138,7 +142,7 @@ class Measuring:
             revision=revision(),
         )
         self.rows.append(row)
-        _tell(row)
+        _print_summary(row)
 
 
 def _middle(rounds: Sequence[Round]) -> Round:
@@ -150,7 +154,7 @@ def _of(outcome: Outcome | None, figure: Callable[[Outcome], float]) -> float | 
     return None if outcome is None else figure(outcome)
 
 
-def _tell(row: Row) -> None:
+def _print_summary(row: Row) -> None:
     limit = f" (bare {row.limit_p50_ms:.3f} ms, {row.limit_cpu_us_per_request:.0f} us)" if row.limit_p50_ms else ""
     say(
         f"{row.case}, {row.workers} workers, {row.finished} finished, {row.frontends} frontends: p50 {row.p50_ms:.3f},"

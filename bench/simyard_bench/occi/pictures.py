@@ -1,4 +1,5 @@
-"""The results as a picture."""
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the results of OCCI frontends."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
-    """Draw how the latency depends on the number of workers, and listings beside their limit; gives the files."""
+    """Draw the latency over the number of workers, and listings beside their limit; return the files."""
     return save(lambda figure: _paint(figure, rows), directory / "bench-occi") if rows else []
 
 

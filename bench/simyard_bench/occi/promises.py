@@ -1,4 +1,5 @@
-"""The promised figures of OCCI frontends, and whether the results meet them. Pure: from rows to verdicts."""
+# SPDX-License-Identifier: Apache-2.0
+"""Compare the results of OCCI frontends with the promised figures. Pure: from rows to verdicts."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ SMALL, LARGE = 2, 10_000
 FINISHED = 25_000
 BASICS = ("get-compute", "get-model", "action")
 LISTS = ("list-uri", "list-text")
-MOST_GROWTH = 1.2
-MOST_LIMITS = 2.0
-MOST_LIMITS_CPU = 1.5
-MOST_VISIBLE_MS = 500.0
-MOST_RSS_MIB = 250.0
+MAX_GROWTH = 1.2
+MAX_LIMIT_RATIO = 2.0
+MAX_LIMIT_CPU_RATIO = 1.5
+MAX_VISIBLE_MS = 500.0
+MAX_RSS_MIB = 250.0
 REGISTERING = 40
-"""So many workers register at once."""
+"""Number of workers that register at once."""
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """All promises, in the order in which they were given."""
+    """Return the verdicts in the order of the promises."""
     return [
         *(_growth(rows, case, 0) for case in BASICS),
         *(_growth(rows, case, FINISHED) for case in BASICS),
@@ -33,7 +34,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def find(rows: Sequence[Row], case: str, workers: int, finished: int = 0) -> Row | None:
-    """The row of a case with one frontend."""
+    """Return the row of a case with one frontend."""
     return next(
         (row for row in rows if (row.case, row.workers, row.finished, row.frontends) == (case, workers, finished, 1)),
         None,
@@ -43,28 +44,28 @@ def find(rows: Sequence[Row], case: str, workers: int, finished: int = 0) -> Row
 def _growth(rows: Sequence[Row], case: str, finished: int) -> Verdict:
     after = f", after {finished} finished ones" if finished else ""
     figure = f"{case}: p50 with {LARGE} workers{after}"
-    required = f"at most {MOST_GROWTH:g} x p50 with {SMALL}"
+    required = f"at most {MAX_GROWTH:g} x p50 with {SMALL}"
     small, large = find(rows, case, SMALL), find(rows, case, LARGE, finished)
     if small is None or large is None:
         return missing(figure, required)
     ratio = large.p50_ms / small.p50_ms
     measured = f"{large.p50_ms:.3f} ms, {ratio:.2f} x {small.p50_ms:.3f} ms"
-    return Verdict(figure, required, measured, ratio <= MOST_GROWTH)
+    return Verdict(figure, required, measured, ratio <= MAX_GROWTH)
 
 
 def _list(rows: Sequence[Row], case: str) -> Verdict:
-    figure, required = f"{case}: p50 with {LARGE} workers", f"at most {MOST_LIMITS:g} x limit"
+    figure, required = f"{case}: p50 with {LARGE} workers", f"at most {MAX_LIMIT_RATIO:g} x limit"
     row = find(rows, case, LARGE)
     if row is None or not row.limit_p50_ms:
         return missing(figure, required)
     ratio = row.p50_ms / row.limit_p50_ms
     measured = f"{row.p50_ms:.2f} ms, {ratio:.2f} x limit ({row.limit_p50_ms:.2f} ms)"
-    return Verdict(figure, required, measured, ratio <= MOST_LIMITS)
+    return Verdict(figure, required, measured, ratio <= MAX_LIMIT_RATIO)
 
 
 def _cpu(rows: Sequence[Row]) -> Verdict:
-    """The worst of all sizes counts."""
-    figure, required = "get-compute: CPU per request", f"at most {MOST_LIMITS_CPU:g} x limit"
+    """Judge the worst of all sizes."""
+    figure, required = "get-compute: CPU per request", f"at most {MAX_LIMIT_CPU_RATIO:g} x limit"
     found = [
         (row.cpu_us_per_request / limit, row, limit)
         for row in rows
@@ -74,24 +75,24 @@ def _cpu(rows: Sequence[Row]) -> Verdict:
         return missing(figure, required)
     ratio, row, limit = max(found, key=lambda item: item[0])
     measured = f"{row.cpu_us_per_request:.0f} us, {ratio:.2f} x limit ({limit:.0f} us), with {row.workers} workers"
-    return Verdict(figure, required, measured, ratio <= MOST_LIMITS_CPU)
+    return Verdict(figure, required, measured, ratio <= MAX_LIMIT_CPU_RATIO)
 
 
 def _register(rows: Sequence[Row]) -> Iterator[Verdict]:
     figure, required = (
         f"{REGISTERING} workers register at once",
-        f"all visible within {MOST_VISIBLE_MS / 1000:g} s after the last",
+        f"all visible within {MAX_VISIBLE_MS / 1000:g} s after the last",
     )
     row = next((row for row in rows if row.case == "register"), None)
     if row is None or row.visible_ms is None or row.messages is None:
         yield missing(figure, required)
         return
-    yield Verdict(figure, required, f"{row.visible_ms / 1000:.3f} s", row.visible_ms <= MOST_VISIBLE_MS)
+    yield Verdict(figure, required, f"{row.visible_ms / 1000:.3f} s", row.visible_ms <= MAX_VISIBLE_MS)
     yield Verdict(figure, "one message each", f"{row.messages} messages", row.messages == REGISTERING)
 
 
 def _memory(rows: Sequence[Row]) -> Verdict:
-    """The peak; those that finished were there beside the others for a while, which are more than so many then."""
-    figure, required = f"memory of a frontend with {LARGE} workers", f"at most {MOST_RSS_MIB:.0f} MiB"
+    """Judge the peak. Rows with finished Workers are left out, because these existed beside the others for a while."""
+    figure, required = f"memory of a frontend with {LARGE} workers", f"at most {MAX_RSS_MIB:.0f} MiB"
     most = max((row.rss_mib for row in rows if row.workers >= LARGE and not row.finished), default=0.0)
-    return Verdict(figure, required, f"{most:.0f} MiB", most <= MOST_RSS_MIB) if most else missing(figure, required)
+    return Verdict(figure, required, f"{most:.0f} MiB", most <= MAX_RSS_MIB) if most else missing(figure, required)

@@ -1,4 +1,5 @@
-"""Many workers register at once: how long until OCCI shows them all."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the time until OCCI shows all of many workers that register at once."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ SECONDS = 60.0
 
 
 def register(world: World, asking: Asking, measuring: Measuring, frontends: Frontends, n: int) -> None:
-    """Grow the pool to ``n`` workers, and ask for each new one until its service's action is offered.
+    """Grow the pool to ``n`` workers, and ask for each new one until the action of its service is offered.
 
-    The requests of this case are these questions. A worker's registration is when the operator received it.
+    The requests of this case are these questions. A worker counts as registered when the operator received its message.
 
     Raises:
-        SetupError: they are not shown in time.
+        SetupError: the workers are not shown in time.
     """
     known = set(asking.computes())
     pid = frontends.http().pid
@@ -57,7 +58,7 @@ def register(world: World, asking: Asking, measuring: Measuring, frontends: Fron
 
 
 def _follow(asking: Asking, known: set[str], count: int, deadline: float) -> tuple[dict[str, float], list[float]]:
-    """When each of the new computes was shown as ready, and how long each question took."""
+    """Return the time at which each new compute was shown as ready, and the durations of the questions."""
     shown: dict[str, float] = {}
     pending: set[str] = set()
     times: list[float] = []
@@ -77,7 +78,7 @@ def _follow(asking: Asking, known: set[str], count: int, deadline: float) -> tup
 
 
 def _registrations(metrics: str) -> int:
-    """How many messages of workers that register the operator has received."""
+    """Return the number of registrations that the operator has received."""
     lines = [line for line in metrics.splitlines() if "simyard_broker_events" in line]
     return sum(
         int(sample.value)

@@ -1,4 +1,5 @@
-"""What a case gives, and the file that keeps the cases."""
+# SPDX-License-Identifier: Apache-2.0
+"""Define the results of OCCI frontends, and read and write the file that keeps them."""
 
 from __future__ import annotations
 
@@ -15,26 +16,26 @@ FILE = START_FILE.with_name("occi.json")
 
 
 class Row(Record):
-    """One case. Each figure is the median of several rounds.
+    """The figures of one case. Each figure is the median of several rounds.
 
     Attributes:
-        case: what was asked for; see docs/performance.md.
-        workers: how many there were.
-        finished: how many Workers had been made and deleted, and how many ServiceActions had finished, before.
-        frontends: how many ran.
-        connections: at once, for ``per_second`` and ``cpu_us_per_request``.
-        p50_ms, p99_ms: from a request to the end of its response, as the client sees it; one request after another over
-            one connection.
-        cpu_us_per_request: of all frontends.
-        client_cpu_us_per_request: of the client, which has the other core.
-        rss_mib: the most memory that a frontend had ever held by then.
-        body_bytes: of one response.
-        limit_p50_ms: the same of a bare handler that sends the same bytes; None where it was not measured. Likewise
+        case: the kind of requests; see docs/performance.md.
+        workers: number of workers.
+        finished: number of Workers that were created and deleted, and of ServiceActions that finished, before.
+        frontends: number of frontends.
+        connections: concurrent connections for ``per_second`` and ``cpu_us_per_request``.
+        p50_ms, p99_ms: time from a request to the end of its response, as the client sees it; the requests are
+            sequential, over one connection.
+        cpu_us_per_request: CPU time of all frontends.
+        client_cpu_us_per_request: CPU time of the client, which has the other core.
+        rss_mib: peak memory of a frontend by then.
+        body_bytes: size of one response.
+        limit_p50_ms: the same of a bare handler that sends the same bytes; None if not measured. Likewise
             ``limit_p99_ms``, ``limit_per_second``, ``limit_cpu_us_per_request``.
-        visible_ms: for ``register``: from the last registration until all new workers were visible.
-        messages: for ``register``: how many messages the new workers sent to register.
-        load_average: over the minute before.
-        revision: of the source; ends in ``+`` when files had been changed.
+        visible_ms: for ``register``: time from the last registration until all new workers were visible.
+        messages: for ``register``: number of messages by which the new workers registered.
+        load_average: load over the minute before.
+        revision: revision of the source; ends in ``+`` if files had been changed.
     """
 
     case: str
@@ -66,14 +67,14 @@ _ROWS = TypeAdapter(list[Row])
 
 
 def load(file: Path) -> list[Row]:
-    """All rows of the file, in the order in which they were measured; none if there is no file.
+    """Return all rows of the file in the order of measurement; an empty list if there is no file.
 
     Raises:
-        pydantic.ValidationError: the file is not of this form; names the field.
+        pydantic.ValidationError: the file does not have this form; the message names the field.
     """
     return _ROWS.validate_json(file.read_bytes()) if file.exists() else []
 
 
 def store(file: Path, rows: Sequence[Row]) -> None:
-    """Write the rows of one run in place of those of the run before."""
+    """Write the rows of one run in place of those of the previous run."""
     write_rows(file, _ROWS.dump_python(list(rows), mode="json"))

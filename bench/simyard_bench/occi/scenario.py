@@ -1,4 +1,8 @@
-"""One run: a pool grows, and at each size a client asks; then what has been is made, and it asks again."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run all cases: a pool grows, and a client sends requests at each size.
+
+At the end the scenario creates finished Workers and actions, and measures once more.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +30,13 @@ IDLE_SECONDS = 5.0
 
 
 class Scenario:
-    """The cases of one environment that is up and prepared; ``rows`` grow as they are measured.
+    """The cases in an environment that is up and prepared; ``rows`` grows with each measurement.
 
-    The first frontend has a core of its own, the client another one; all else runs where there is time.
+    The first frontend has a core of its own, the client another one; all other processes run where there is time.
     """
 
     def __init__(self, world: World, effort: Effort, idle_cores: float) -> None:
-        """``idle_cores``: measured is when all processes of this machine together use no more."""
+        """Prepare the scenario; a case begins once all processes together use at most ``idle_cores``."""
         self._world = world
         self._idle_cores = idle_cores
         self._frontends = Frontends(world)
@@ -42,21 +46,21 @@ class Scenario:
 
     @property
     def rows(self) -> list[Row]:
-        """What was measured so far."""
+        """The rows measured so far."""
         return self._measuring.rows
 
     def run(self, sizes: Sequence[int], finished_count: int) -> None:
-        """Measure at each size, growing; at the largest all cases, and again after so many have finished.
+        """Measure each size in ascending order: all cases at the largest, and again after ``finished_count`` ended.
 
         Raises:
-            SetupError: something did not come to its end in time, or was refused.
+            SetupError: a request was refused, or a phase did not end in time.
         """
         paths: list[str] = []
         for n in sorted(sizes):
             largest = n == max(sizes)
             if largest and n - len(paths) > REGISTERING:
                 self._grow(n - REGISTERING)
-                with step(f"{REGISTERING} more that register at once"):
+                with step(f"registering {REGISTERING} more workers at once"):
                     register(self._world, self._asking, self._measuring, self._frontends, n)
             paths = self._grow(n)
             with step(f"measuring with {n} workers"):
@@ -67,34 +71,34 @@ class Scenario:
                     self._more_frontends(paths)
         if finished_count:
             self._finish(finished_count)
-            with step(f"measuring with {finished_count} finished ones"):
+            with step(f"measuring after {finished_count} finished Workers and actions"):
                 self._basics(paths)
 
     def _grow(self, n: int) -> list[str]:
         seconds = BASE_SECONDS + PER_WORKER_SECONDS * n
         with (
-            step(f"{n} workers"),
+            step(f"growing the pool to {n} workers"),
             self._world.waiting(names.WORKER_POOLS, f"jsonpath={{.status.readyReplicas}}={n}", seconds) as waiting,
         ):
             self._world.scale(n)
             waiting.until(self._world.check)
-            paths = self._settled(n)
+            paths = self._wait_settled(n)
         self._measuring.workers = n
         return paths
 
-    def _settled(self, n: int) -> list[str]:
-        """The computes, once all are shown, nothing is written any more and every process has come to rest."""
+    def _wait_settled(self, n: int) -> list[str]:
+        """Return the computes once all are shown, all writes have stopped and all processes are idle."""
         paths = self._asking.wait_ready(n, BASE_SECONDS)
-        self._asking.ask(self._asking.actions(paths)[0])  # the first one has all workers listen to the pool's queue
-        wait_quiet(self._world.told, QUIET_SECONDS, QUIETING_SECONDS)
+        self._asking.ask(self._asking.actions(paths)[0])  # the first action has all workers consume the pool's queue
+        wait_quiet(self._world.count_operator_writes, QUIET_SECONDS, QUIETING_SECONDS)
         self._wait_idle()
         return paths
 
     def _wait_idle(self) -> None:
-        """Wait until this machine does nothing: with one of its cores busy, every request would wait for the other.
+        """Wait until this machine is idle; with one core busy, every request would wait for the other core.
 
         Raises:
-            SetupError: something goes on; it names what.
+            SetupError: processes stay busy; the message names them.
         """
         deadline = time.monotonic() + QUIETING_SECONDS
         while True:
@@ -105,34 +109,36 @@ class Scenario:
             if time.monotonic() > deadline:
                 used = {name: (now - before[name]) / IDLE_SECONDS for name, now in self._world.cpu_seconds().items()}
                 busy = ", ".join(f"{name} {cores:.2f}" for name, cores in used.items() if cores > 0.01)
-                raise SetupError(f"the machine does not come to rest; in cores: {busy or 'something else on it'}")
+                raise SetupError(
+                    f"the machine is not idle; busy cores: {busy or 'of processes outside of this benchmark'}"
+                )
 
     def _finish(self, count: int) -> None:
         example = self._world.workers()[0]
-        with step(f"{count} ServiceActions that have finished"):
+        with step(f"storing {count} finished ServiceActions"):
             finished.keep_actions(self._world, example["metadata"]["name"], count)
-        with step(f"{count} Workers that are made and deleted"):
-            # It would start machines for them.
+        with step(f"creating and deleting {count} Workers"):
+            # The operator would start machines for these Workers.
             self._world.platform.operator.stop(GRACE_SECONDS)
             finished.make_and_delete_workers(self._world, example, count, lambda: self._look(example, count))
             self._world.platform.up()
             self._frontends.keep_one()
-            self._settled(self._measuring.workers)
+            self._wait_settled(self._measuring.workers)
         self._measuring.finished = count
 
     def _look(self, example: Json, count: int) -> None:
-        """List all in full, once the frontend knows them."""
+        """List all computes in full, once the frontend knows them."""
         deadline = time.monotonic() + BASE_SECONDS
         wanted = self._measuring.workers + min(finished.PORTION, count)
         while len(self._asking.computes()) < wanted:
             if time.monotonic() > deadline:
-                raise SetupError(f"the frontend does not show the {wanted} Workers that there are")
+                raise SetupError(f"the frontend does not show all {wanted} Workers after {BASE_SECONDS:.0f} s")
             time.sleep(0.1)
         self._asking.ask(LIST_TEXT)
 
     def _basics(self, paths: Sequence[str]) -> None:
         computes, frontend = tuple(map(compute, paths)), self._frontends.http()
-        self._asking.ask(LIST_TEXT)  # each of them is rendered once
+        self._asking.ask(LIST_TEXT)  # renders each of them once
         with self._frontends.bare_http(self._asking, computes[:1]) as bare:
             self._measuring.case("get-compute", frontend, computes, bare=bare)
         self._measuring.case("get-model", frontend, (MODEL,))
@@ -150,7 +156,10 @@ class Scenario:
             self._measuring.case("get-compute-amqp", self._frontends.amqp(), computes, bare=bare)
 
     def _more_frontends(self, paths: Sequence[str]) -> None:
-        """Reads of all sorts from one frontend, its client on the other core; on the same core; and two such pairs."""
+        """Measure mixed reads of one and of two frontends.
+
+        The client runs on the other core first, then on the core of the frontend, and last in two such pairs.
+        """
         requests = mixed(paths)
         self._measuring.case("mixed-apart", self._frontends.http(), requests)
         self._measuring.pairs("mixed", requests, 1)

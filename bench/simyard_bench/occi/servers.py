@@ -1,4 +1,5 @@
-"""What is asked: the frontends, and yardsticks that answer the same; each on a core that it is kept on."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run the measured servers: the frontends, and yardsticks with the same answers, each pinned to a core."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ READY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Server:
-    """Where something serves, and the process that does; ``queue``: over AMQP."""
+    """The URL and the process of a server; with ``queue`` it serves over AMQP."""
 
     url: str
     ca_file: str
@@ -37,7 +38,7 @@ class Server:
 
 
 class Frontends:
-    """The frontends of an environment: the first one on the first core; the second one, when it runs, on the last."""
+    """The frontends of an environment: the first one is pinned to the first core, the second one to the last."""
 
     def __init__(self, world: World) -> None:
         self.access = Access.of(world)
@@ -49,30 +50,30 @@ class Frontends:
         self._ports = Ports(self._directory)
 
     def http(self, number: int = 0) -> Server:
-        """One of them, over HTTPS."""
+        """Return one of the frontends, over HTTPS."""
         return Server(self.access.urls[number], self.access.ca_file, self._pid(number))
 
     def amqp(self) -> Server:
-        """The first one, over AMQP, while it is the only one."""
+        """Return the first frontend, over AMQP, while it is the only one."""
         return Server(self.access.amqp_url, self.access.amqp_ca_file, self._pid(0), self.access.amqp_queue)
 
     def peak_rss_mib(self, count: int) -> float:
-        """The most that one of the first ``count`` has ever held."""
+        """Return the largest peak memory of the first ``count`` frontends, in MiB."""
         return max(machine.peak_rss_mib(self._pid(number)) for number in range(count))
 
     def keep_one(self) -> None:
-        """End the second."""
+        """Stop the second frontend."""
         self._processes[1].stop(GRACE_SECONDS)
         pin(self._pid(0), self.cores[0])
 
     def start_second(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start the second frontend, and wait until it serves."""
         self._world.platform.up()
         pin(self._pid(1), self.cores[1])
 
     @contextlib.contextmanager
     def bare_http(self, asking: Asking, requests: Sequence[Request]) -> Iterator[Server]:
-        """A bare handler that sends the bytes that the first frontend sends now."""
+        """Provide a bare handler that sends the present answers of the first frontend."""
         answers = {}
         for number, request in enumerate(requests):
             answer = asking.ask(request)
@@ -90,7 +91,7 @@ class Frontends:
 
     @contextlib.contextmanager
     def bare_amqp(self, asking: Asking, request: Request) -> Iterator[Server]:
-        """A bare consumer that answers with the same body."""
+        """Provide a bare consumer that answers with the same body."""
         script = bare_amqp.Script(
             url=self.access.amqp_url,
             ca_file=Path(self.access.amqp_ca_file) if self.access.amqp_ca_file else None,
@@ -108,7 +109,7 @@ class Frontends:
 
     @contextlib.contextmanager
     def _serving(self, yardstick: ModuleType, script: BaseModel) -> Iterator[int]:
-        """A yardstick as a process, on the core of the first frontend; gives its pid once it says that it serves."""
+        """Run a yardstick on the core of the first frontend; provide its pid once it serves."""
         name = yardstick.__name__.rpartition(".")[2]
         file = self._directory / f"{name}.json"
         file.write_text(script.model_dump_json())

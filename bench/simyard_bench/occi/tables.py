@@ -1,4 +1,5 @@
-"""The results as tables of Markdown."""
+# SPDX-License-Identifier: Apache-2.0
+"""Write the results of OCCI frontends as Markdown tables."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _HEAD = ("case", "workers", "finished", "frontends", "p50 ms", "p99 ms", "per se
 
 
 def results(rows: Sequence[Row]) -> str:
-    """All cases, with what follows from them."""
+    """Return the table of all cases, with conclusions below it."""
     if not rows:
         return "Not measured.\n"
     ordered = [*(row for case in BASICS for row in rows if row.case == case), *_others(rows)]
@@ -39,7 +40,7 @@ def _cells(row: Row) -> Sequence[str]:
 
 
 def _more_frontends(rows: Sequence[Row]) -> str:
-    """How throughput grows with the frontends."""
+    """Return the growth of the throughput with the number of frontends."""
     grown = sorted((row for row in rows if row.case == "mixed"), key=lambda row: row.frontends)
     return "".join(
         f"From {few.frontends} to {many.frontends} frontends, mixed reads: {few.per_second:,.0f} to"
@@ -49,7 +50,7 @@ def _more_frontends(rows: Sequence[Row]) -> str:
 
 
 def _transports(rows: Sequence[Row]) -> str:
-    """What a request costs over either transport."""
+    """Return the cost of a request over either transport."""
     amqp = next((row for row in rows if row.case == "get-compute-amqp"), None)
     if amqp is None or amqp.limit_cpu_us_per_request is None:
         return ""

@@ -1,1 +1,2 @@
-"""What sites cost: ``make bench-sites``; ``bench-plot`` and ``bench-check`` look at its results, too."""
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmark of sites: ``make bench-sites``; ``bench-plot`` and ``bench-check`` read its results too."""

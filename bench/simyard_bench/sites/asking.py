@@ -1,4 +1,5 @@
-"""The machines that are asked for: as a pool's workers ask for them, each with a whole bootstrap document."""
+# SPDX-License-Identifier: Apache-2.0
+"""Make requests for machines like those of a pool, each with a complete bootstrap document."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ CPU_MILLIS = 100
 _INTERFACE = load_class(PROGRAM_CLASS, PROGRAM.parent).interface
 _CONNECTOR = {"python": {"class": PROGRAM_CLASS}}
 _BROKER = BrokerAddress("broker.example.com", 5671, "simyard", "pool", "p" * 32, "c" * 1200)
-"""A password and a certificate as long as real ones are."""
+"""Address of a broker; password and certificate have the length of real ones."""
 
 
 def machine_requests(pool: str, namespace: str, n: int, image: str = IMAGE) -> list[MachineRequest]:
-    """For a pool of ``n`` workers; with image "" the site's own."""
+    """Return the requests for a pool of ``n`` workers; image "" means the site's own image."""
     return [_request(f"{pool}-{number}", pool, namespace, image) for number in range(n)]
 
 

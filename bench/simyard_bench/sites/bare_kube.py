@@ -1,6 +1,7 @@
-"""The yardsticks at Kubernetes: a bare client that makes objects, and a bare watch that sees them run.
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the yardsticks at Kubernetes: a bare client that creates objects, and a bare watch that sees them run.
 
-Bare aiohttp, raw JSON, connections kept alive; the watch begins before the first object is made.
+The client is bare aiohttp with raw JSON and keep-alive; the watch begins before the first object is created.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 import aiohttp
 import orjson
 
-from kube_api import access_of
+from kube_api import read_access
 from simyard.api.base import Json
 from simyard_bench.limit import request
 from simyard_dev.errors import SetupError
-from simyard_sites.kubernetes.client import READ_BYTES, path_of
+from simyard_sites.kubernetes.client import READ_BYTES, build_path
 from simyard_sites.kubernetes.resource import Resource
 
 CONCURRENCIES = (16, 32, 64)
@@ -31,7 +32,7 @@ _OWN_METADATA = ("labels", "annotations")
 
 @dataclass(frozen=True)
 class Started:
-    """Seconds until the last object was made and until a watch had seen all of them run; CPU of this process."""
+    """Seconds until the last object was created, seconds until a watch saw all of them run, and CPU of this process."""
 
     seconds: float
     accepted_seconds: float
@@ -40,7 +41,7 @@ class Started:
 
 @dataclass
 class _Watch:
-    """What a watch has told: the newest version, and what runs; ``ended`` and ``cpu`` when all of them did."""
+    """State of a watch: the newest version, and the running objects; ``ended`` and ``cpu`` are set when all run."""
 
     version: str
     n: int
@@ -49,7 +50,7 @@ class _Watch:
     ended: float = 0.0
     cpu: float = 0.0
 
-    def take(self, lines: Iterable[bytes]) -> None:
+    def apply_lines(self, lines: Iterable[bytes]) -> None:
         for line in lines:
             event = orjson.loads(line)
             if event["type"] == "ERROR":
@@ -63,17 +64,17 @@ class _Watch:
 
 
 class BareKube:
-    """Objects of one kind in a namespace."""
+    """The objects of one kind in a namespace."""
 
     def __init__(self, session: aiohttp.ClientSession, resource: Resource, namespace: str) -> None:
         self._session = session
-        self._collection = path_of(resource, namespace)
+        self._collection = build_path(resource, namespace)
 
     async def create(self, example: Json, n: int, concurrency: int) -> Started:
-        """Make ``n`` objects like the example.
+        """Create ``n`` objects like the example and measure until all run.
 
         Raises:
-            SetupError: one was refused, or not all ran in time.
+            SetupError: the API server refused one, or not all ran in time.
         """
         work = iter(range(n))
         accepted = 0.0
@@ -88,33 +89,33 @@ class BareKube:
         return await self._measured(make, n, lambda: accepted)
 
     async def scale(self, path: str, n: int) -> Started:
-        """Have a controller make ``n`` objects, which is asked for by setting the replicas of what is at ``path``.
+        """Have a controller create ``n`` objects by setting the replicas of the object at ``path``, and measure.
 
         Raises:
-            SetupError: it was refused, or not all ran in time.
+            SetupError: the API server refused it, or not all objects ran in time.
         """
         asked = time.monotonic()
         return await self._measured(lambda: self.ask_to_scale(path, n), n, lambda: asked)
 
     async def ask_to_scale(self, path: str, n: int) -> None:
-        """Set the replicas of what is at ``path``.
+        """Set the replicas of the object at ``path``.
 
         Raises:
-            SetupError: it was refused.
+            SetupError: the API server refused it.
         """
         await request(self._session, "PATCH", path, {"spec": {"replicas": n}}, "application/merge-patch+json")
 
     async def end(self) -> None:
-        """Delete all of them, and wait until none is there."""
+        """Delete all objects, and wait until none is left."""
         async with self._session.delete(self._collection, timeout=aiohttp.ClientTimeout(total=START_SECONDS)) as answer:
             await answer.read()
         await self.gone()
 
     async def gone(self) -> None:
-        """Wait until none is there.
+        """Wait until no object is left.
 
         Raises:
-            SetupError: some stay.
+            SetupError: objects are left after the deadline.
         """
         deadline = time.monotonic() + START_SECONDS
         while (await self._list())["items"]:
@@ -140,7 +141,7 @@ class BareKube:
         return Started(watch.ended - began, accepted() - began, watch.cpu - cpu)
 
     async def _watch(self, watch: _Watch) -> None:
-        """Watch until all run; the server may end a watch at any time."""
+        """Watch until all objects run; the server may end a watch at any time."""
         timeout = aiohttp.ClientTimeout(total=START_SECONDS)
         while not watch.ended:
             query = {"watch": "true", "resourceVersion": watch.version, "timeoutSeconds": str(int(START_SECONDS))}
@@ -149,7 +150,7 @@ class BareKube:
                 rest = b""
                 async for chunk in answer.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
-                    watch.take(lines)
+                    watch.apply_lines(lines)
                     if watch.ended:
                         return
 
@@ -165,17 +166,17 @@ class BareKube:
 
 
 @asynccontextmanager
-async def connected(kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    """Connections to the API server as its administrator, as many as are used at once."""
-    server, context = access_of(kubeconfig)
+async def connect(kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
+    """Provide connections to the API server as its administrator, without a limit on their number."""
+    server, context = read_access(kubeconfig)
     connector = aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=60)
     timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
     async with aiohttp.ClientSession(server, connector=connector, timeout=timeout, read_bufsize=READ_BYTES) as session:
         yield session
 
 
-def like(stored: Json) -> Json:
-    """What makes an object with the same labels, annotations and spec as one that is there; it has no name yet."""
+def copy_manifest(stored: Json) -> Json:
+    """Return a manifest with the labels, annotations and spec of a stored object, and without a name."""
     metadata = {name: stored["metadata"][name] for name in _OWN_METADATA if name in stored["metadata"]}
     return {"apiVersion": stored["apiVersion"], "kind": stored["kind"], "metadata": metadata, "spec": stored["spec"]}
 

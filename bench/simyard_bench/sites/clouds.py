@@ -1,4 +1,5 @@
-"""The cases at OpenNebula, all against a simulated oned: starts beside pyone's loop, and what looking costs."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the cases at OpenNebula against a simulated oned: starts beside pyone's loop, and the cost of polls."""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ from simyard_sites.opennebula import OpenNebulaSite
 SITE = "openNebula"
 CLOUD = "simulated oned"
 LIVE = 50
-"""So many machines are there beside the finished ones; as when a real oned was measured."""
+"""Number of running machines beside the finished ones; the same as in the measurement of a real oned."""
 WIDE_TIME_SCALE = 0.1
-"""With no scheduler to wait for, the drivers' latencies, which are invented, would be much of the time."""
+"""Without waits for a scheduler, the latencies of the drivers, which are invented, would dominate at scale 1."""
 STOCK_SCALE = 0.05
-"""The stock scheduler places 7 machines in 10 s: what calls cost is scaled alike, so that all keeps its proportion."""
+"""The stock scheduler places 7 machines in 10 s. The costs of calls have the same scale, which keeps proportions."""
 REPEATS = 100
-"""Looks at few machines in a row; they take milliseconds."""
+"""Number of consecutive looks at few machines; one look takes milliseconds."""
 YARDSTICK_REPEATS = 20
 _READS = frozenset({"info", "infoset", "version", "config"})
 
 
 @dataclass(frozen=True)
 class Look:
-    """What one look costs: seconds, CPU seconds of the client, and of oned its calls and their cost in the model."""
+    """Cost of one look: seconds, CPU seconds of the client, calls to oned and their cost in the model."""
 
     seconds: float
     cpu_seconds: float
@@ -49,14 +50,14 @@ class Look:
 
 
 Turn = tuple[Look, Look]
-"""Ours, and the yardstick's."""
+"""Our look and that of the yardstick."""
 
 
 def starts(n: int, rounds: int) -> Iterator[Figures]:
-    """Starts with a scheduler without limits, and with the one that oned has as installed.
+    """Measure starts with an unlimited scheduler, and with the scheduler of a stock oned.
 
     Raises:
-        SetupError: something was refused, or did not come to its end in time.
+        SetupError: oned refused a call, or a start did not end in time.
     """
     yield _start("start-wide", n, rounds, SimulatedOned("wide", WIDE_TIME_SCALE, 1.0), WIDE_TIME_SCALE, 1.0)
     stock = SimulatedOned("stock", STOCK_SCALE, STOCK_SCALE)
@@ -64,7 +65,7 @@ def starts(n: int, rounds: int) -> Iterator[Figures]:
 
 
 def polls(known: int, finished: Sequence[int], rounds: int) -> Iterator[Figures]:
-    """What a look at all known machines costs: at many, and at few beside those that have finished."""
+    """Measure a look at all known machines: at many, and at few beside finished ones."""
     load = os.getloadavg()[0]
     with SimulatedOned("wide", 1.0, 1.0) as oned, step(f"polls of {known} VMs"):
         ids = oned.fill(running=known)
@@ -135,7 +136,7 @@ async def _ours(oned: SimulatedOned, requests: Sequence[MachineRequest]) -> Star
 
 
 class Looking:
-    """A site that looks at its machines; a context."""
+    """A site that looks at its machines, as a context."""
 
     def __init__(self, oned: SimulatedOned) -> None:
         self._oned = oned
@@ -150,15 +151,15 @@ class Looking:
         self._runner.close()
 
     def poll(self, ids: Sequence[int], times: int) -> Look:
-        """Look at machines by their ids: what the site's events do when it is time to look at all that are known."""
+        """Look at machines by their ids, as the site's events do for known machines."""
         return self._measured(partial(self._poll, [str(each) for each in ids]), times)
 
     def sweep(self, times: int) -> Look:
-        """Look for machines: what the site's events do at first and every ten minutes."""
+        """Look for machines, as the site's events do at first and every ten minutes."""
         return self._measured(self._site.list_owned, times)
 
     def _measured(self, look: Callable[[], Awaitable[object]], times: int) -> Look:
-        self._runner.run(_repeated(look, 1))  # after which all are known
+        self._runner.run(_repeated(look, 1))  # after this call all machines are known
         return _counted(self._oned, lambda: self._runner.run(_repeated(look, times)), 1, times)
 
     async def _poll(self, ids: Sequence[str]) -> None:
@@ -178,7 +179,7 @@ async def _repeated(look: Callable[[], Awaitable[object]], times: int) -> Spent:
 
 
 def _live(oned: SimulatedOned, finished: int) -> list[int]:
-    """Machines that run, of the finished ones one half older and one half newer."""
+    """Return the ids of running machines; half of the finished machines are older, half newer."""
     oned.fill(finished=finished // 2)
     ids = oned.fill(running=LIVE)
     oned.fill(finished=finished - finished // 2)
@@ -186,7 +187,7 @@ def _live(oned: SimulatedOned, finished: int) -> list[int]:
 
 
 def _counted(oned: SimulatedOned, look: Callable[[], Spent], repeats: int, times: int = 1) -> Look:
-    """The mean of some looks; ``look`` itself does ``times`` of them."""
+    """Return the mean cost of ``times`` looks, all of which ``look`` does itself."""
     oned.asked()
     spent = [look() for _ in range(repeats)]
     asked, count = oned.asked(), repeats * times
@@ -222,7 +223,7 @@ def _look(case: str, n: int, finished: int, turns: Sequence[Turn], load: float) 
 
 
 def changes(calls: Mapping[str, int]) -> Writes:
-    """The calls that change something, by object and method."""
+    """Return the calls that change a resource, by object and method."""
     made: Writes = {}
     for name, count in calls.items():
         _, *middle, method = name.split(".")

@@ -1,4 +1,5 @@
-"""The cases at Kubernetes: VirtualMachineInstances beside a bare client's, pods beside those of a Deployment."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the cases at Kubernetes: VirtualMachineInstances beside a bare client, pods beside a Deployment."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ import orjson
 import uvloop
 from prometheus_client import generate_latest
 
-from kube_api import Api, eventually
+from kube_api import Api, wait_until
 from simyard.api.base import Json
 from simyard_bench import peer, writes
 from simyard_bench.modules import command, environment
 from simyard_bench.occi.load import SERVING
 from simyard_bench.sites import bare_kube, virt
 from simyard_bench.sites.asking import machine_requests
-from simyard_bench.sites.bare_kube import CONCURRENCIES, BareKube, like
+from simyard_bench.sites.bare_kube import CONCURRENCIES, BareKube, copy_manifest
 from simyard_bench.sites.rows import Figures
 from simyard_bench.sites.starting import Fleet, Started
 from simyard_bench.workload import NAME, NAMESPACE
@@ -29,7 +30,7 @@ from simyard_dev.controlplane import ControlPlane
 from simyard_dev.processes import Process
 from simyard_dev.progress import say, step
 from simyard_sites.base import Site, SiteConfig
-from simyard_sites.kubernetes.client import path_of
+from simyard_sites.kubernetes.client import build_path
 from simyard_sites.kubernetes.resource import Resource
 from simyard_sites.kubevirt import KubevirtSite
 from simyard_sites.kubevirt.vmi import VMIS
@@ -37,7 +38,7 @@ from simyard_sites.pod import PodSite
 from simyard_sites.pod.site import PODS
 
 OURS = "ours"
-"""The namespace of our machines; the yardstick's are in another one."""
+"""Namespace of our machines; those of the yardstick are in another one."""
 WARM_UP = 10
 READY_SECONDS = 30.0
 GRACE_SECONDS = 10.0
@@ -45,14 +46,14 @@ KUBEVIRT = "kube-apiserver with KubeVirt's definitions; its controllers simulate
 KWOK = "kube-apiserver and kube-scheduler; kwok for the kubelets, no image pulled, no container started"
 
 Bare = Callable[[int], Awaitable[bare_kube.Started]]
-"""The yardstick with so many machines; what it made is gone afterwards."""
+"""A measurement of the yardstick with a number of machines; it removes the machines afterwards."""
 
 
 def vmis(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures]:
-    """Pools of VirtualMachineInstances of these sizes.
+    """Measure pools of VirtualMachineInstances of these sizes.
 
     Raises:
-        SetupError: something was refused, or did not come to its end in time.
+        SetupError: the API server refused a request, or a start did not end in time.
     """
     plane, simulator = ControlPlane(directory / "controlplane"), Process(directory, "virt")
     try:
@@ -70,10 +71,10 @@ def vmis(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures
 
 
 def pods(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures]:
-    """Pools of pods of these sizes.
+    """Measure pools of pods of these sizes.
 
     Raises:
-        SetupError: something was refused, or did not come to its end in time.
+        SetupError: the API server refused a request, or a start did not end in time.
     """
     with peer.cluster(directory, max(sizes)) as (plane, _):
         _namespaces(plane, OURS, NAMESPACE)
@@ -84,9 +85,9 @@ def pods(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures
 
 async def _vmis(plane: ControlPlane, n: int, rounds: int) -> Figures:
     load = os.getloadavg()[0]
-    async with bare_kube.connected(plane.kubeconfig) as session:
+    async with bare_kube.connect(plane.kubeconfig) as session:
         ours = Ours(session, VMIS, partial(_site, KubevirtSite, plane.kubeconfig))
-        example = like(await ours.warm_up())
+        example = copy_manifest(await ours.warm_up())
         theirs = BareKube(session, VMIS, NAMESPACE)
 
         async def bare(concurrency: int, n: int) -> bare_kube.Started:
@@ -103,14 +104,14 @@ async def _vmis(plane: ControlPlane, n: int, rounds: int) -> Figures:
 
 async def _pods(plane: ControlPlane, n: int, rounds: int) -> Figures:
     load = os.getloadavg()[0]
-    async with bare_kube.connected(plane.kubeconfig) as session:
+    async with bare_kube.connect(plane.kubeconfig) as session:
         ours = Ours(session, PODS, partial(_site, PodSite, plane.kubeconfig))
-        example = like(await ours.warm_up())
+        example = copy_manifest(await ours.warm_up())
         spec = {name: value for name, value in example["spec"].items() if name != "nodeName"}
         deployment = peer.deployment(spec)
         Api(plane.kubeconfig).install([deployment])
         theirs = BareKube(session, PODS, NAMESPACE)
-        path = path_of(Resource("apps", "v1", "deployments", "Deployment"), NAMESPACE, NAME)
+        path = build_path(Resource("apps", "v1", "deployments", "Deployment"), NAMESPACE, NAME)
 
         async def bare(n: int) -> bare_kube.Started:
             started = await theirs.scale(path, n)
@@ -124,7 +125,7 @@ async def _pods(plane: ControlPlane, n: int, rounds: int) -> Figures:
 
 
 class Ours:
-    """Pools at one site after the other; each site is new, and what was made is gone afterwards."""
+    """Pools at one site after the other; each site is new, and its machines are removed afterwards."""
 
     def __init__(self, session: aiohttp.ClientSession, resource: Resource, make_site: Callable[[], Site]) -> None:
         self._session = session
@@ -133,12 +134,12 @@ class Ours:
         self._pools = 0
 
     async def warm_up(self) -> Json:
-        """A small pool, and one of its objects as it was stored."""
+        """Start a small pool and return one of its stored objects."""
         _, _, stored = await self._pool(WARM_UP)
         return stored
 
     async def start(self, n: int) -> tuple[Started, writes.Counts]:
-        """The start of a pool, and the writes of it."""
+        """Start a pool of ``n`` machines; return its times and its writes."""
         started, made, _ = await self._pool(n)
         return started, made
 
@@ -146,11 +147,11 @@ class Ours:
         self._pools += 1
         requests = machine_requests(f"pool-{n}-{self._pools}", OURS, n)
         async with Fleet(self._make_site()) as fleet:
-            before = _told()
+            before = _count_writes()
             started = await fleet.start(requests)
-            made = _told() - before
+            made = _count_writes() - before
             say(f"ours: {started.seconds:.2f} s, {started.setting.calls} calls of {started.setting.batch}")
-            async with self._session.get(path_of(self._resource, OURS, requests[0].name)) as answer:
+            async with self._session.get(build_path(self._resource, OURS, requests[0].name)) as answer:
                 stored: Json = orjson.loads(await answer.read())
             await fleet.end()
         return started, made, stored
@@ -167,7 +168,7 @@ async def _compare(
     load: float,
     concurrency: int | None = None,
 ) -> Figures:
-    """The yardstick, of which the first round is known, and ours in turn."""
+    """Measure the yardstick (its first round is given) and our site in turn, and return the figures."""
     theirs, mine = [first], [await ours.start(n)]
     for _ in range(rounds - 1):
         theirs.append(await bare(n))
@@ -201,18 +202,18 @@ def _site(make: Callable[[SiteConfig], Site], kubeconfig: Path) -> Site:
     return make(SiteConfig(NAME, {"namespace": OURS}, installation=NAME, kubeconfig=kubeconfig))
 
 
-def _told() -> writes.Counts:
-    """The writes of this process so far."""
-    return writes.told(generate_latest().decode())
+def _count_writes() -> writes.Counts:
+    """Return the writes of this process so far."""
+    return writes.parse_operator_writes(generate_latest().decode())
 
 
 def _namespaces(plane: ControlPlane, *names: str) -> None:
-    """Make them, and wait until pods can be made there."""
+    """Create namespaces, and wait until they accept pods."""
     api = Api(plane.kubeconfig)
     api.install([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names])
     for name in names:
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-        eventually(partial(_is_there, api, account))
+        wait_until(partial(_is_there, api, account))
 
 
 def _is_there(api: Api, path: str) -> bool:

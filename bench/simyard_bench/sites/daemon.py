@@ -1,8 +1,9 @@
-"""How many machines a second a real oned makes: for pyone, for multicalls one by one and at once, for a site.
+# SPDX-License-Identifier: Apache-2.0
+"""Measure how many machines a real oned creates per second: by pyone, by multicalls, and by a site.
 
-``make bench-oned`` with ``SIMYARD_ONE_ENDPOINT``, ``SIMYARD_ONE_AUTH`` (user:password) and ``SIMYARD_ONE_TEMPLATE`` (a
-name; ``worker``) in the environment. It makes MACHINES machines (an argument; 100) in each case and ends them. The cost
-model of the simulator comes from such figures; they are printed, and stored nowhere.
+``make bench-oned`` reads ``SIMYARD_ONE_ENDPOINT``, ``SIMYARD_ONE_AUTH`` (user:password) and ``SIMYARD_ONE_TEMPLATE``
+(name, default ``worker``) from the environment. Each case creates MACHINES machines (argument, default 100) and deletes
+them. The cost model of the simulator is based on such figures; they are printed and not stored.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from simyard_sites.opennebula import OpenNebulaSite
 from simyard_sites.opennebula.catalog import Catalog
 from simyard_sites.opennebula.client import Oned
 from simyard_sites.opennebula.ownership import Ownership
-from simyard_sites.opennebula.requests import instantiate
+from simyard_sites.opennebula.requests import build_instantiate
 from simyard_sites.opennebula.settings import Settings
-from simyard_sites.opennebula.wire import Call
+from simyard_sites.opennebula.wire import RpcCall
 
 MULTICALLS = ((8, 1), (16, 1), (32, 1), (50, 1), (16, 2), (16, 4))
-"""Calls of a request, and requests at once."""
+"""Calls per request, and number of concurrent requests."""
 _END_SECONDS = 300.0
 _PAUSE_SECONDS = 1.0
 
 
 def main(machines: int) -> None:
-    """Measure all cases, and print each."""
+    """Measure all cases and print their figures."""
     config = _config()
     print(f"pyone, one by one: {uvloop.run(_measured(config, machines, _by_pyone)):.1f} a second", flush=True)
     for calls, at_once in MULTICALLS:
@@ -45,7 +46,7 @@ def main(machines: int) -> None:
 
 
 Case = Callable[[SiteConfig, list[MachineRequest]], Awaitable[float]]
-"""Makes machines; gives the seconds until the last one was accepted."""
+"""A way to create machines; returns the seconds until the last one was accepted."""
 
 
 async def _measured(config: SiteConfig, machines: int, case: Case) -> float:
@@ -80,7 +81,7 @@ def _by_multicall(calls: int, at_once: int) -> Case:
     return make
 
 
-async def _send(oned: Oned, requested: Iterator[Sequence[Call]]) -> None:
+async def _send(oned: Oned, requested: Iterator[Sequence[RpcCall]]) -> None:
     for part in requested:
         for answer in await oned.ask(part, changes=True):
             if isinstance(answer, Exception):
@@ -92,16 +93,18 @@ async def _by_site(config: SiteConfig, requests: list[MachineRequest]) -> float:
         return (await fleet.start(requests)).accepted_seconds
 
 
-async def _calls(config: SiteConfig, requests: list[MachineRequest]) -> list[Call]:
+async def _calls(config: SiteConfig, requests: list[MachineRequest]) -> list[RpcCall]:
     """Return the calls that a site would make."""
     settings, oned = Settings.from_config(config), Oned(Settings.from_config(config))
-    template = await Catalog(oned, settings).template()
+    template = await Catalog(oned, settings).get_template()
     await oned.aclose()
-    return [instantiate(each, template, settings, Ownership(config.installation, config.name)) for each in requests]
+    return [
+        build_instantiate(each, template, settings, Ownership(config.installation, config.name)) for each in requests
+    ]
 
 
 async def _end(site: OpenNebulaSite) -> None:
-    """End all machines of the site; those that are on their way to a host cannot be ended before they are there."""
+    """Delete all machines of the site; a machine on its way to a host can be deleted only after its arrival."""
     async with asyncio.timeout(_END_SECONDS):
         while machines := await site.list_owned():
             ids = [machine.id for machine in machines if machine.state is not MachineState.TERMINATING]

@@ -1,7 +1,8 @@
-"""A simulated oned in a process of its own, so that its CPU is nobody else's.
+# SPDX-License-Identifier: Apache-2.0
+"""Run a simulated oned as a process of its own, so that its CPU time is not counted as that of the client.
 
-``python -m simyard_bench.sites.oned SCHEDULER TIME_SCALE COST_SCALE`` says its URL, then answers each line of JSON that
-it reads with one, and ends with its input.
+``python -m simyard_bench.sites.oned SCHEDULER TIME_SCALE COST_SCALE`` prints its URL, answers each line of JSON on its
+standard input with one line, and ends with its input.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any, Self
 
 from simyard_bench.modules import environment
 from simyard_dev.errors import SetupError
+from simyard_simulators.oned import STOCK, WIDE, Oned, Settings
+from simyard_simulators.oned.instantiate import instantiate
+from simyard_simulators.oned.template import Template
 from simyard_sites.base import Owner
 from simyard_sites.opennebula.ownership import Ownership
-from simyard_sites.testing.oned import STOCK, WIDE, Oned, Settings
-from simyard_sites.testing.oned.instantiate import instantiate
-from simyard_sites.testing.oned.template import Template
 
 INSTALLATION = "bench"
 USER, PASSWORD = "simyard", "secret"
@@ -35,7 +36,7 @@ _END_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Asked:
-    """What it was asked: calls by method, HTTP requests, and what the calls cost it, in the model."""
+    """The requests to oned: calls by method, HTTP requests, and the cost of the calls in the model."""
 
     calls: Mapping[str, int] = field(default_factory=dict)
     requests: int = 0
@@ -43,7 +44,7 @@ class Asked:
 
 
 class SimulatedOned:
-    """The process; a context. ``scheduler`` is one of :data:`SCHEDULERS`."""
+    """The process of a simulated oned, as a context; ``scheduler`` is one of :data:`SCHEDULERS`."""
 
     def __init__(self, scheduler: str, time_scale: float, cost_scale: float) -> None:
         self._command = [sys.executable, "-m", __name__, scheduler, str(time_scale), str(cost_scale)]
@@ -67,12 +68,12 @@ class SimulatedOned:
             self._process.wait()
 
     def fill(self, finished: int = 0, running: int = 0) -> list[int]:
-        """Put VMs there that ended long ago, and others that run and are ours; gives the ids of these."""
+        """Add VMs that ended long ago, and running ones of ours; return the ids of the running ones."""
         ids: list[int] = self._ask({"finished": finished, "running": running})
         return ids
 
     def asked(self) -> Asked:
-        """Since the last time that this was called."""
+        """Return the requests since the last call of this method."""
         return Asked(**self._ask({}))
 
     def _ask(self, question: Mapping[str, int]) -> Any:
@@ -89,7 +90,7 @@ class SimulatedOned:
 
 
 class _Serving:
-    """What answers in the process."""
+    """The part that answers questions inside the process."""
 
     def __init__(self, oned: Oned) -> None:
         self._oned = oned
@@ -105,7 +106,7 @@ class _Serving:
         return answer
 
     def _fill(self, finished: int, running: int) -> list[int]:
-        """VMs as large as those that were instantiated, with the label of their owner."""
+        """Add VMs as large as instantiated ones, with the label of their owner."""
         cloud = self._oned.cloud
         user = next(user for user in cloud.users.values() if user.name == USER)
         example = instantiate(cloud, self._oned.life, user, 0, "example", True, "", False)

@@ -1,4 +1,5 @@
-"""The results as a picture."""
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the results of sites."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _YARDSTICK = "#c9c9c9"
 
 
 def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
-    """Draw starts beside their yardsticks, and what a look costs the client; gives the files."""
+    """Draw starts beside their yardsticks, and the CPU of looks; return the files."""
     return save(lambda figure: _paint(figure, rows), directory / "bench-sites") if rows else []
 
 

@@ -1,4 +1,5 @@
-"""The promised figures of sites, and whether the results meet them. Pure: from rows to verdicts."""
+# SPDX-License-Identifier: Apache-2.0
+"""Compare the results of sites with the promised figures. Pure: from rows to verdicts."""
 
 from __future__ import annotations
 
@@ -8,28 +9,28 @@ from simyard_bench.check import Verdict, missing
 from simyard_bench.sites.rows import Row
 
 VMIS = (100, 1000)
-"""What they take from the first to the second number tells what each one takes."""
+"""Two numbers of machines; the difference of their writes gives the writes of one machine."""
 PODS = 500
 VMS = 512
 KNOWN = 10_000
 FINISHED = (600, 25_600)
-MOST_TIMES = 1.15
-MOST_WRITES = 1.0
-LEAST_TIMES_FASTER = 1.25
-"""A real oned 7.4 made 51 VMs a second for a site that sends one request after the other, and 39 for pyone."""
-MOST_STOCK = 1.02
-"""No slower: the scheduler gives the pace, and both look twice a second."""
-MOST_CPU = 1 / 3
-MOST_GROWTH = 1.1
+MAX_RATIO = 1.15
+MAX_WRITES_PER_WORKER = 1.0
+MIN_RATE_RATIO = 1.25
+"""A real oned 7.4 created 51 VMs a second for a site with sequential requests, and 39 for pyone."""
+MAX_STOCK_RATIO = 1.02
+"""Our start must not be slower: the scheduler gives the pace, and both clients look twice a second."""
+MAX_CPU_RATIO = 1 / 3
+MAX_GROWTH = 1.1
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """All promises, in the order in which they were given."""
+    """Return the verdicts in the order of the promises."""
     return [
         _times(rows, "kubevirt", "start", VMIS[1], "VMIs until all run", "a bare client's"),
         _writes(rows),
         _wide(rows),
-        _times(rows, "openNebula", "start-stock", VMS, "VMs, stock scheduler", "pyone's", MOST_STOCK),
+        _times(rows, "openNebula", "start-stock", VMS, "VMs, stock scheduler", "pyone's", MAX_STOCK_RATIO),
         _cpu(rows),
         *(_growth(rows, case) for case in ("poll", "sweep")),
         _times(rows, "pod", "start", PODS, "pods until all run", "a Deployment's"),
@@ -37,7 +38,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def find(rows: Sequence[Row], site: str, case: str, n: int | None = None, finished: int = 0) -> Row | None:
-    """The row of a case; of any size without ``n``."""
+    """Return the row of a case; without ``n`` of any size."""
     return next(
         (row for row in rows if (row.site, row.case, row.finished) == (site, case, finished) and n in (None, row.n)),
         None,
@@ -45,7 +46,7 @@ def find(rows: Sequence[Row], site: str, case: str, n: int | None = None, finish
 
 
 def _times(
-    rows: Sequence[Row], site: str, case: str, n: int, what: str, whose: str, most: float = MOST_TIMES
+    rows: Sequence[Row], site: str, case: str, n: int, what: str, whose: str, most: float = MAX_RATIO
 ) -> Verdict:
     figure, required = f"{site}: {n} {what}", f"at most {most:g} x {whose} time"
     row = find(rows, site, case, n)
@@ -56,14 +57,17 @@ def _times(
 
 
 def _writes(rows: Sequence[Row]) -> Verdict:
-    """What is written once for a whole pool is no write of any machine."""
-    figure, required = "kubevirt: API writes for each VMI", f"at most {MOST_WRITES:g}, and some for all together"
+    """Judge the writes per machine; writes that occur once for a whole pool belong to no machine."""
+    figure, required = (
+        "kubevirt: API writes for each VMI",
+        f"at most {MAX_WRITES_PER_WORKER:g}, and some for all together",
+    )
     small, large = (find(rows, "kubevirt", "start", n) for n in VMIS)
     if small is None or large is None:
         return missing(figure, required)
     each = (_total(large) - _total(small)) / (large.n - small.n)
     rest = _total(large) - each * large.n
-    return Verdict(figure, required, f"{each:.3f}, and {rest:.0f} for all together", each <= MOST_WRITES)
+    return Verdict(figure, required, f"{each:.3f}, and {rest:.0f} for all together", each <= MAX_WRITES_PER_WORKER)
 
 
 def _total(row: Row) -> int:
@@ -72,13 +76,13 @@ def _total(row: Row) -> int:
 
 def _wide(rows: Sequence[Row]) -> Verdict:
     figure = f"openNebula: rate of {VMS} VMs, scheduler without limits"
-    required = f"at least {LEAST_TIMES_FASTER:g} x that of pyone's loop"
+    required = f"at least {MIN_RATE_RATIO:g} x that of pyone's loop"
     row = find(rows, "openNebula", "start-wide", VMS)
     if row is None or not row.yardstick_s:
         return missing(figure, required)
     ratio = row.yardstick_s / row.ours_s
     measured = f"{row.n / row.ours_s:.1f} a second, {ratio:.2f} x {row.n / row.yardstick_s:.1f}"
-    return Verdict(figure, required, measured, ratio >= LEAST_TIMES_FASTER)
+    return Verdict(figure, required, measured, ratio >= MIN_RATE_RATIO)
 
 
 def _cpu(rows: Sequence[Row]) -> Verdict:
@@ -87,20 +91,22 @@ def _cpu(rows: Sequence[Row]) -> Verdict:
     if row is None or not row.yardstick_cpu_s:
         return missing(figure, required)
     ratio = row.cpu_s / row.yardstick_cpu_s
-    return Verdict(figure, required, f"{row.cpu_s:.2f} s, {ratio:.2f} x {row.yardstick_cpu_s:.2f} s", ratio <= MOST_CPU)
+    return Verdict(
+        figure, required, f"{row.cpu_s:.2f} s, {ratio:.2f} x {row.yardstick_cpu_s:.2f} s", ratio <= MAX_CPU_RATIO
+    )
 
 
 def _growth(rows: Sequence[Row], case: str) -> Verdict:
-    """The worst of the client's CPU, the calls and what they cost the server counts."""
+    """Judge the worst growth among the CPU of the client, the calls, and their cost for the server."""
     few, many = FINISHED
     figure = f"openNebula: {case} beside {many} finished VMs"
-    required = f"at most {MOST_GROWTH - 1:.0%} above that beside {few}"
+    required = f"at most {MAX_GROWTH - 1:.0%} above that beside {few}"
     small, large = (find(rows, "openNebula", case, finished=count) for count in FINISHED)
     if small is None or large is None or not small.server_ms or not large.server_ms:
         return missing(figure, required)
     ratios = dict(_ratios(small, large, small.server_ms, large.server_ms))
     measured = ", ".join(f"{name} {ratio - 1:+.1%}" for name, ratio in ratios.items())
-    return Verdict(figure, required, measured, max(ratios.values()) <= MOST_GROWTH)
+    return Verdict(figure, required, measured, max(ratios.values()) <= MAX_GROWTH)
 
 
 def _ratios(small: Row, large: Row, small_ms: float, large_ms: float) -> Iterator[tuple[str, float]]:

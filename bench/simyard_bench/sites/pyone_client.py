@@ -1,4 +1,5 @@
-"""The yardsticks at OpenNebula: pyone, used as it is meant to be."""
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the yardsticks at OpenNebula: pyone, used as its documentation suggests."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ import pyone
 from simyard_bench.sites.oned import PASSWORD, USER
 from simyard_dev.errors import SetupError
 from simyard_sites.base import MachineRequest
-from simyard_sites.guest import context
-from simyard_sites.opennebula.client import SET_IDS, parts
+from simyard_sites.guest import build_context
+from simyard_sites.opennebula.client import SET_IDS, split
 from simyard_sites.opennebula.templates import Value, render
 
 POLL_SECONDS = 0.5
-"""As long as a site of ours waits between polls while machines start."""
+"""Interval of polls; equal to that of our site while machines start."""
 START_SECONDS = 300.0
 _MINE, _ANY, _NOT_DONE = -3, -1, -1
 _ACTIVE = _RUNNING = 3
@@ -24,7 +25,7 @@ _ACTIVE = _RUNNING = 3
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds, and CPU seconds of this process; for starts until the last machine was accepted, too."""
+    """Seconds, and CPU seconds of this process; for starts also the seconds until the last machine was accepted."""
 
     seconds: float
     cpu_seconds: float
@@ -32,16 +33,16 @@ class Spent:
 
 
 class Pyone:
-    """One client."""
+    """A client of oned that uses pyone."""
 
     def __init__(self, url: str) -> None:
         self._one = pyone.OneServer(url, session=f"{USER}:{PASSWORD}")
 
     def start(self, requests: Sequence[MachineRequest]) -> Spent:
-        """Make machines one after the other, and look at the pool until all of them run.
+        """Create machines one after the other, and poll the pool until all of them run.
 
         Raises:
-            SetupError: not all ran in time.
+            SetupError: not all machines ran in time.
         """
         templates = [render(_attributes(request)) for request in requests]
         cpu, began = time.process_time(), time.monotonic()
@@ -55,9 +56,9 @@ class Pyone:
         return Spent(time.monotonic() - began, time.process_time() - cpu, accepted - began)
 
     def look(self, ids: Sequence[int]) -> Spent:
-        """Ask for machines by their ids, in parts as a site of ours does."""
+        """Ask for machines by their ids, in as many parts as our site does."""
         cpu, began = time.process_time(), time.monotonic()
-        found = sum(len(self._one.vmpool.infoset(",".join(map(str, part)), False).VM) for part in parts(ids, SET_IDS))
+        found = sum(len(self._one.vmpool.infoset(",".join(map(str, part)), False).VM) for part in split(ids, SET_IDS))
         assert found == len(ids)
         return Spent(time.monotonic() - began, time.process_time() - cpu)
 
@@ -73,9 +74,9 @@ class Pyone:
 
 
 def _attributes(request: MachineRequest) -> Iterator[tuple[str, Value]]:
-    """As much as a site of ours sends."""
+    """Return as many attributes as our site sends."""
     yield "CPU", f"{request.cpu_millis / 1000:g}"
     yield "VCPU", str(request.cores)
     yield "MEMORY", str(request.memory_mib)
     yield "LABELS", f"{request.owner.pool}/{request.owner.worker}/{request.owner.worker_uid}"
-    yield "CONTEXT", {"NETWORK": "YES", "SET_HOSTNAME": request.name, **context(request.bootstrap, "", ())}
+    yield "CONTEXT", {"NETWORK": "YES", "SET_HOSTNAME": request.name, **build_context(request.bootstrap, "", ())}

@@ -1,4 +1,5 @@
-"""What a case gives, and the file that keeps the cases."""
+# SPDX-License-Identifier: Apache-2.0
+"""Define the results of sites, and read and write the file that keeps them."""
 
 from __future__ import annotations
 
@@ -15,29 +16,29 @@ FILE = START_FILE.with_name("sites.json")
 
 
 class Figures(Record):
-    """What was measured of one case at one site. Each figure is the median of several rounds.
+    """The figures of one case at one site. Each figure is the median of several rounds.
 
     Attributes:
         site: the provider, a member of ``spec.provider`` of a CloudSite.
-        case: what was done; see docs/performance.md.
-        n: with how many machines.
-        finished: how many machines had ended before; only where that was varied.
-        cloud: what stood for the cloud, and what of it is simulated.
-        ours_s: how long it took.
-        yardstick_s: how long the yardstick took; None where there is none.
-        cpu_s: seconds of CPU of the provider and of what drives it.
-        yardstick_cpu_s: the same of the yardstick, where its client is of this benchmark.
-        ours_rounds_s, yardstick_rounds_s: of each round.
-        accepted_s, yardstick_accepted_s: for starts: until the last machine was accepted.
-        writes_per_worker: requests to the cloud that change something, for each machine.
-        writes: these by resource and verb (Kubernetes), or by object and method (OpenNebula).
-        calls, yardstick_calls: of OpenNebula: all calls by method.
-        server_ms, yardstick_server_ms: of OpenNebula: what these calls cost oned, in the model.
-        calls_at_once, batch: as the fleet's tuner had settled at the end.
-        yardstick_concurrency: requests at once with which the yardstick was best.
-        time_scale: the times of a simulated cloud's scheduler and drivers are multiplied by this.
-        cost_scale: what calls cost a simulated oned is multiplied by this.
-        load_average: over the minute before.
+        case: the kind of work; see docs/performance.md.
+        n: the number of machines.
+        finished: the number of machines that had ended before, where that was varied.
+        cloud: the stand-in for the cloud, and the simulated parts of it.
+        ours_s: our time.
+        yardstick_s: the time of the yardstick; None without a yardstick.
+        cpu_s: CPU seconds of the provider and its caller.
+        yardstick_cpu_s: CPU seconds of the yardstick, if its client belongs to this benchmark.
+        ours_rounds_s, yardstick_rounds_s: the time of each round.
+        accepted_s, yardstick_accepted_s: for starts: time until the last machine was accepted.
+        writes_per_worker: requests to the cloud that change a resource, per machine.
+        writes: these requests by resource and verb (Kubernetes), or by object and method (OpenNebula).
+        calls, yardstick_calls: OpenNebula: all calls by method.
+        server_ms, yardstick_server_ms: OpenNebula: the cost of these calls for oned, in the model.
+        calls_at_once, batch: the last setting of the fleet's tuner.
+        yardstick_concurrency: the best number of concurrent requests of the yardstick.
+        time_scale: factor on the times of the scheduler and the drivers of a simulated cloud.
+        cost_scale: factor on the cost of calls to a simulated oned.
+        load_average: load over the minute before.
     """
 
     site: str
@@ -68,10 +69,10 @@ class Figures(Record):
 
 
 class Row(Figures):
-    """The same, and where and when that was.
+    """The figures of a case, with the place and the date of the measurement.
 
     Attributes:
-        revision: of the source; ends in ``+`` when files had been changed.
+        revision: revision of the source; ends in ``+`` if files had been changed.
     """
 
     machine: Machine
@@ -81,7 +82,7 @@ class Row(Figures):
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """What tells rows apart: a new one replaces the one before."""
+        """The key of the row; a new row replaces an earlier one with the same key."""
         return self.site, self.case, self.n, self.finished
 
 
@@ -89,15 +90,15 @@ _ROWS = TypeAdapter(list[Row])
 
 
 def load(file: Path) -> list[Row]:
-    """All rows of the file; none if there is no file.
+    """Return all rows of the file; an empty list if there is no file.
 
     Raises:
-        pydantic.ValidationError: the file is not of this form; names the field.
+        pydantic.ValidationError: the file does not have this form; the message names the field.
     """
     return _ROWS.validate_json(file.read_bytes()) if file.exists() else []
 
 
 def store(file: Path, rows: Sequence[Row]) -> None:
-    """Put rows into the file, in place of those with the same key."""
+    """Add rows to the file, in place of those with the same key."""
     merged = {row.key: row for row in (*load(file), *rows)}
     write_rows(file, _ROWS.dump_python([merged[key] for key in sorted(merged)], mode="json"))

@@ -1,4 +1,5 @@
-"""One run: the cases of each site, one after the other, and the rows that they give."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run the cases of each site one after the other, and collect their rows."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SITES = ("kubevirt", "pod", clouds.SITE)
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many machines there are in the cases; those of polls are ``known`` beside so many that ``finished``."""
+    """Numbers of machines in the cases; polls look at ``known`` machines, or at few beside ``finished`` ones."""
 
     vmis: Sequence[int] = (100, 1000)
     pods: Sequence[int] = (500,)
@@ -31,22 +32,22 @@ class Sizes:
 
 
 def run(directory: Path, sites: Sequence[str], sizes: Sizes, rounds: int) -> list[Row]:
-    """The cases of these sites.
+    """Measure the cases of these sites and return their rows.
 
     Raises:
-        SetupError: something did not come to its end in time, or was refused.
+        SetupError: a request was refused, or a case did not end in time.
     """
     where, with_ = machine.describe(), versions()
     rows = []
     for figures in _cases(directory, sites, sizes, rounds):
         now = datetime.now(UTC).replace(microsecond=0)
         rows.append(Row(**dict(figures), machine=where, versions=with_, date=now, revision=revision()))
-        _tell(figures)
+        _print_summary(figures)
     return rows
 
 
 def versions() -> dict[str, str]:
-    """Of the programs that take part."""
+    """Return the versions of the programs that take part."""
     return {
         "kubernetes": tools.KUBERNETES.version,
         "etcd": tools.ETCD.version,
@@ -70,7 +71,7 @@ def _cases(directory: Path, sites: Sequence[str], sizes: Sizes, rounds: int) -> 
             yield from cases[site]
 
 
-def _tell(row: Figures) -> None:
+def _print_summary(row: Figures) -> None:
     theirs = f", yardstick {row.yardstick_s:.3f} s (CPU {row.yardstick_cpu_s:.3f} s)" if row.yardstick_s else ""
     tuned = f"; {row.calls_at_once} calls of {row.batch}" if row.batch else ""
     say(

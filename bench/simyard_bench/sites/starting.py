@@ -1,6 +1,7 @@
-"""Starts machines as the fleet does: by its bulk executor with its tuner and breaker, heard of by the site's events.
+# SPDX-License-Identifier: Apache-2.0
+"""Start machines as the fleet does: its bulk executor, tuner and breaker send the calls, the site's events answer.
 
-What the operator does beside that (Workers, pools, restarts) is not here.
+The other work of the operator (Workers, pools, restarts) is not included.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from functools import partial
 from typing import Self
 
 from simyard.api.cloud_site import SiteLimits
-from simyard.fleet.bulk import Bulk, Told
-from simyard.fleet.site_calls import carry_out
-from simyard.fleet.site_events import follow
-from simyard.fleet.site_health import SiteHealth
+from simyard.fleet.sites.batch_queue import BatchQueue, BatchResult
+from simyard.fleet.sites.calls import carry_out
+from simyard.fleet.sites.event_stream import follow
+from simyard.fleet.sites.health import SiteHealth
 from simyard.plan.machine import Step
 from simyard.plan.tuner import START, Setting
 from simyard_dev.errors import SetupError
@@ -28,9 +29,9 @@ _NAME = "bench"
 
 @dataclass(frozen=True)
 class Started:
-    """A start: seconds until the last machine was accepted, and until the last one ran as the site's events say.
+    """Times of a start: seconds until the last machine was accepted, and until events showed the last one running.
 
-    ``cpu_seconds`` are those of this process; ``setting`` is what the tuner had come to.
+    ``cpu_seconds`` are those of this process; ``setting`` is the last setting of the tuner.
     """
 
     seconds: float
@@ -40,20 +41,14 @@ class Started:
 
 
 class Fleet:
-    """The machines of one site; an asynchronous context, entered once the site's events have begun."""
+    """The machines of one site, as an asynchronous context that is entered once the site's events have begun."""
 
     def __init__(self, site: Site) -> None:
         self.machines: dict[str, Machine] = {}
         self._site = site
         self._running: set[str] = set()
-        self._health = SiteHealth(
-            _NAME,
-            site,
-            changed=_nothing,
-            permitted_changed=lambda: self._bulk.permitted_changed(),
-            waits=lambda: self._bulk.waits,
-        )
-        self._bulk = Bulk(_NAME, self._send, SiteLimits(), lambda: self._health.permitted, _nothing)
+        self._queue = BatchQueue(_NAME, SiteLimits(), _nothing)
+        self._health = SiteHealth(_NAME, site, self._queue, _nothing)
         self._requests: dict[str, MachineRequest] = {}
         self._answers = 0
         self._answered_at = 0.0
@@ -62,8 +57,8 @@ class Fleet:
         self._news = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        events = follow(_NAME, self._site, self._health, self._take, self._broken)
-        self._tasks = [asyncio.create_task(events), asyncio.create_task(self._bulk.run())]
+        events = follow(_NAME, self._site, self._health, self._apply_event, self._broken)
+        self._tasks = [asyncio.create_task(events), asyncio.create_task(self._queue.run(self._send))]
         try:
             await self._until(lambda: self._began)
         except BaseException:
@@ -78,30 +73,30 @@ class Fleet:
         await self._site.aclose()
 
     async def start(self, requests: Sequence[MachineRequest]) -> Started:
-        """Have machines made, and wait until all of them run.
+        """Have machines created, and wait until all of them run.
 
         Raises:
-            SetupError: one was refused or failed, or not all ran in time.
+            SetupError: a machine was refused or failed, or not all ran in time.
         """
         self._requests = {request.name: request for request in requests}
         self._answers = 0
         cpu, began = time.process_time(), time.monotonic()
         for name in self._requests:
-            self._bulk.want(Step.CREATE, name)
+            self._queue.add(Step.CREATE, name)
         await self._until(lambda: len(self._running) == len(requests) == self._answers)
         seconds, cpu = time.monotonic() - began, time.process_time() - cpu
-        # A start that one round of calls suffices for ends before the tuner hears of it.
-        setting = next((each.setting for each in self._bulk.observations() if each.call == "Create"), START)
+        # A start that needs a single round of calls ends before the tuner learns of it.
+        setting = next((each.setting for each in self._queue.list_observations() if each.call == "Create"), START)
         return Started(seconds, self._answered_at - began, cpu, setting)
 
     async def end(self) -> None:
-        """Have all machines ended, and wait until they are gone.
+        """Have all machines deleted, and wait until they are gone.
 
         Raises:
-            SetupError: one cannot be ended, or not all were gone in time.
+            SetupError: a machine cannot be deleted, or machines are left after the deadline.
         """
         for machine_id in self.machines:
-            self._bulk.want(Step.DELETE, machine_id)
+            self._queue.add(Step.DELETE, machine_id)
         await self._until(lambda: not self.machines)
 
     async def _until(self, wanted: Callable[[], bool]) -> None:
@@ -116,7 +111,7 @@ class Fleet:
             states = f"{len(self.machines)} machines, {len(self._running)} of them run"
             raise SetupError(f"after {START_SECONDS:.0f} s there are {states}") from None
 
-    async def _send(self, step: Step, keys: Sequence[str]) -> Told | None:
+    async def _send(self, step: Step, keys: Sequence[str]) -> BatchResult | None:
         if step is Step.CREATE:
             call = self._site.create([self._requests[key] for key in keys])
         else:
@@ -124,14 +119,14 @@ class Fleet:
         return await carry_out(_NAME, self._health, step, keys, call, partial(self._answered, step))
 
     def _answered(self, step: Step, outcome: Outcome) -> None:
-        self._bulk.done(step, outcome.key)
+        self._queue.record_answer(step, outcome.key)
         self._answers += 1
         self._answered_at = time.monotonic()
         if outcome.error is not None:
             self._fail(f"{step.name.lower()} {outcome.key}: {outcome.error}")
         self._news.set()
 
-    def _take(self, event: SiteEvent) -> None:
+    def _apply_event(self, event: SiteEvent) -> None:
         if isinstance(event, Snapshot):
             self._began = True
             for machine in event.machines:
@@ -151,7 +146,7 @@ class Fleet:
             self._fail(f"the machine {machine.id} failed: {machine.reason} {machine.message}")
 
     def _broken(self) -> None:
-        self._fail("the site's events broke")
+        self._fail("the stream of the site's events broke")
 
     def _fail(self, message: str) -> None:
         self._failure = self._failure or SetupError(message)
@@ -159,4 +154,4 @@ class Fleet:
 
 
 def _nothing() -> None:
-    """Nobody is to be told."""
+    """Do nothing: this caller needs no notice."""

@@ -1,4 +1,5 @@
-"""The results as tables of Markdown."""
+# SPDX-License-Identifier: Apache-2.0
+"""Write the results of sites as Markdown tables."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _LOOKS = ("case", "machines", "finished", "ours", "CPU: ours, pyone", "calls: ou
 
 
 def results(rows: Sequence[Row]) -> str:
-    """Starts, and what looking costs."""
+    """Return the tables of starts and of looks."""
     if not rows:
         return "Not measured.\n"
     parts = []
@@ -48,7 +49,7 @@ def _look(row: Row) -> Sequence[str]:
 
 
 def _clouds(rows: Sequence[Row]) -> str:
-    """What stood for the clouds."""
+    """Return a list of the stand-ins for the clouds."""
     lines = {f"- {row.site}{_scaled(row)}: {row.cloud}.\n": None for row in rows}
     return "".join(lines)
 

@@ -1,4 +1,5 @@
-"""KubeVirt's controllers, simulated, as a process: ``python -m simyard_bench.sites.virt KUBECONFIG``."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run KubeVirt's simulated controllers as a process: ``python -m simyard_bench.sites.virt KUBECONFIG``."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from pathlib import Path
 import uvloop
 
 from simyard_bench.occi.load import SERVING
+from simyard_simulators.virt import SimulatedKubeVirt
 from simyard_sites.kubernetes.client import KubeClient
-from simyard_sites.testing.virt import SimulatedKubeVirt
 
 CONNECTIONS = 40
 

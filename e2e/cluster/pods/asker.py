@@ -1,7 +1,9 @@
-"""In a pod: makes the HTTPS requests of the variable ``REQUESTS`` and prints one line of JSON for each answer.
+# SPDX-License-Identifier: Apache-2.0
+"""Send the HTTPS requests of the variable ``REQUESTS`` from a pod, and print one line of JSON for each answer.
 
-Each is ``{"name", "url", "method"?, "headers"?, "body"?, "ca"?, "certificate"?}``; ``certificate`` is PEM, with a key.
-Without ``ca`` the server's certificate is not looked at: what is asked is what the server makes of the client.
+Each request is ``{"name", "url", "method"?, "headers"?, "body"?, "ca"?, "certificate"?}``; ``certificate`` is PEM, with
+a key. Without ``ca`` the certificate of the server is not verified: the tests are about the server's view of the
+client.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ def context(request: dict[str, Any]) -> ssl.SSLContext:
 
 
 async def ask(request: dict[str, Any]) -> dict[str, Any]:
-    """The status and the text of the answer; 0: the connection was refused or broken, -1: none came in time."""
+    """Return status and text of the answer; 0: the connection was refused or broken, -1: no answer came in time."""
     connector = aiohttp.TCPConnector(ssl=context(request))
     async with aiohttp.ClientSession(connector=connector, timeout=TIMEOUT) as session:
         method, url, headers = request.get("method", "GET"), request["url"], request.get("headers") or {}
         try:
             async with session.request(method, url, headers=headers, data=request.get("body")) as answer:
                 return {"status": answer.status, "text": (await answer.text())[:MOST]}
-        except TimeoutError:  # an OSError too
+        except TimeoutError:  # also an OSError
             return {"status": -1, "text": ""}
         except (aiohttp.ClientError, OSError) as error:
             return {"status": 0, "text": f"{type(error).__name__}: {error}"[:MOST]}

@@ -1,8 +1,9 @@
-"""In a pod: tries at the broker, as the user of a pool, what a worker must not be able to do; prints what was answered.
+# SPDX-License-Identifier: Apache-2.0
+"""Try at the broker, as the user of a pool in a pod, everything that a worker must not do; print the answers.
 
 The variable ``ATTEMPTS`` has the settings: ``host``, ``port``, ``managementPort``, ``vhost``, ``otherVhosts``, ``ca``,
 ``username``, ``password``, ``worker`` (its own uid), ``own`` (its queue), and of another pool ``foreignUser``,
-``foreignWorker``, ``foreignQueue`` and ``foreignPool``. Each line printed is ``{"attempt", "answer"}``.
+``foreignWorker``, ``foreignQueue`` and ``foreignPool``. Each printed line is ``{"attempt", "answer"}``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GIVEN: dict[str, Any] = json.loads(os.environ["ATTEMPTS"])
 Attempt = Callable[[AbstractChannel], Awaitable[object]]
 
 
-def told(attempt: str, answer: str) -> None:
+def report(attempt: str, answer: str) -> None:
     print(json.dumps({"attempt": attempt, "answer": answer}), flush=True)
 
 
@@ -40,7 +41,7 @@ async def connect(vhost: str, username: str, password: str) -> AbstractConnectio
 
 
 def publish(exchange: str, key: str, **properties: Any) -> Attempt:
-    """Publish and wait for the broker's confirmation; what no queue takes is refused by it."""
+    """Publish and wait for the broker's confirmation; the broker refuses a message that no queue accepts."""
 
     async def attempt(channel: AbstractChannel) -> object:
         sent = Basic.Properties(content_type="application/json", **properties)
@@ -72,7 +73,7 @@ def delete(queue: str) -> Attempt:
 
 
 def attempts() -> dict[str, Attempt]:
-    """What is tried, by what the table calls it."""
+    """Return the attempts by their name in the table."""
     mine, other, user = GIVEN["own"], GIVEN["foreignQueue"], GIVEN["foreignUser"]
     reading = {
         f"read {queue}": queue for queue in (other, GIVEN["foreignPool"], "simyard.operator", "simyard.dead.requests")
@@ -115,13 +116,13 @@ def attempts() -> dict[str, Attempt]:
 
 
 async def permitted(connection: AbstractConnection) -> None:
-    """What it may do: so that the refusals are not those of a user who can do nothing."""
+    """Return the permitted operations; they show that a refusal is not that of a user without any rights."""
     channel = await connection.channel(publisher_confirms=True)
     await channel.queue_declare(GIVEN["own"], passive=True)
-    told("permitted: see its own queue", "done")
+    report("permitted: see its own queue", "done")
     event = f"active.{GIVEN['username']}.{GIVEN['worker']}"
     answer = await publish("simyard.events", event, user_id=GIVEN["username"], message_type="active")(channel)
-    told("permitted: an event in its own name", "done" if isinstance(answer, Basic.Ack) else str(answer))
+    report("permitted: an event in its own name", "done" if isinstance(answer, Basic.Ack) else str(answer))
     await channel.close()
 
 
@@ -130,17 +131,17 @@ async def amqp(connection: AbstractConnection) -> None:
         channel = await connection.channel(publisher_confirms=True)
         try:
             answer = await asyncio.wait_for(attempt(channel), SECONDS)
-            told(name, f"done: {type(answer).__name__}" if not isinstance(answer, str) else answer)
+            report(name, f"done: {type(answer).__name__}" if not isinstance(answer, str) else answer)
         except DeliveryError as error:
-            told(name, f"not taken: {type(error).__name__}")
+            report(name, f"not taken: {type(error).__name__}")
         except AMQPError as error:
-            told(name, f"refused: {type(error).__name__}")
+            report(name, f"refused: {type(error).__name__}")
         if not channel.is_closed:
             await channel.close()
 
 
 async def strangers() -> None:
-    """Other virtual hosts, other users with this password, no password."""
+    """Try other virtual hosts, other users with this password, and no password."""
     logins = [(f"virtual host {vhost}", vhost, GIVEN["username"], GIVEN["password"]) for vhost in GIVEN["otherVhosts"]]
     logins += [
         (f"as {user} with its own password", GIVEN["vhost"], user, GIVEN["password"])
@@ -153,17 +154,17 @@ async def strangers() -> None:
     for name, vhost, username, password in logins:
         try:
             connection = await connect(vhost, username, password)
-        except TimeoutError:  # an OSError too, and no refusal
-            told(name, "no answer")
+        except TimeoutError:  # also an OSError, and no refusal
+            report(name, "no answer")
         except (AMQPError, OSError) as error:
-            told(name, f"refused: {type(error).__name__}")
+            report(name, f"refused: {type(error).__name__}")
         else:
-            told(name, "done")
+            report(name, "done")
             await connection.close()
 
 
 async def management() -> None:
-    """The management API, which a user without a tag must not use."""
+    """Try the management API, which refuses users without a tag."""
     authorization = aiohttp.BasicAuth(GIVEN["username"], GIVEN["password"])
     base = f"https://{GIVEN['host']}:{GIVEN['managementPort']}/api"
     requests = [("GET", path) for path in ("whoami", "overview", "users", "queues", "connections", "definitions")]
@@ -176,9 +177,9 @@ async def management() -> None:
             name = f"management: {method} {path}"
             try:
                 async with session.request(method, f"{base}/{path}", ssl=context, json=body) as answer:
-                    told(name, f"{'done' if answer.status < 400 else 'refused'}: {answer.status}")
+                    report(name, f"{'done' if answer.status < 400 else 'refused'}: {answer.status}")
             except (aiohttp.ClientError, TimeoutError) as error:  # the NetworkPolicy, where it is enforced
-                told(name, f"refused: {type(error).__name__}")
+                report(name, f"refused: {type(error).__name__}")
 
 
 async def main() -> None:

@@ -1,8 +1,9 @@
-"""In a pod: asks the platform without pause, and counts what workers begin and end.
+# SPDX-License-Identifier: Apache-2.0
+"""Call the platform without pause from a pod, and count the runs that workers report.
 
-It calls a pool's actions: ``count`` as ServiceActions (each is sent until the API server has it), ``tally`` through the
-aggregated API (once); and it reads the OCCI frontends. ``GET /report`` says what came of it, ``POST /stop`` ends it;
-workers POST ``/begun/KEY/RUN`` and ``/ended/KEY/RUN`` (see tally.py).
+The observer calls the actions of a pool: ``count`` as ServiceActions (each is sent until the API server has it) and
+``tally`` through the aggregated API (once). It also reads the OCCI frontends. ``GET /report`` returns the counts,
+``POST /stop`` ends the calls; workers POST ``/begun/KEY/RUN`` and ``/ended/KEY/RUN`` (see tally.py).
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ ACTIONS = Resource("simyard.dev", "v1alpha1", "serviceactions", "ServiceAction")
 SUBRESOURCES = "/apis/subresources.simyard.dev/v1alpha1"
 PORT = 8000
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-MOST_FAILURES = 200
+MAX_FAILURES = 200
 
 
 @dataclass
 class Answers:
-    """What came of one kind of call: ``longest_gap`` is the longest time between two good answers, in seconds."""
+    """The results of one kind of call; ``longest_gap`` is the longest time between two good answers, in seconds."""
 
     good: int = 0
     bad: Counter[str] = field(default_factory=Counter)
@@ -49,15 +50,15 @@ class Answers:
 
     def fail(self, why: str) -> None:
         known = why[:200]
-        self.bad[known if known in self.bad or len(self.bad) < MOST_FAILURES else "others"] += 1
+        self.bad[known if known in self.bad or len(self.bad) < MAX_FAILURES else "others"] += 1
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         gap = max(self.longest_gap, time.time() - self.last_good if self.last_good else 0.0)
         return {"good": self.good, "bad": dict(self.bad), "longestGap": round(gap, 2)}
 
 
 class Observer:
-    """The calls, and the tally of what workers did."""
+    """The calls, and the tally of the runs of workers."""
 
     def __init__(self, client: KubeClient, settings: dict[str, Any]) -> None:
         self._client = client
@@ -77,7 +78,7 @@ class Observer:
         self._count = 0
 
     async def run(self) -> None:
-        """Call until it is stopped."""
+        """Call until stopped."""
         calls = {"async": self._async, "sync": self._sync, **({"occi": self._read} if self._occi else {})}
         async with asyncio.TaskGroup() as group:
             for kind, call in calls.items():
@@ -127,7 +128,7 @@ class Observer:
             try:
                 await self._client.create(ACTIONS, body, self._namespace)
                 break
-            except AlreadyExistsError:  # it was stored, and the answer was lost
+            except AlreadyExistsError:  # the object was stored, and the answer was lost
                 break
             except ApiError as error:
                 self.answers["async refused"].fail(f"{type(error).__name__}: {error}")
@@ -157,13 +158,13 @@ class Observer:
                 raise ValueError(f"{answer.status} {text[:120]}")
 
     def report(self) -> dict[str, Any]:
-        """What came of it so far."""
+        """Return the counts so far."""
         return {
             "now": time.time(),
             "accepted": self.accepted,
             "syncSent": self.sync_sent,
             "syncGood": self.sync_good,
-            "answers": {kind: answers.told() for kind, answers in self.answers.items()},
+            "answers": {kind: answers.to_json() for kind, answers in self.answers.items()},
             "begun": {key: sorted(runs) for key, runs in self.begun.items()},
             "ended": {key: sorted(runs) for key, runs in self.ended.items()},
         }

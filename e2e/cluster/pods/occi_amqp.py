@@ -1,4 +1,5 @@
-"""In a pod: an OCCI client over AMQP. Prints how many computes there are, and how long reads take."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run an OCCI client over AMQP in a pod; print the number of computes and the duration of reads."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ SECONDS = 60
 
 
 class Client:
-    """Sends requests to the frontends' queue, and waits for each response."""
+    """A client that sends requests to the frontends' queue and waits for each response."""
 
     def __init__(self, channel: aiormq.abc.AbstractChannel, replies: str) -> None:
         self._channel = channel
         self._replies = replies
         self._waiting: dict[str, asyncio.Future[DeliveredMessage]] = {}
 
-    async def take(self, message: DeliveredMessage) -> None:
-        """A response has come."""
+    async def receive(self, message: DeliveredMessage) -> None:
+        """Hand a response to the caller that waits for it."""
         self._waiting.pop(str(message.header.properties.correlation_id)).set_result(message)
 
     async def get(self, path: str, token: str) -> DeliveredMessage:
-        """Ask, and wait for the response."""
+        """Send a GET request and return the response."""
         key = uuid.uuid4().hex
         response = self._waiting[key] = asyncio.get_running_loop().create_future()
         properties = aiormq.spec.Basic.Properties(
@@ -49,20 +50,20 @@ async def main(authority: Path) -> None:
     channel = await connection.channel()
     queue = str((await channel.queue_declare(f"e2e.{uuid.uuid4().hex}", exclusive=True)).queue)
     client = Client(channel, queue)
-    await channel.basic_consume(queue, client.take, no_ack=True)
+    await channel.basic_consume(queue, client.receive, no_ack=True)
     refused = await client.get("/compute/", "nobody")
     token, seconds = os.environ["TOKEN"], []
     for _ in range(READS):
         begin = time.monotonic()
         response = await client.get("/compute/", token)
         seconds.append(time.monotonic() - begin)
-    told = {
+    result = {
         "refused": _status(refused),
         "status": _status(response),
         "computes": len(response.body.decode().split()),
         "median_milliseconds": statistics.median(seconds) * 1000,
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
     await connection.close()
 
 

@@ -1,6 +1,7 @@
-"""In a pod: reads a frontend's collection without pause, each time over a connection of its own.
+# SPDX-License-Identifier: Apache-2.0
+"""Read the collection of a frontend without pause from a pod, each time over a connection of its own.
 
-Prints every second how many answers there were so far, and what went wrong; ends after SECONDS.
+The program prints every second the number of answers so far and the errors; it ends after SECONDS.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ async def main() -> None:
     headers = {"Authorization": f"Bearer {os.environ['TOKEN']}"}
     connector = aiohttp.TCPConnector(limit=CLIENTS, force_close=True, ssl=tls, ttl_dns_cache=5)
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session, asyncio.TaskGroup() as group:
-        group.create_task(tell(outcomes, end))
+        group.create_task(print_progress(outcomes, end))
         for _ in range(CLIENTS):
             group.create_task(read(session, outcomes, end))
 
 
 async def read(session: aiohttp.ClientSession, outcomes: Counter[str], end: float) -> None:
-    """One client."""
+    """Read until the end as one client."""
     while time.monotonic() < end:
         try:
             async with session.get(os.environ["URL"], timeout=aiohttp.ClientTimeout(total=60)) as response:
@@ -42,8 +43,8 @@ async def read(session: aiohttp.ClientSession, outcomes: Counter[str], end: floa
             outcomes[f"{type(error).__name__}: {error}"[:200]] += 1
 
 
-async def tell(outcomes: Counter[str], end: float) -> None:
-    """Say how far it is."""
+async def print_progress(outcomes: Counter[str], end: float) -> None:
+    """Print the progress every second."""
     begin = time.monotonic()
     while time.monotonic() < end:
         await asyncio.sleep(1)

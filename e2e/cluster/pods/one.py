@@ -1,4 +1,5 @@
-"""In a pod: a simulated oned, and the guests of its machines; nothing of it is OpenNebula."""
+# SPDX-License-Identifier: Apache-2.0
+"""Run a simulated oned and the guests of its machines in a pod; no part of it is OpenNebula."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 
 from guests import Guests, unpacked
 
-from simyard_sites.testing.oned import WIDE, Lcm, Oned, Settings, State, Vm
+from simyard_simulators.oned import WIDE, Lcm, Oned, Settings, State, Vm
 
 PORT = 2633
 LOOK_SECONDS = 0.2
@@ -18,7 +19,7 @@ def runs(vm: Vm) -> bool:
 
 
 async def run_guests(oned: Oned) -> None:
-    """Run the guest of each machine that runs, and of no other."""
+    """Keep exactly the guests of the running machines running."""
     guests = Guests()
     while True:
         oned.cloud.advance()

@@ -1,6 +1,7 @@
-"""What a worker of the counting service runs: says to the observer that it began, waits, says that it ended.
+# SPDX-License-Identifier: Apache-2.0
+"""Run the program of the counting service: report the begin to the observer, wait, report the end.
 
-``tally.py OBSERVER KEY SECONDS``; prints the run, which is new each time that it is run.
+``tally.py OBSERVER KEY SECONDS`` prints the id of the run, which is new for each run.
 """
 
 import sys
@@ -11,23 +12,23 @@ import uuid
 ATTEMPTS = 100
 
 
-def tell(observer: str, what: str, key: str, run: str) -> None:
-    """Until it is heard: saying the same of the same run again changes nothing."""
+def report(observer: str, event: str, key: str, run: str) -> None:
+    """Repeat a report until the observer accepts it; the same report of the same run counts once."""
     for _ in range(ATTEMPTS):
         try:
-            urllib.request.urlopen(f"http://{observer}/{what}/{key}/{run}", data=b"", timeout=5).close()
+            urllib.request.urlopen(f"http://{observer}/{event}/{key}/{run}", data=b"", timeout=5).close()
             return
         except OSError:
             time.sleep(0.3)
-    sys.exit(f"{observer} does not hear that {key} has {what}")
+    sys.exit(f"{observer} did not accept that {key} has {event}")
 
 
 def main() -> None:
     observer, key, seconds = sys.argv[1:]
     run = uuid.uuid4().hex
-    tell(observer, "begun", key, run)
+    report(observer, "begun", key, run)
     time.sleep(float(seconds))
-    tell(observer, "ended", key, run)
+    report(observer, "ended", key, run)
     print("run", run)
 
 

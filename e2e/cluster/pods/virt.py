@@ -1,4 +1,5 @@
-"""In a pod: plays KubeVirt's controllers, its virt-api, and the guests of the machines; nothing of it is KubeVirt.
+# SPDX-License-Identifier: Apache-2.0
+"""Play the controllers of KubeVirt, its virt-api and the guests of the machines in a pod; no part of it is KubeVirt.
 
 ``virt.py NAMESPACE``; certificate and key of the virt-api are in ``/tls``.
 """
@@ -15,12 +16,12 @@ from typing import Any
 from aiohttp import web
 from guests import Guests, document_in
 
+from simyard_simulators.virt import Latencies, SimulatedKubeVirt
+from simyard_simulators.virt.simulator import VMIS
+from simyard_simulators.virt.subresources import routes
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError
 from simyard_sites.kubernetes.resource import Resource
-from simyard_sites.testing.virt import Latencies, SimulatedKubeVirt
-from simyard_sites.testing.virt.simulator import VMIS
-from simyard_sites.testing.virt.subresources import routes
 
 PORT = 8443
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -29,7 +30,7 @@ LATENCIES = Latencies(scheduled=0.2, running=0.5)
 
 
 async def discovery(_: web.Request) -> web.Response:
-    """What kube-apiserver looks at to find out whether this answers."""
+    """Answer the discovery requests by which kube-apiserver checks that this API is available."""
     return web.json_response(
         {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/{VERSION}", "resources": []}
     )
@@ -48,7 +49,7 @@ async def serve_api(simulated: SimulatedKubeVirt) -> None:
 
 
 async def run_guests(client: KubeClient, namespace: str) -> None:
-    """Run the guest of each machine that runs, and of no other."""
+    """Keep exactly the guests of the running machines running."""
     guests = Guests()
     while True:
         try:

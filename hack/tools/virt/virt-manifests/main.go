@@ -1,5 +1,5 @@
-// virt-manifests prints as one JSON List what virt-operator installs beside programs: definitions, accounts and their rights,
-// webhooks, the aggregated API, instance types and preferences.
+// virt-manifests prints one JSON List of the objects that virt-operator installs beside programs: definitions, accounts
+// and their rights, webhooks, the aggregated API, instance types and preferences.
 package main
 
 import (

@@ -60,7 +60,7 @@ public final class JocciClient {
         new JocciClient(client).run(arguments[0], arguments[1], arguments[2], arguments[3].split("=", 2));
     }
 
-    /** jOCCI reads certificates from a folder of *.pem files; as a single file it takes key stores only. */
+    /** Makes a folder of *.pem files, from which jOCCI reads certificates; as a single file it accepts only key stores. */
     private static Path authorities(Path certificate) throws IOException {
         Path folder = Files.createTempDirectory("authorities");
         folder.toFile().deleteOnExit();
@@ -123,12 +123,12 @@ public final class JocciClient {
         say("described_after_deletion", refusal(() -> client.describe(location)));
     }
 
-    /** The computes; jOCCI takes an empty listing for one empty URI. */
+    /** Returns the computes; jOCCI reads an empty listing as one empty URI. */
     private List<URI> listed() throws CommunicationException {
         return client.list("compute").stream().filter(uri -> !uri.toString().isEmpty()).toList();
     }
 
-    /** The compute, once it is in a state and offers an action. */
+    /** Returns the compute once it is in a state and offers an action. */
     private Resource described(URI location, String state, String action) throws Exception {
         Instant end = Instant.now().plus(PATIENCE);
         while (true) {
@@ -147,7 +147,7 @@ public final class JocciClient {
         return compute.getActions().stream().map(Action::getTerm).collect(Collectors.toSet());
     }
 
-    /** An invocation of an action that the compute offers; only the model knows the action's attributes. */
+    /** Returns an invocation of an offered action; only the model knows the action's attributes. */
     private ActionInstance invocation(Resource compute, String term) {
         for (Action action : compute.getActions()) {
             if (action.getTerm().equals(term)) {

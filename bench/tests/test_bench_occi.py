@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from simyard_bench import check, tables
 from simyard_bench.occi import pictures, promises, rows
 from simyard_bench.occi import tables as occi_tables
 from simyard_bench.occi.cases import MODEL, compute, mixed
-from simyard_bench.occi.http_client import head_of
+from simyard_bench.occi.http_client import encode_request
 from simyard_bench.occi.load import Request, quantile
 from simyard_bench.occi.rows import Row
 from simyard_bench.results import Machine
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(case: str, **values: Any) -> Row:
-    """A row that meets everything, but for what is given."""
+    """Return a row that meets every promise, except for the given values."""
     fields: dict[str, Any] = {
         "case": case, "workers": 10_000, "finished": 0, "frontends": 1, "connections": 16, "p50_ms": 0.2,
         "p99_ms": 0.4, "per_second": 9000, "cpu_us_per_request": 60, "client_cpu_us_per_request": 25, "rss_mib": 200,
@@ -111,7 +112,7 @@ def test_mixed_reads_have_seven_computes_two_models_and_a_page_in_ten() -> None:
 
 def test_a_request_is_sent_with_its_length_and_its_own_headers() -> None:
     request = Request("/compute/?action=run", "POST", {"Content-Type": "text/plain"}, "Category: é")
-    assert head_of(request, "here:1", "Authorization: Bearer t\r\n").decode() == (
+    assert encode_request(request, "here:1", "Authorization: Bearer t\r\n").decode() == (
         "POST /compute/?action=run HTTP/1.1\r\nHost: here:1\r\nAuthorization: Bearer t\r\n"
         "Content-Type: text/plain\r\nContent-Length: 12\r\n\r\nCategory: é"
     )

@@ -1,4 +1,5 @@
-"""What docs/sizing.md says of sizes that were measured, and of those in between."""
+# SPDX-License-Identifier: Apache-2.0
+"""docs/sizing.md states measured sizes as measured, and interpolates between them."""
 
 import re
 
@@ -13,7 +14,7 @@ RUNS, ROWS = results.load(results.FILE), rows.load(rows.FILE)
 
 
 def cells(text: str, line: str) -> list[float]:
-    """The figures of a line of the table."""
+    """Return the figures of a line of the table."""
     [found] = re.findall(rf"^\| {re.escape(line)} \|(.*)\|$", text, re.MULTILINE)
     return [float(re.sub(r"[^\d.]", "", cell)) for cell in found.split("|")]
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from simyard_bench.results import Machine
 from simyard_bench.sites import pictures, promises, rows
 from simyard_bench.sites import tables as site_tables
 from simyard_bench.sites.asking import machine_requests
-from simyard_bench.sites.bare_kube import like
+from simyard_bench.sites.bare_kube import copy_manifest
 from simyard_bench.sites.clouds import changes
 from simyard_bench.sites.rows import Row
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(site: str, case: str, n: int, **values: Any) -> Row:
-    """A row that meets everything, but for what is given."""
+    """Return a row that meets every promise, except for the given values."""
     fields: dict[str, Any] = {
         "site": site, "case": case, "n": n, "cloud": "a simulated cloud", "ours_s": 8, "yardstick_s": 8, "cpu_s": 0.3,
         "yardstick_cpu_s": 1, "ours_rounds_s": [8, 8, 9], "yardstick_rounds_s": [7, 8, 8], "writes_per_worker": 1,
@@ -31,14 +32,14 @@ def row(site: str, case: str, n: int, **values: Any) -> Row:
 
 
 def vmis(n: int, **values: Any) -> Row:
-    """A start of VirtualMachineInstances with one write each, and three for all together."""
+    """Return a start of VirtualMachineInstances with one write each, and three writes for all together."""
     made = {"virtualmachineinstances": {"post": n}, "secrets": {"post": 1}, "controllerrevisions": {"post": 2}}
     given = {"writes": made, "calls_at_once": 4, "batch": 64, "yardstick_concurrency": 32, **values}
     return row("kubevirt", "start", n, **given)
 
 
 def look(case: str, n: int, finished: int, **values: Any) -> Row:
-    """A look at VMs of OpenNebula."""
+    """Return one poll of the VMs of OpenNebula."""
     given = {"calls": {"one.vmpool.infoset": 1}, "server_ms": 4.0, "yardstick_server_ms": 57.0, **values}
     return row("openNebula", case, n, finished=finished, **given)
 
@@ -139,7 +140,7 @@ def test_an_object_is_like_another_one_without_what_the_server_gave_it() -> None
         "apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}, "status": {"phase": "Running"},
         "metadata": {"name": "a", "uid": "1", "resourceVersion": "7", "labels": {"of": "us"}},
     }  # fmt: skip
-    assert like(stored) == {
+    assert copy_manifest(stored) == {
         "apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}, "metadata": {"labels": {"of": "us"}}
     }  # fmt: skip
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(**values: Any) -> Run:
-    """A run that meets everything, but for what is given."""
+    """Return a run that meets every promise, except for the given values."""
     made = {"workers": {"post": 10_000, "patch": 10_000}}
     stage = StageTimes(mean_s=20, last_s=40, quantiles=[2.0 * step for step in range(results.QUANTILES + 1)])
     fields: dict[str, Any] = {
@@ -91,10 +92,10 @@ def test_text_replaces_what_is_between_the_markers_of_a_document(tmp_path: Path)
     document = tmp_path / "performance.md"
     begin, end = tables.BEGIN.format("results", "make bench-plot"), tables.END.format("results")
     document.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
-    tables.insert(document, "results", "new\n")
+    tables.write_section(document, "results", "new\n")
     assert document.read_text() == f"before\n{begin}\n\nnew\n\n{end}\nafter\n"
-    with pytest.raises(SetupError, match="needs the lines"):
-        tables.insert(document, "promises", "new")
+    with pytest.raises(SetupError, match="lacks the lines"):
+        tables.write_section(document, "promises", "new")
 
 
 def test_tables_have_a_row_for_each_run() -> None:
@@ -122,11 +123,11 @@ apiserver_request_total{code="200",group="coordination.k8s.io",resource="leases"
 simyard_kube_requests_total{code="200",resource="workers",verb="patch"} 8.0
 simyard_kube_requests_total{code="200",resource="workers",verb="list"} 2.0
 """
-    counted = writes.served(server)
+    counted = writes.parse_server_writes(server)
     assert counted == Counter({("workers", "patch"): 8, ("workers", "post"): 5, ("leases", "put"): 3})
     assert writes.by_resource(counted) == {"workers": {"patch": 8, "post": 5}}
     assert writes.by_resource(counted, leases=True) == {"leases": {"put": 3}}
-    assert writes.told(operator) == Counter({("workers", "patch"): 8})
+    assert writes.parse_operator_writes(operator) == Counter({("workers", "patch"): 8})
 
 
 def test_the_bare_client_writes_all_that_a_started_worker_has() -> None:
