@@ -66,7 +66,7 @@ def is_address_of_parts(address: str) -> bool:
     return address.startswith(_PARTS + ":")
 
 
-def combine(parts: tuple[bytes, ...], size: int) -> FileDigest:
+def combine_digests(parts: tuple[bytes, ...], size: int) -> FileDigest:
     """Return the digest of a content whose parts have these digests."""
     if len(parts) == 1:
         return FileDigest(f"{_WHOLE}:{parts[0].hex()}", size, parts)
@@ -98,7 +98,7 @@ class Digester:
 
     def finish(self) -> FileDigest:
         """Return the digest of all blocks so far."""
-        return combine((*self._parts, self._part.digest()), self._size)
+        return combine_digests((*self._parts, self._part.digest()), self._size)
 
 
 def digest_file(path: Path, on_bytes: Callable[[int], None] = lambda _: None) -> FileDigest:

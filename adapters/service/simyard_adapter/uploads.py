@@ -21,24 +21,28 @@ MAX_OFFERS = 1000
 
 
 @dataclass(frozen=True)
-class Offer:
-    """The platform's answer to the wish to upload a file.
+class UploadOffer:
+    """The platform's answer to a request to upload a file.
 
     Attributes:
-        present: True if the store has the file already.
-        upload_id: The id of an upload in parts; empty if one request sends all.
-        requests: The requests of some parts.
+        present: True if the store has the file already; there is nothing to send then.
+        upload_id: The id of an upload in parts; empty if one request sends the whole file.
+        requests: The requests that send the file, or the next parts that the store does not have.
+        etags: The ETag of each part that the store has already, by the part's number from 1.
         complete: The request that ends an upload in parts.
+        expires: The time at which the requests expire, as RFC 3339; empty if there are none.
     """
 
     present: bool
     upload_id: str = ""
     requests: tuple[SignedRequest, ...] = field(default=(), repr=False)
+    etags: Mapping[int, str] = field(default_factory=dict)
     complete: Optional[SignedRequest] = field(default=None, repr=False)
+    expires: str = ""
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Offer":
-        """Read ``status`` of a File.
+    def from_json(cls, data: Mapping[str, Any]) -> "UploadOffer":
+        """Read an offer as the platform sends it: ``status`` of a File.
 
         Raises:
             ValueError: A field has another type.
@@ -48,17 +52,38 @@ class Offer:
         upload = data.get("upload")
         if not isinstance(upload, Mapping) or not isinstance(upload.get("requests"), list):
             raise ValueError("the platform sent an unreadable offer for an upload")
-        complete = upload.get("complete")
+        complete, sent = upload.get("complete"), upload.get("sentParts") or []
+        try:
+            etags = {int(part["number"]): str(part["etag"]) for part in sent}
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the platform sent an unreadable list of sent parts: {error}") from None
         return cls(
             False,
             str(upload.get("id") or ""),
             tuple(SignedRequest.from_json(item) for item in upload["requests"]),
+            etags,
             SignedRequest.from_json(complete) if isinstance(complete, Mapping) else None,
+            str(upload.get("expiresTime") or ""),
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the offer as the platform sends it."""
+        if self.present:
+            return {"present": True}
+        upload: dict[str, Any] = {"requests": [request.to_json() for request in self.requests]}
+        if self.upload_id:
+            upload["id"] = self.upload_id
+        if self.etags:
+            upload["sentParts"] = [{"number": number, "etag": etag} for number, etag in sorted(self.etags.items())]
+        if self.complete is not None:
+            upload["complete"] = self.complete.to_json()
+        if self.expires:
+            upload["expiresTime"] = self.expires
+        return {"present": False, "upload": upload}
 
-GetOffer = Callable[[str, int], Offer]
-"""Asks the platform for an offer, with the id of the upload that goes on ("" for a new one) and the first part."""
+
+GetOffer = Callable[[str, int], UploadOffer]
+"""Ask the platform for an offer. Arguments: the id of the upload to continue ("" for none), and the first part."""
 
 
 def upload_file(
@@ -103,7 +128,7 @@ def upload_file(
 
 
 def _send_whole(
-    transfers: Transfers, path: Path, offer: Offer, get_offer: GetOffer, on_bytes: Callable[[int], None]
+    transfers: Transfers, path: Path, offer: UploadOffer, get_offer: GetOffer, on_bytes: Callable[[int], None]
 ) -> None:
     while offer.requests:
         try:

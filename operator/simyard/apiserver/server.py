@@ -13,7 +13,7 @@ from simyard.api.names import APISERVER_BROKER_SECRET
 from simyard.apiserver.api import Api, Services
 from simyard.apiserver.frontproxy import CONFIG_MAPS, CONFIG_NAME, CONFIG_NAMESPACE, FrontProxy
 from simyard.apiserver.settings import ApiServerSettings
-from simyard.files.desk import open_desk
+from simyard.files.catalog import open_catalog
 from simyard.messaging.access import BrokerAccess
 from simyard.serving.actions import SYNC_SECONDS, Actions
 from simyard.serving.attribute_feed import AttributeFeed
@@ -46,7 +46,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
         OSError: the certificate cannot be read, or the port is in use.
     """
     tls = ServingTls(settings.certificate, settings.key)
-    async with await KubeClient.connect(settings.kubeconfig) as client, open_desk(settings.files) as desk:
+    async with await KubeClient.connect(settings.kubeconfig) as client, open_catalog(settings.files) as catalog:
         directory = Directory(client, settings.watch_namespaces)
         store = ValueStore()
         broker = BrokerClient(AttributeFeed(directory, store).apply_event)
@@ -57,7 +57,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             broker=broker,
             actions=Actions(client, directory, broker),
             attributes=Attributes(directory, store, broker),
-            files=Files(client, desk, settings.watch_namespaces),
+            files=Files(client, catalog, settings.watch_namespaces),
             health=health,
         )
         api = Api(services, max_in_flight=settings.max_in_flight)

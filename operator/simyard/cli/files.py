@@ -21,7 +21,7 @@ from simyard.cli.output import Failure, as_list, format_age, make_output_option,
 from simyard.guest.text import make_printable_line
 from simyard_adapter.digests import FileDigest, digest_file, is_address
 from simyard_adapter.transfers import SignedRequest, TransferError, Transfers
-from simyard_adapter.uploads import Offer, upload_file
+from simyard_adapter.uploads import UploadOffer, upload_file
 
 PREFIX = "files:"
 CA_VARIABLE = "SIMYARD_FILES_CA_FILE"
@@ -86,10 +86,10 @@ def upload(kubectl: Kubectl, path: Path) -> FileDigest:
         spec = {"address": digest.address, "bytes": digest.size, "name": path.name}
         parts = {"parts": [part.hex() for part in digest.parts]} if digest.in_parts else {}
 
-        def get_offer(upload_id: str, first_part: int) -> Offer:
+        def get_offer(upload_id: str, first_part: int) -> UploadOffer:
             more = {"uploadId": upload_id, "firstPart": first_part} if upload_id else {}
             answer = kubectl.raw("create", FILES, "", {"spec": {**spec, **parts, **more}})
-            return Offer.from_json(answer["status"])
+            return UploadOffer.from_json(answer["status"])
 
         with _progress(f"uploading {path.name}", size) as on_bytes:
             upload_file(_open_transfers(), path, digest, get_offer, on_bytes)

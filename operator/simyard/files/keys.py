@@ -21,30 +21,34 @@ from dataclasses import dataclass
 from simyard_adapter.digests import is_address
 
 
-class Room(enum.StrEnum):
-    """The part of a namespace's files that a key belongs to."""
+class FileOrigin(enum.StrEnum):
+    """The kind of sender of a file, which is a part of the file's key."""
 
-    IN = "in"
-    OUT = "out"
-    USED = "used"
+    USER = "in"
+    WORKER = "out"
 
 
 @dataclass(frozen=True, slots=True)
 class FileKey:
-    """The key of one object."""
+    """The key of one file."""
 
     namespace_uid: str
-    room: Room
+    origin: FileOrigin
     address: str
 
     def __str__(self) -> str:
         """Return the key as the store knows it."""
-        return f"{self.namespace_uid}/{self.room}/{self.address}"
+        return f"{self.namespace_uid}/{self.origin}/{self.address}"
 
     @classmethod
     def parse(cls, text: str) -> FileKey | None:
         """Return the parts of a key; None if Simyard makes no such key."""
         words = text.split("/")
-        if len(words) != 3 or words[1] not in tuple(Room) or not words[0] or not is_address(words[2]):
+        if len(words) != 3 or words[1] not in tuple(FileOrigin) or not words[0] or not is_address(words[2]):
             return None
-        return cls(words[0], Room(words[1]), words[2])
+        return cls(words[0], FileOrigin(words[1]), words[2])
+
+
+def make_use_key(namespace_uid: str, address: str) -> str:
+    """Return the key of the object whose time of change is the last use of a file."""
+    return f"{namespace_uid}/used/{address}"

@@ -80,7 +80,7 @@ class ObjectStore:
         if self._session is not None:
             await self._session.close()
 
-    async def find(self, key: str) -> StoredObject | None:
+    async def find_object(self, key: str) -> StoredObject | None:
         """Return an object, or None if there is none with the key.
 
         Raises:
@@ -102,11 +102,11 @@ class ObjectStore:
             },
         )
 
-    async def mark(self, key: str) -> None:
+    async def put_object(self, key: str) -> None:
         """Write an empty object; its time of change is then now."""
         await self._request("PUT", key, expected=(200,))
 
-    async def delete(self, key: str) -> None:
+    async def delete_object(self, key: str) -> None:
         """Delete an object if it exists."""
         await self._request("DELETE", key, expected=(200, 204, 404))
 
@@ -114,13 +114,13 @@ class ObjectStore:
         """Yield all objects whose keys begin with the prefix, in the order of their keys."""
         token = ""
         while True:
-            page, token = await self.list_page(prefix, token)
+            page, token = await self.list_object_page(prefix, token)
             for item in page:
                 yield item
             if not token:
                 return
 
-    async def list_page(self, prefix: str, token: str = "", limit: int = 1000) -> tuple[list[StoredObject], str]:
+    async def list_object_page(self, prefix: str, token: str = "", limit: int = 1000) -> tuple[list[StoredObject], str]:
         """Return up to ``limit`` objects whose keys begin with the prefix, and the token of the next page."""
         query = {"list-type": "2", "prefix": prefix, "max-keys": str(limit)}
         if token:

@@ -82,15 +82,26 @@ def read_flag(query: Mapping[str, str], name: str, default: bool) -> bool:
     return value
 
 
+def read_count(query: Mapping[str, str], name: str) -> int | None:
+    """Return a whole number in the query that may be 0; None if the query does not name it.
+
+    Raises:
+        StatusError: the text is no whole number, or is negative.
+    """
+    text = query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise StatusError(StatusReason.BAD_REQUEST, f"{name}={text}: send a whole number of at least 0")
+    return int(text)
+
+
 def read_positive(query: Mapping[str, str], name: str) -> int | None:
     """Return a positive whole number in the query; None if the query does not name it.
 
     Raises:
         StatusError: the text is no positive whole number.
     """
-    text = query.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):
-        raise StatusError(StatusReason.BAD_REQUEST, f"{name}={text}: send a positive whole number")
-    return int(text)
+    if (count := read_count(query, name)) == 0:
+        raise StatusError(StatusReason.BAD_REQUEST, f"{name}=0: send a positive whole number")
+    return count

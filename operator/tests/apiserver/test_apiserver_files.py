@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from apiserver_stack import Client, Stack, unique
 
+from simyard.serving.files import MAX_CAUSES
 from simyard_adapter.digests import digest_file
 from simyard_dev import tools
 
@@ -108,6 +109,28 @@ async def test_a_file_of_another_namespace_and_a_path_that_is_no_address_are_not
     assert (await client.request("GET", path_of(namespace, address), user="admin")).status == 200
     assert (await client.request("GET", path_of("default", address), user="admin")).status == 404
     assert (await client.request("GET", path_of(namespace, "sha256:..%2f..%2fx"), user="admin")).status == 404
+
+
+async def test_an_answer_names_some_of_many_errors(client: Client, namespace: str) -> None:
+    wrong = offer(address=f"sha256-64m:{'0' * 64}", bytes=2**33, parts=["x"] * 5000)
+    answer = await client.request("POST", path_of(namespace), user="admin", data=wrong)
+    causes = answer.json["details"]["causes"]
+    assert (answer.status, len(causes)) == (422, MAX_CAUSES + 1)
+    assert causes[-1] == {
+        "reason": "FieldValueInvalid",
+        "message": f"{5000 - MAX_CAUSES} further errors are not listed",
+        "field": "spec",
+    }
+
+
+async def test_a_limit_of_0_is_no_limit_and_a_negative_one_is_refused(
+    stack: Stack, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("one of the list")
+    address = simyard(stack, namespace, "cp", tmp_path / "file", "files:").stdout.strip()
+    answer = await client.request("GET", f"{path_of(namespace)}?limit=0", user="admin")
+    assert [item["metadata"]["name"] for item in answer.json["items"]] == [address]
+    assert (await client.request("GET", f"{path_of(namespace)}?limit=-1", user="admin")).status == 400
 
 
 async def test_a_user_without_the_right_gets_no_url(client: Client, namespace: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a real S3 server, and a desk at it."""
+"""Fixtures: a real S3 server, and a catalog at it."""
 
 import secrets
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simyard.files.access import StoreAccess
-from simyard.files.desk import Desk
+from simyard.files.catalog import FileCatalog
 from simyard.files.store import ObjectStore
 from simyard_dev.file_store import FileStore
 
@@ -30,4 +30,4 @@ def file_store(simyard_directory: Path) -> Iterator[FileStore]:
 async def world(file_store: FileStore) -> AsyncIterator[FilesWorld]:
     access = StoreAccess.from_directory(file_store.access)
     async with ObjectStore(access) as store:
-        yield FilesWorld(file_store, access, store, Desk(access, store), f"uid-{secrets.token_hex(8)}")
+        yield FilesWorld(file_store, access, store, FileCatalog(access, store), f"uid-{secrets.token_hex(8)}")

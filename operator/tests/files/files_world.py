@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from simyard.files.access import StoreAccess
-from simyard.files.desk import Desk
+from simyard.files.catalog import FileCatalog
 from simyard.files.store import ObjectStore
 from simyard_dev.file_store import FileStore
 
@@ -16,5 +16,5 @@ class FilesWorld:
     server: FileStore
     access: StoreAccess
     store: ObjectStore
-    desk: Desk
+    catalog: FileCatalog
     namespace: str

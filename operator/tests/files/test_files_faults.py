@@ -18,11 +18,11 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from files_world import FilesWorld
 
-from simyard.files.desk import Desk, Upload
-from simyard.files.keys import Room
+from simyard.files.catalog import FileCatalog, Upload
+from simyard.files.keys import FileOrigin
 from simyard_adapter.digests import FileDigest, digest_file
 from simyard_adapter.transfers import ExpiredError, SignedRequest, TransferError, Transfers
-from simyard_adapter.uploads import Offer, upload_file
+from simyard_adapter.uploads import UploadOffer, upload_file
 
 CUTS = 20
 MIB = 2**20
@@ -93,10 +93,9 @@ def make(path: Path, size: int) -> FileDigest:
     return digest_file(path)
 
 
-async def offered(world: FilesWorld, digest: FileDigest, room: Room = Room.IN) -> Offer:
+async def offered(world: FilesWorld, digest: FileDigest, origin: FileOrigin = FileOrigin.USER) -> UploadOffer:
     parts = digest.parts if digest.in_parts else ()
-    found = await world.desk.offer_upload(world.namespace, room, Upload(digest.address, digest.size, parts))
-    return Offer(found.present, found.upload_id, found.requests, found.complete)
+    return await world.catalog.offer_upload(world.namespace, origin, Upload(digest.address, digest.size, parts))
 
 
 async def store(world: FilesWorld, path: Path, digest: FileDigest) -> None:
@@ -107,7 +106,7 @@ async def store(world: FilesWorld, path: Path, digest: FileDigest) -> None:
 async def test_a_download_survives_20_cut_connections(world: FilesWorld, tmp_path: Path) -> None:
     digest = make(tmp_path / "mesh", 30 * MIB)
     await store(world, tmp_path / "mesh", digest)
-    found = await world.desk.sign_download(world.namespace, digest.address)
+    found = await world.catalog.sign_download(world.namespace, digest.address)
     assert found is not None
     moved: list[int] = []
     with scissors(world, CUTS, MIB) as proxy:
@@ -126,7 +125,7 @@ async def test_an_upload_survives_20_cut_connections(world: FilesWorld, tmp_path
         through_proxy = replace(offer, requests=tuple(through(item, proxy) for item in offer.requests))
         upload_file(Transfers(sleep=lambda _: None), tmp_path / "mesh", digest, lambda *_: through_proxy, moved.append)
     assert sum(moved) == digest.size
-    assert await world.desk.find(world.namespace, digest.address) is not None
+    assert await world.catalog.find_file(world.namespace, digest.address) is not None
 
 
 async def test_a_transfer_without_progress_gives_up_and_names_no_url(world: FilesWorld, tmp_path: Path) -> None:
@@ -143,16 +142,16 @@ async def test_a_transfer_without_progress_gives_up_and_names_no_url(world: File
 
 async def test_an_expired_url_is_replaced(world: FilesWorld, tmp_path: Path) -> None:
     digest = make(tmp_path / "deck", MIB)
-    past = Desk(world.access, world.store, clock=lambda: datetime.now(UTC) - timedelta(days=1))
+    past = FileCatalog(world.access, world.store, clock=lambda: datetime.now(UTC) - timedelta(days=1))
     upload = Upload(digest.address, digest.size)
-    old = (await past.offer_upload(world.namespace, Room.IN, upload)).requests
+    old = (await past.offer_upload(world.namespace, FileOrigin.USER, upload)).requests
     with pytest.raises(ExpiredError):
         Transfers().upload(old[0], tmp_path / "deck", ignore)
-    offers = iter([Offer(False, requests=old), await offered(world, digest)])
+    offers = iter([UploadOffer(False, requests=old), await offered(world, digest)])
     upload_file(Transfers(), tmp_path / "deck", digest, lambda *_: next(offers), ignore)
 
     expired = await past.sign_download(world.namespace, digest.address)
-    valid = await world.desk.sign_download(world.namespace, digest.address)
+    valid = await world.catalog.sign_download(world.namespace, digest.address)
     assert expired is not None
     assert valid is not None
     following = iter([expired[1], valid[1]])
@@ -163,7 +162,7 @@ async def test_an_expired_url_is_replaced(world: FilesWorld, tmp_path: Path) -> 
 async def test_a_download_with_another_content_leaves_nothing(world: FilesWorld, tmp_path: Path) -> None:
     digest = make(tmp_path / "deck", MIB)
     await store(world, tmp_path / "deck", digest)
-    found = await world.desk.sign_download(world.namespace, digest.address)
+    found = await world.catalog.sign_download(world.namespace, digest.address)
     assert found is not None
     other = f"sha256:{'0' * 64}"
     with pytest.raises(TransferError, match="has the digest"):
@@ -174,7 +173,7 @@ async def test_a_download_with_another_content_leaves_nothing(world: FilesWorld,
 async def test_a_full_disk_fails_the_download_and_leaves_nothing(world: FilesWorld, tmp_path: Path) -> None:
     digest = make(tmp_path / "deck", 8 * MIB)
     await store(world, tmp_path / "deck", digest)
-    found = await world.desk.sign_download(world.namespace, digest.address)
+    found = await world.catalog.sign_download(world.namespace, digest.address)
     assert found is not None
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB, hard))  # stands for a full disk: a write fails with OSError
@@ -201,7 +200,7 @@ async def test_a_store_killed_during_an_upload_gets_all_of_it(world: FilesWorld,
 
     await asyncio.to_thread(upload_file, Transfers(), tmp_path / "mesh", digest, lambda *_: offer, kill_once)
     restarts[0].join()
-    assert await world.desk.find(world.namespace, digest.address) is not None
+    assert await world.catalog.find_file(world.namespace, digest.address) is not None
 
 
 async def test_1000_uploads_at_once(world: FilesWorld, tmp_path: Path) -> None:
@@ -213,7 +212,7 @@ async def test_1000_uploads_at_once(world: FilesWorld, tmp_path: Path) -> None:
     offers = await asyncio.gather(*(offered(world, digest) for _, digest in digests))
     failures: list[BaseException] = []
 
-    def send(path: Path, digest: FileDigest, offer: Offer) -> None:
+    def send(path: Path, digest: FileDigest, offer: UploadOffer) -> None:
         try:
             upload_file(Transfers(), path, digest, lambda *_: offer, ignore)
         except TransferError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The desk of the file store: it answers requests for files with signed URLs, and keeps the records of each file.
+"""The catalog of files: it finds and lists the files of a namespace, and signs the requests that move their bytes.
 
-A file is named by its content (:mod:`simyard_adapter.digests`), so nobody can replace one, and one that is there
-already is not sent again. The desk looks up and marks objects; the bytes go straight between the client and the store.
+A file is named by its content (:mod:`simyard_adapter.digests`), so nobody can replace a file, and a file that the
+namespace has already is not sent again. The bytes go straight between the client and the store.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote
 
 from simyard.files.access import StoreAccess
-from simyard.files.keys import FileKey, Room
+from simyard.files.keys import FileKey, FileOrigin, make_use_key
 from simyard.files.signature import sign_url
 from simyard.files.store import ObjectStore, StoredObject, StoreError
 from simyard_adapter.digests import is_address_of_parts, list_parts, read_checksum
 from simyard_adapter.transfers import SignedRequest
+from simyard_adapter.uploads import UploadOffer
 
 DOWNLOAD_SECONDS = 3600
 UPLOAD_SECONDS = 6 * 3600
@@ -74,27 +75,8 @@ class Upload:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The requests with which a client uploads a file; none if the file is there already.
-
-    Attributes:
-        present: True if the file is there already.
-        upload_id: id of an upload in parts; empty if one request sends all.
-        requests: one request for each part, from the part that the client asked for.
-        complete: request that ends an upload in parts; None if one request sends all.
-        expires: time at which the requests expire.
-    """
-
-    present: bool
-    upload_id: str = ""
-    requests: tuple[SignedRequest, ...] = field(default=(), repr=False)
-    complete: SignedRequest | None = field(default=None, repr=False)
-    expires: datetime | None = None
-
-
-class Desk:
-    """The files of all namespaces; each method gets the uid of the caller's namespace, and touches no other."""
+class FileCatalog:
+    """The files of all namespaces. Each method gets the uid of one namespace, and reads and writes only its files."""
 
     def __init__(
         self, access: StoreAccess, store: ObjectStore, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -103,7 +85,7 @@ class Desk:
         self._store = store
         self._clock = clock
 
-    async def find(self, namespace_uid: str, address: str) -> FileRecord | None:
+    async def find_file(self, namespace_uid: str, address: str) -> FileRecord | None:
         """Return a file by its address; None if the namespace has none.
 
         Raises:
@@ -118,32 +100,34 @@ class Desk:
         if found is None:
             return None
         with contextlib.suppress(StoreError):  # a store that is full can still be read
-            await self._store.mark(str(FileKey(namespace_uid, Room.USED, address)))
+            await self._store.put_object(make_use_key(namespace_uid, address))
         return _record(found), self._sign("GET", found.key, DOWNLOAD_SECONDS)
 
-    async def list_page(self, namespace_uid: str, limit: int, token: str = "") -> tuple[list[FileRecord], str]:
+    async def list_files(self, namespace_uid: str, limit: int, token: str = "") -> tuple[list[FileRecord], str]:
         """Return some files of users, in the order of their addresses, and the token of the next page."""
-        page, following = await self._store.list_page(f"{namespace_uid}/{Room.IN}/", token, limit)
+        page, following = await self._store.list_object_page(f"{namespace_uid}/{FileOrigin.USER}/", token, limit)
         keys = [(FileKey.parse(item.key), item) for item in page]
         return [FileRecord(key.address, item.size, item.modified) for key, item in keys if key is not None], following
 
     async def offer_upload(
-        self, namespace_uid: str, room: Room, upload: Upload, *, upload_id: str = "", first_part: int = 1
-    ) -> Offer:
+        self, namespace_uid: str, origin: FileOrigin, upload: Upload, *, upload_id: str = "", first_part: int = 1
+    ) -> UploadOffer:
         """Return the requests with which a client sends a file.
 
         Args:
             namespace_uid: the caller's namespace.
-            room: ``IN`` for a user's file, ``OUT`` for that of a worker.
+            origin: whether a user or a worker sends the file.
             upload: the file.
             upload_id: the upload in parts that the client continues; empty for a new one.
             first_part: the number of the first part that is wanted, from 1.
         """
         if not upload_id and await self._find(namespace_uid, upload.address) is not None:
-            await self._store.mark(str(FileKey(namespace_uid, Room.USED, upload.address)))
-            return Offer(present=True)
-        key = str(FileKey(namespace_uid, room, upload.address))
-        expires = datetime.fromtimestamp(self._clock().timestamp() + UPLOAD_SECONDS, UTC)
+            await self._store.put_object(make_use_key(namespace_uid, upload.address))
+            return UploadOffer(present=True)
+        key = str(FileKey(namespace_uid, origin, upload.address))
+        expires = (
+            (self._clock() + timedelta(seconds=UPLOAD_SECONDS)).isoformat(timespec="seconds").replace("+00:00", "Z")
+        )
         checksum = base64.b64encode(read_checksum(upload.address)).decode()
         if not is_address_of_parts(upload.address):
             headers = {
@@ -153,12 +137,12 @@ class Desk:
                 "x-amz-checksum-sha256": checksum,
             }
             request = self._sign("PUT", key, UPLOAD_SECONDS, headers=headers, size=upload.size)
-            return Offer(present=False, requests=(request,), expires=expires)
+            return UploadOffer(present=False, requests=(request,), expires=expires)
         if not upload_id:
             described = {name.removeprefix("x-amz-meta-"): value for name, value in _describe(upload).items()}
             media_type = described.pop("content-type")
             upload_id = await self._store.begin_upload(key, media_type, described)
-        return Offer(
+        return UploadOffer(
             present=False,
             upload_id=upload_id,
             requests=self._sign_parts(key, upload_id, upload.parts, upload.size, first_part),
@@ -172,18 +156,18 @@ class Desk:
             expires=expires,
         )
 
-    async def delete(self, namespace_uid: str, address: str) -> bool:
+    async def delete_file(self, namespace_uid: str, address: str) -> bool:
         """Delete a file; return False if the namespace has none with the address."""
         found = await self._find(namespace_uid, address)
         if found is None:
             return False
-        await self._store.delete(found.key)
-        await self._store.delete(str(FileKey(namespace_uid, Room.USED, address)))
+        await self._store.delete_object(found.key)
+        await self._store.delete_object(make_use_key(namespace_uid, address))
         return True
 
     async def _find(self, namespace_uid: str, address: str) -> StoredObject | None:
-        for room in (Room.IN, Room.OUT):
-            if (found := await self._store.find(str(FileKey(namespace_uid, room, address)))) is not None:
+        for origin in (FileOrigin.USER, FileOrigin.WORKER):
+            if (found := await self._store.find_object(str(FileKey(namespace_uid, origin, address)))) is not None:
                 return found
         return None
 
@@ -253,10 +237,10 @@ def _record(found: StoredObject) -> FileRecord:
 
 
 @contextlib.asynccontextmanager
-async def open_desk(access: StoreAccess | None) -> AsyncIterator[Desk | None]:
-    """Open a desk at the store, for the time of a process; None if the platform has no store."""
+async def open_catalog(access: StoreAccess | None) -> AsyncIterator[FileCatalog | None]:
+    """Open the catalog of the store for the time of the context; yield None if the platform has no store."""
     if access is None:
         yield None
         return
     async with ObjectStore(access) as store:
-        yield Desk(access, store)
+        yield FileCatalog(access, store)
