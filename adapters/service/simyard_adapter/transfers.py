@@ -34,6 +34,7 @@ MAX_PAUSE_SECONDS = 10.0
 _MAX_ANSWER_BYTES = 64 * 1024
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """Errors of the own disk, which no further attempt repairs."""
+_ERROR_DOCUMENT = re.compile(rb"<Error[\s>]")
 _RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 T = TypeVar("T")
@@ -47,8 +48,12 @@ class ExpiredError(TransferError):
     """A signed URL that is no longer valid; the transfer can continue with a new one."""
 
 
+class UploadEndedError(TransferError):
+    """An upload in parts that the store does not know: it was completed, or aborted."""
+
+
 class _LostError(Exception):
-    """A connection that was lost, or a server that asks to come again."""
+    """A connection that was lost, or a server that asks for a later attempt."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,7 @@ class Transfers:
 
         Raises:
             ExpiredError: The URL has expired.
+            UploadEndedError: The upload is completed, perhaps by an earlier attempt whose answer was lost, or aborted.
             TransferError: The store refused the parts.
         """
         body = "".join(
@@ -179,7 +185,7 @@ class Transfers:
                 if response.status != http.client.PRECONDITION_FAILED:
                     _check(response, answer)
                     # A store can answer 200 and then fail: the error is in the body (CompleteMultipartUpload, S3).
-                    if b"<Error>" in answer:
+                    if _ERROR_DOCUMENT.search(answer):
                         raise _LostError(_read_error(answer))
 
         self._retry("upload", attempt)
@@ -311,6 +317,8 @@ def _check(response: http.client.HTTPResponse, answer: bytes) -> None:
         raise _LostError(problem)
     if response.status == http.client.FORBIDDEN and b"xpired" in answer:
         raise ExpiredError("the signed URL has expired")
+    if response.status == http.client.NOT_FOUND and b"NoSuchUpload" in answer:
+        raise UploadEndedError("the file store does not know the upload in parts: it was completed or aborted")
     raise TransferError(f"the file store refused the request: {problem}")
 
 

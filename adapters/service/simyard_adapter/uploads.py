@@ -6,13 +6,13 @@ The same code runs in workers, which get offers over the broker, and in clients,
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
-from simyard_adapter.digests import FileDigest
-from simyard_adapter.transfers import ExpiredError, SignedRequest, Transfers
+from simyard_adapter.digests import PART_BYTES, FileDigest, list_parts
+from simyard_adapter.transfers import ExpiredError, SignedRequest, Transfers, UploadEndedError
 
 MAX_PARALLEL_PARTS = 2
 """Parts that are sent at the same time; more did not make an upload faster on one machine."""
@@ -95,44 +95,81 @@ def upload_file(
 ) -> None:
     """Upload a file, unless the store has it already.
 
+    A file in parts continues an upload that was begun earlier: parts that the store has are not sent again. If the
+    store does not know the upload any more, another attempt or another sender has completed it, or the platform has
+    aborted it. A new offer tells which.
+
     Raises:
         TransferError: The store refused the content, or there was no progress for too long.
     """
     offer = get_offer("", 1)
-    if offer.present:
-        on_bytes(digest.size)
-        return
-    if offer.complete is None:
-        _send_whole(transfers, path, offer, get_offer, on_bytes)
-        return
     etags: dict[int, str] = {}
     with ThreadPoolExecutor(MAX_PARALLEL_PARTS) as executor:
         for _ in range(MAX_OFFERS):
-            first = len(etags) + 1
-
-            def send(place: int, request: SignedRequest, first: int = first) -> tuple[int, str]:
-                return first + place, transfers.upload(request, path, on_bytes)
-
+            if offer.present:
+                on_bytes(digest.size - _count_bytes(digest, etags))
+                return
+            if offer.complete is None:
+                if _send_whole(transfers, path, offer, on_bytes):
+                    return
+                offer = get_offer("", 1)
+                continue
+            known = {number: etag for number, etag in offer.etags.items() if number not in etags}
+            etags.update(known)
+            on_bytes(_count_bytes(digest, known))
             try:
-                etags.update(executor.map(send, range(len(offer.requests)), offer.requests))
-                if len(etags) >= len(digest.parts):
-                    assert offer.complete is not None, "each offer in parts has it"
+                _send_parts(transfers, path, offer, executor, etags, on_bytes)
+                if len(etags) == len(digest.parts):
                     transfers.complete(offer.complete, digest, etags)
                     return
+                offer = get_offer(offer.upload_id, _find_missing(digest, etags))
             except ExpiredError:
-                pass
-            offer = get_offer(offer.upload_id, len(etags) + 1)
-            if offer.present:
-                return
+                offer = get_offer(offer.upload_id, _find_missing(digest, etags))
+            except UploadEndedError:
+                on_bytes(-_count_bytes(digest, etags))
+                etags.clear()
+                offer = get_offer("", 1)
     raise ExpiredError("the signed URLs expired before the file was sent")
 
 
-def _send_whole(
-    transfers: Transfers, path: Path, offer: UploadOffer, get_offer: GetOffer, on_bytes: Callable[[int], None]
+def _send_whole(transfers: Transfers, path: Path, offer: UploadOffer, on_bytes: Callable[[int], None]) -> bool:
+    """Send a file in one request; return False if the URL has expired."""
+    try:
+        transfers.upload(offer.requests[0], path, on_bytes)
+    except ExpiredError:
+        return False
+    return True
+
+
+def _send_parts(
+    transfers: Transfers,
+    path: Path,
+    offer: UploadOffer,
+    executor: ThreadPoolExecutor,
+    etags: dict[int, str],
+    on_bytes: Callable[[int], None],
 ) -> None:
-    while offer.requests:
-        try:
-            transfers.upload(offer.requests[0], path, on_bytes)
-            return
-        except ExpiredError:
-            offer = get_offer("", 1)
+    """Send the parts of an offer that are not sent yet, and add their ETags."""
+
+    def send(number: int, request: SignedRequest) -> None:
+        etags[number] = transfers.upload(request, path, on_bytes)
+
+    numbers = {request.offset // PART_BYTES + 1: request for request in offer.requests}
+    sending = [executor.submit(send, *item) for item in numbers.items() if item[0] not in etags]
+    if any(item.exception() for item in wait(sending, return_when=FIRST_EXCEPTION).done):
+        for item in sending:
+            item.cancel()
+    errors = [item.exception() for item in wait(sending).done if not item.cancelled()]
+    for error in sorted(filter(None, errors), key=lambda error: isinstance(error, ExpiredError)):
+        raise error
+
+
+def _find_missing(digest: FileDigest, etags: Mapping[int, str]) -> int:
+    """Return the number of the first part that is not sent yet; 1 if all are sent."""
+    return next((number for number in range(1, len(digest.parts) + 1) if number not in etags), 1)
+
+
+def _count_bytes(digest: FileDigest, numbers: Iterable[int]) -> int:
+    """Return the size of these parts of a file together."""
+    places = list_parts(digest.size)
+    return sum(places[number - 1][1] for number in numbers)

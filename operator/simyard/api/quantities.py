@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
+
+from simyard.api.base import QUANTITY
 
 _FACTORS = {
     "m": Fraction(1, 1000),
@@ -45,6 +48,25 @@ def parse_millis(quantity: str | int) -> int:
 def parse_mebibytes(quantity: str | int) -> int:
     """Return a number of MiB, rounded up."""
     return math.ceil(parse_quantity(quantity) / 2**20)
+
+
+def parse_bytes(quantity: str | int) -> int:
+    """Return a number of bytes, rounded up.
+
+    Raises:
+        ValueError: the text is no quantity.
+    """
+    if not re.fullmatch(QUANTITY, str(quantity)):
+        raise ValueError(f"{str(quantity)[:50]!r} is no quantity: write a number of bytes, such as 500Gi")
+    return math.ceil(parse_quantity(quantity))
+
+
+def format_bytes(size: int) -> str:
+    """Return a number of bytes with a binary unit and three digits, such as 1.5Gi."""
+    amount, units = float(size), ["", "Ki", "Mi", "Gi", "Ti"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:.3g}{units[0]}" if units[0] else str(size)
 
 
 def canonicalize_quantity(quantity: str) -> str:

@@ -57,7 +57,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             broker=broker,
             actions=Actions(client, directory, broker),
             attributes=Attributes(directory, store, broker),
-            files=Files(client, catalog, settings.watch_namespaces),
+            files=Files(client, catalog, settings.watch_namespaces, settings.files_quota),
             health=health,
         )
         api = Api(services, max_in_flight=settings.max_in_flight)

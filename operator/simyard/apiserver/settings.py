@@ -24,6 +24,7 @@ class ApiServerSettings:
         watch_namespaces: the namespaces whose objects are served.
         broker: the access to the broker; if None, the one in the Secret.
         files: the access to the file store; None if the platform has none.
+        files_quota: the bytes of files that a namespace may have; None for no limit.
         bind: the address to listen at.
         port: the TLS port for kube-apiserver.
         max_in_flight: limit of concurrent requests; further requests get status 429.
@@ -37,6 +38,7 @@ class ApiServerSettings:
     watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
     broker: BrokerAccess | None = None
     files: StoreAccess | None = None
+    files_quota: int | None = None
     bind: str = "0.0.0.0"  # noqa: S104 - kube-apiserver connects from outside of the pod
     port: int = 8443
     max_in_flight: int = 1000

@@ -16,6 +16,7 @@ import click
 
 from simyard.api.base import Json
 from simyard.api.names import FILES
+from simyard.api.quantities import format_bytes
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, as_list, format_age, make_output_option, print_object, print_table, say
 from simyard.guest.text import make_printable_line
@@ -67,10 +68,12 @@ def list_files(kubectl: Kubectl, address: str | None, output: str | None) -> Non
             item["metadata"]["name"],
             format_bytes(item["spec"]["bytes"]),
             format_age(datetime.fromisoformat(item["metadata"]["creationTimestamp"])),
+            make_printable_line(item["status"].get("owner", "")),
+            make_printable_line(item["spec"].get("name", "")),
         )
         for item in items
     ]
-    return print_table(["ADDRESS", "SIZE", "AGE"], rows)
+    return print_table(["ADDRESS", "SIZE", "AGE", "OWNER", "NAME"], rows)
 
 
 def upload(kubectl: Kubectl, path: Path) -> FileDigest:
@@ -126,14 +129,6 @@ def download(kubectl: Kubectl, address: str, path: Path) -> None:
             _open_transfers().download(get_request, path, address, on_bytes)
     except (OSError, ValueError, TransferError) as error:
         raise Failure(f"{path}: the download failed: {error}") from None
-
-
-def format_bytes(size: int) -> str:
-    """Return a number of bytes with a binary unit, such as 1.5Gi."""
-    amount, units = float(size), ["", "Ki", "Mi", "Gi", "Ti"]
-    while amount >= 1024 and len(units) > 1:
-        amount, units = amount / 1024, units[1:]
-    return f"{amount:.3g}{units[0]}" if units[0] else str(size)
 
 
 def _list(kubectl: Kubectl) -> Iterator[Json]:

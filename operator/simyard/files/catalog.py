@@ -7,6 +7,7 @@ namespace has already is not sent again. The bytes go straight between the clien
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,9 +16,19 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote
 
 from simyard.files.access import StoreAccess
-from simyard.files.keys import FileKey, FileOrigin, make_use_key
+from simyard.files.keys import (
+    FileKey,
+    FileOrigin,
+    UseKey,
+    make_deleting_key,
+    make_open_key,
+    make_usage_key,
+    make_use_prefix,
+)
+from simyard.files.quotas import NamespaceUsage, SignedUploads
 from simyard.files.signature import sign_url
 from simyard.files.store import ObjectStore, StoredObject, StoreError
+from simyard.files.uploads import DEFAULT_MEDIA_TYPE, Upload
 from simyard_adapter.digests import is_address_of_parts, list_parts, read_checksum
 from simyard_adapter.transfers import SignedRequest
 from simyard_adapter.uploads import UploadOffer
@@ -26,8 +37,8 @@ DOWNLOAD_SECONDS = 3600
 UPLOAD_SECONDS = 6 * 3600
 MAX_PARTS_PER_OFFER = 100
 """The largest number of signed URLs in one answer; a client asks for the next parts when it has sent these."""
-DEFAULT_MEDIA_TYPE = "application/octet-stream"
-_HEX_DIGEST_BYTES = 32
+MAX_USE_PAGES = 4
+"""The largest number of lists of use records for one page of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +63,18 @@ class FileRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
-    """A file that somebody wants to upload: its address and size, and the digests of its parts if it has several."""
+class _FoundFile:
+    """A file of the store with its key."""
 
-    address: str
-    size: int
-    parts: tuple[bytes, ...] = ()
-    media_type: str = DEFAULT_MEDIA_TYPE
-    name: str = ""
-    owner: str = ""
-
-    def find_problem(self) -> tuple[str, str] | None:
-        """Return the field that is wrong and the problem; None if the upload can be offered."""
-        count = len(list_parts(self.size))
-        if is_address_of_parts(self.address) != (count > 1):
-            kind = "sha256-64m" if count > 1 else "sha256"
-            return "address", f"a file of {self.size} bytes has an address that begins with {kind}:"
-        if count > 1 and len(self.parts) != count:
-            return "parts", f"has {len(self.parts)} digests; a file of {self.size} bytes has {count} parts"
-        if any(len(part) != _HEX_DIGEST_BYTES for part in self.parts):
-            return "parts", "must be SHA-256 digests of 64 hexadecimal digits"
-        return None
+    key: FileKey
+    record: FileRecord
 
 
 class FileCatalog:
-    """The files of all namespaces. Each method gets the uid of one namespace, and reads and writes only its files."""
+    """The files of all namespaces. Each method gets the uid of one namespace, and reads and writes only its files.
+
+    Every method raises a StoreError if the store does not answer.
+    """
 
     def __init__(
         self, access: StoreAccess, store: ObjectStore, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -84,98 +82,186 @@ class FileCatalog:
         self._access = access
         self._store = store
         self._clock = clock
+        self._signed = SignedUploads()
 
     async def find_file(self, namespace_uid: str, address: str) -> FileRecord | None:
-        """Return a file by its address; None if the namespace has none.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Return a file by its address; None if the namespace has none."""
         found = await self._find(namespace_uid, address)
-        return None if found is None else _record(found)
+        return None if found is None else found.record
 
     async def sign_download(self, namespace_uid: str, address: str) -> tuple[FileRecord, SignedRequest] | None:
-        """Return a file and the request that downloads it; None if the namespace has no such file."""
+        """Return a file and the request that downloads it; None if the namespace has no such file.
+
+        A browser that follows the URL saves the content and does not show it: a page of HTML in the name of the store
+        could read what the store keeps in the browser.
+        """
         found = await self._find(namespace_uid, address)
         if found is None:
             return None
-        with contextlib.suppress(StoreError):  # a store that is full can still be read
-            await self._store.put_object(make_use_key(namespace_uid, address))
-        return _record(found), self._sign("GET", found.key, DOWNLOAD_SECONDS)
+        await self._record_use(found, must=False)
+        disposition = "attachment"
+        if found.record.name:
+            disposition += f"; filename*=UTF-8''{quote(found.record.name, safe='-_.~')}"
+        query = {"response-content-disposition": disposition}
+        return found.record, self._sign("GET", str(found.key), DOWNLOAD_SECONDS, query=query)
 
     async def list_files(self, namespace_uid: str, limit: int, token: str = "") -> tuple[list[FileRecord], str]:
-        """Return some files of users, in the order of their addresses, and the token of the next page."""
+        """Return some files of users, in the order of their addresses, and the token of the next page.
+
+        Owner and name come from use records, so they are cut; a file of which no record was found has none.
+        """
         page, following = await self._store.list_object_page(f"{namespace_uid}/{FileOrigin.USER}/", token, limit)
-        keys = [(FileKey.parse(item.key), item) for item in page]
-        return [FileRecord(key.address, item.size, item.modified) for key, item in keys if key is not None], following
+        files = [(key, item) for item in page if (key := FileKey.parse(item.key)) is not None]
+        uses = await self._list_uses(files[0][0], files[-1][0]) if files else {}
+        records = []
+        for key, item in files:
+            use = uses.get(key.address) or UseKey(key)
+            records.append(FileRecord(key.address, item.size, item.modified, name=use.name, owner=use.owner))
+        return records, following
 
     async def offer_upload(
-        self, namespace_uid: str, origin: FileOrigin, upload: Upload, *, upload_id: str = "", first_part: int = 1
+        self,
+        namespace_uid: str,
+        origin: FileOrigin,
+        upload: Upload,
+        *,
+        upload_id: str = "",
+        first_part: int = 1,
+        quota: int | None = None,
     ) -> UploadOffer:
         """Return the requests with which a client sends a file.
+
+        An upload in parts that the same owner has begun and not ended goes on: the offer has the parts that the store
+        has already.
 
         Args:
             namespace_uid: the caller's namespace.
             origin: whether a user or a worker sends the file.
-            upload: the file.
-            upload_id: the upload in parts that the client continues; empty for a new one.
+            upload: the file; it has no problem.
+            upload_id: the upload in parts that the client continues; empty to begin, or to find an open one.
             first_part: the number of the first part that is wanted, from 1.
+            quota: the number of bytes that the namespace may have; None for no limit.
+
+        Raises:
+            EncryptionError: the store does not encrypt objects, but must.
+            QuotaError: the file does not fit into the quota.
+            StoreError: the store does not answer.
         """
-        if not upload_id and await self._find(namespace_uid, upload.address) is not None:
-            await self._store.put_object(make_use_key(namespace_uid, upload.address))
+        if not upload_id and (found := await self._find(namespace_uid, upload.address)) is not None:
+            await self._record_use(found, must=True)
             return UploadOffer(present=True)
-        key = str(FileKey(namespace_uid, origin, upload.address))
-        expires = (
-            (self._clock() + timedelta(seconds=UPLOAD_SECONDS)).isoformat(timespec="seconds").replace("+00:00", "Z")
-        )
+        if quota is not None:
+            usage = NamespaceUsage.from_bytes(await self._store.get_object(make_usage_key(namespace_uid)))
+            self._signed.admit(namespace_uid, upload.address, upload.size, usage, quota, self._clock())
+        key = FileKey(namespace_uid, origin, upload.address)
+        await self._store.put_object(str(UseKey(key, upload.owner, upload.name)))
+        end = self._clock() + timedelta(seconds=UPLOAD_SECONDS)
+        expires = f"{end.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         checksum = base64.b64encode(read_checksum(upload.address)).decode()
         if not is_address_of_parts(upload.address):
             headers = {
-                **_describe(upload),
+                **upload.make_headers(),
                 "content-length": str(upload.size),
                 "if-none-match": "*",
                 "x-amz-checksum-sha256": checksum,
             }
-            request = self._sign("PUT", key, UPLOAD_SECONDS, headers=headers, size=upload.size)
-            return UploadOffer(present=False, requests=(request,), expires=expires)
-        if not upload_id:
-            described = {name.removeprefix("x-amz-meta-"): value for name, value in _describe(upload).items()}
-            media_type = described.pop("content-type")
-            upload_id = await self._store.begin_upload(key, media_type, described)
-        return UploadOffer(
-            present=False,
-            upload_id=upload_id,
-            requests=self._sign_parts(key, upload_id, upload.parts, upload.size, first_part),
-            complete=self._sign(
-                "POST",
-                key,
-                UPLOAD_SECONDS,
-                query={"uploadId": upload_id},
-                headers={"if-none-match": "*", "x-amz-checksum-sha256": f"{checksum}-{len(upload.parts)}"},
-            ),
-            expires=expires,
+            request = self._sign("PUT", str(key), UPLOAD_SECONDS, headers=headers, size=upload.size)
+            return UploadOffer(False, requests=(request,), expires=expires)
+        upload_id, etags = await self._open_upload(key, upload, upload_id)
+        complete = self._sign(
+            "POST",
+            str(key),
+            UPLOAD_SECONDS,
+            query={"uploadId": upload_id},
+            headers={"if-none-match": "*", "x-amz-checksum-sha256": f"{checksum}-{len(upload.parts)}"},
         )
+        missing = [number for number in range(first_part, len(upload.parts) + 1) if number not in etags]
+        requests = self._sign_parts(str(key), upload_id, upload, missing[:MAX_PARTS_PER_OFFER])
+        return UploadOffer(False, upload_id, requests, etags, complete, expires)
 
     async def delete_file(self, namespace_uid: str, address: str) -> bool:
         """Delete a file; return False if the namespace has none with the address."""
-        found = await self._find(namespace_uid, address)
-        if found is None:
-            return False
-        await self._store.delete_object(found.key)
-        await self._store.delete_object(make_use_key(namespace_uid, address))
-        return True
+        found = [item for item in await self._find_all(namespace_uid, address) if item is not None]
+        for item in found:
+            await self._store.delete_object(str(item.key))
+            uses, _ = await self._store.list_object_page(make_use_prefix(item.key))
+            for use in uses:
+                await self._store.delete_object(use.key)
+        return bool(found)
 
-    async def _find(self, namespace_uid: str, address: str) -> StoredObject | None:
-        for origin in (FileOrigin.USER, FileOrigin.WORKER):
-            if (found := await self._store.find_object(str(FileKey(namespace_uid, origin, address)))) is not None:
-                return found
-        return None
+    async def _open_upload(self, key: FileKey, upload: Upload, upload_id: str) -> tuple[str, dict[int, str]]:
+        """Return the id of an open upload in parts, and the ETags of the parts that the store has.
+
+        A record names the open upload of an owner. Its time of change tells the sweep that the upload goes on.
+        """
+        record = make_open_key(key.namespace_uid, key.address, upload.owner)
+        if upload_id:
+            await self._store.put_object(record, upload_id.encode())
+            return upload_id, {}
+        known = ((await self._store.get_object(record)) or b"").decode()
+        if known and (parts := await self._store.list_parts(str(key), known)) is not None:
+            checksums = [base64.b64encode(part).decode() for part in upload.parts]
+            await self._store.put_object(record, known.encode())
+            return known, {
+                part.number: part.etag
+                for part in parts
+                if part.number <= len(checksums) and part.checksum == checksums[part.number - 1]
+            }
+        metadata = {name.removeprefix("x-amz-meta-"): value for name, value in upload.make_metadata().items()}
+        upload_id = await self._store.begin_upload(str(key), upload.media_type or DEFAULT_MEDIA_TYPE, metadata)
+        await self._store.put_object(record, upload_id.encode())
+        return upload_id, {}
+
+    async def _find(self, namespace_uid: str, address: str) -> _FoundFile | None:
+        return next((item for item in await self._find_all(namespace_uid, address) if item is not None), None)
+
+    async def _find_all(self, namespace_uid: str, address: str) -> list[_FoundFile | None]:
+        keys = [FileKey(namespace_uid, origin, address) for origin in FileOrigin]
+        found = await asyncio.gather(*(self._store.find_object(str(key)) for key in keys))
+        return [None if item is None else _read_found(key, item) for key, item in zip(keys, found, strict=True)]
+
+    async def _record_use(self, found: _FoundFile, *, must: bool) -> None:
+        """Record that a file is needed now, so that the sweep keeps it.
+
+        The sweep first writes that it will delete a file, and then looks for a recent use. This method records the use,
+        and then looks whether the file is about to be deleted. So at least one of the two sees the other.
+
+        Args:
+            found: the file.
+            must: whether an error of the write is raised; a store that is full can still be read.
+
+        Raises:
+            StoreError: the sweep is about to delete the file.
+        """
+        try:
+            await self._store.put_object(str(UseKey(found.key, found.record.owner, found.record.name)))
+        except StoreError:
+            if must:
+                raise
+        if await self._store.find_object(make_deleting_key(found.key.namespace_uid, found.key.address)) is not None:
+            raise StoreError("the file was not used for a long time and is about to be deleted: try again in a minute")
+
+    async def _list_uses(self, first: FileKey, last: FileKey) -> dict[str, UseKey]:
+        """Return the newest use record of each file from the first to the last, by address."""
+        newest: dict[str, tuple[datetime, UseKey]] = {}
+        end, token = make_use_prefix(last) + "/", ""  # "/" follows "." in the order of keys
+        prefix = make_use_prefix(FileKey(first.namespace_uid, first.origin, ""))
+        for _ in range(MAX_USE_PAGES):
+            page, token = await self._store.list_object_page(prefix, token, start_after=make_use_prefix(first))
+            for item in page:
+                if item.key > end:
+                    break
+                use = UseKey.parse(item.key)
+                if use is not None and (use.file.address not in newest or newest[use.file.address][0] < item.modified):
+                    newest[use.file.address] = (item.modified, use)
+            if not token or page[-1].key > end:
+                break
+        return {address: use for address, (_, use) in newest.items()}
 
     def _sign_parts(
-        self, key: str, upload_id: str, parts: Sequence[bytes], size: int, first: int
+        self, key: str, upload_id: str, upload: Upload, numbers: Sequence[int]
     ) -> tuple[SignedRequest, ...]:
-        places = list_parts(size)
-        numbers = range(first, min(len(parts), first + MAX_PARTS_PER_OFFER - 1) + 1)
+        places = list_parts(upload.size)
         return tuple(
             self._sign(
                 "PUT",
@@ -184,7 +270,7 @@ class FileCatalog:
                 query={"partNumber": str(number), "uploadId": upload_id},
                 headers={
                     "content-length": str(places[number - 1][1]),
-                    "x-amz-checksum-sha256": base64.b64encode(parts[number - 1]).decode(),
+                    "x-amz-checksum-sha256": base64.b64encode(upload.parts[number - 1]).decode(),
                 },
                 offset=places[number - 1][0],
                 size=places[number - 1][1],
@@ -215,25 +301,17 @@ class FileCatalog:
         return SignedRequest(method, url, dict(headers or {}), offset, size)
 
 
-def _describe(upload: Upload) -> dict[str, str]:
-    """Return the headers with which the store keeps name and owner; other characters than ASCII are percent-encoded."""
-    return {
-        "content-type": upload.media_type or DEFAULT_MEDIA_TYPE,
-        "x-amz-meta-name": quote(upload.name, safe="-_.()"),
-        "x-amz-meta-owner": quote(upload.owner, safe="-_.:@"),
-    }
-
-
-def _record(found: StoredObject) -> FileRecord:
+def _read_found(key: FileKey, found: StoredObject) -> _FoundFile:
     metadata = found.metadata or {}
-    return FileRecord(
-        address=found.key.rpartition("/")[2],
+    record = FileRecord(
+        address=key.address,
         size=found.size,
         modified=found.modified,
         media_type=found.media_type,
         name=unquote(metadata.get("name", "")),
         owner=unquote(metadata.get("owner", "")),
     )
+    return _FoundFile(key, record)
 
 
 @contextlib.asynccontextmanager

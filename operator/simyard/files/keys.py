@@ -4,21 +4,40 @@
 All keys of a namespace begin with the namespace's uid, so a namespace that is created again under the same name sees
 none of the former files.
 
-==================================  ==================================================================================
-key                                 content
-==================================  ==================================================================================
-``<namespace uid>/in/<address>``    a file that a user uploaded
-``<namespace uid>/out/<address>``   a file that a worker made: a result, or the log of an action
-``<namespace uid>/used/<address>``  an empty object; its time of change is the last time at which the file was needed
-==================================  ==================================================================================
+========================================  ============================================================================
+key, below ``<namespace uid>/``           content
+========================================  ============================================================================
+``in/<address>``                          a file that a user uploaded
+``out/<address>``                         a file that a worker made: a result, or the log of an action
+``used/<origin>/<address>.<...>``         empty: a use record. Its time of change is the last time at which the file was
+                                          offered or downloaded; the rest of its key has the owner and the name
+``open/<address>.<owner>``                the id of an open upload in parts, with a hash of the owner
+``deleting/<address>``                    empty: the sweep is about to delete the file
+``orphaned``                              empty: the sweep has not found the namespace since the object's time of change
+``usage``                                 the number and size of the namespace's files, from the last sweep
+========================================  ============================================================================
+
+A list of objects has only keys, sizes and times. A use record therefore keeps owner and name in its key: a page of
+files is then two lists, and not a request for each file. The records have the order of the files, because both begin
+with the address, so two lists can be joined as they arrive.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import enum
+import hashlib
 from dataclasses import dataclass
 
 from simyard_adapter.digests import is_address
+
+MAX_TEXT_BYTES = 66
+"""The largest number of bytes of an owner or a name in a use record.
+
+A server that keeps objects as files (versitygw) has at most 255 bytes for the last word of a key.
+"""
+_CUT = "…"
 
 
 class FileOrigin(enum.StrEnum):
@@ -42,13 +61,79 @@ class FileKey:
 
     @classmethod
     def parse(cls, text: str) -> FileKey | None:
-        """Return the parts of a key; None if Simyard makes no such key."""
+        """Return the parts of a key; None if it is not the key of a file."""
         words = text.split("/")
         if len(words) != 3 or words[1] not in tuple(FileOrigin) or not words[0] or not is_address(words[2]):
             return None
         return cls(words[0], FileOrigin(words[1]), words[2])
 
 
-def make_use_key(namespace_uid: str, address: str) -> str:
-    """Return the key of the object whose time of change is the last use of a file."""
-    return f"{namespace_uid}/used/{address}"
+@dataclass(frozen=True, slots=True)
+class UseKey:
+    """The key of the use record of a file. Owner and name are cut to :data:`MAX_TEXT_BYTES`."""
+
+    file: FileKey
+    owner: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Return the key as the store knows it."""
+        return f"{make_use_prefix(self.file)}.{_encode(self.owner)}.{_encode(self.name)}"
+
+    @classmethod
+    def parse(cls, text: str) -> UseKey | None:
+        """Return the parts of a key; None if it is not the key of a use record."""
+        words = text.split("/")
+        if len(words) != 4 or words[1] != "used":
+            return None
+        address, *texts = words[3].split(".")
+        file = FileKey.parse(f"{words[0]}/{words[2]}/{address}")
+        try:
+            owner, name = (_decode(item) for item in texts)
+        except ValueError:
+            return None
+        return None if file is None else cls(file, owner, name)
+
+
+def make_use_prefix(file: FileKey) -> str:
+    """Return the beginning of the keys of all use records of a file."""
+    return f"{file.namespace_uid}/used/{file.origin}/{file.address}"
+
+
+def make_open_key(namespace_uid: str, address: str, owner: str) -> str:
+    """Return the key of the record of an owner's open upload in parts."""
+    return f"{namespace_uid}/open/{address}.{hashlib.sha256(owner.encode()).hexdigest()[:32]}"
+
+
+def make_deleting_key(namespace_uid: str, address: str) -> str:
+    """Return the key of the record that the sweep is about to delete a file."""
+    return f"{namespace_uid}/deleting/{address}"
+
+
+def make_usage_key(namespace_uid: str) -> str:
+    """Return the key of the sums of a namespace's files."""
+    return f"{namespace_uid}/usage"
+
+
+def make_orphaned_key(namespace_uid: str) -> str:
+    """Return the key of the record since when a namespace has not been found."""
+    return f"{namespace_uid}/orphaned"
+
+
+def _encode(text: str) -> str:
+    data = text.encode()
+    if len(data) > MAX_TEXT_BYTES:
+        data = data[: MAX_TEXT_BYTES - len(_CUT.encode())].decode(errors="ignore").encode() + _CUT.encode()
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decode(text: str) -> str:
+    """Return the text of an encoded word.
+
+    Raises:
+        ValueError: the word is not encoded text.
+    """
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None

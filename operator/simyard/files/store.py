@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The platform's own requests to the object store, over the S3 API.
 
-The bytes of files never pass here. Users and workers send and receive them with signed URLs. The platform itself only
-looks objects up, lists, marks and deletes them, and begins and ends uploads in parts.
+The bytes of files never pass here. Users and workers send and receive them with signed URLs. The platform itself finds,
+lists and deletes objects, writes small records, and begins and aborts uploads in parts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from simyard.files.access import StoreAccess
+from simyard.files.metrics import DURATION, ERRORS
 from simyard.files.signature import sign_url
 
 REQUEST_SECONDS = 15.0
@@ -27,10 +28,27 @@ _OWN_SECONDS = 300
 """Life of the signed URL of an own request; it allows for clocks that differ by minutes."""
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 MAX_PARALLEL = 16
+MAX_PAGE = 1000
+"""The largest number of items in one answer of a list (S3)."""
 
 
 class StoreError(Exception):
-    """The store does not answer, or refuses a request. A retry later can succeed."""
+    """A request to the store that got no answer, or was refused. A retry can succeed if ``retryable`` is true."""
+
+    retryable = True
+
+
+class EncryptionError(StoreError):
+    """A store that does not encrypt objects, although the platform team requires it."""
+
+    retryable = False
+
+    def __init__(self, bucket: str) -> None:
+        super().__init__(
+            f"the file store does not encrypt the objects of the bucket {bucket}, but its Secret has "
+            "encryption: Required. The platform team enables default encryption of the bucket (PutBucketEncryption), "
+            "or sets encryption: Optional if the server's disk is encrypted"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +63,22 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredUpload:
-    """One upload in parts that has not ended."""
+class OpenUpload:
+    """An upload in parts that has not ended."""
 
     key: str
     upload_id: str
     initiated: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A part of an open upload that the store has. ``checksum`` is the base64 form of its SHA-256."""
+
+    number: int
+    etag: str
+    size: int
+    checksum: str
 
 
 class ObjectStore:
@@ -86,7 +114,7 @@ class ObjectStore:
         Raises:
             StoreError: the store does not answer, or refuses.
         """
-        status, headers, _ = await self._request("HEAD", key, expected=(200, 404))
+        status, headers, _ = await self._request("find object", "HEAD", key, expected=(200, 404))
         if status == 404:
             return None
         prefix = "x-amz-meta-"
@@ -102,13 +130,24 @@ class ObjectStore:
             },
         )
 
-    async def put_object(self, key: str) -> None:
-        """Write an empty object; its time of change is then now."""
-        await self._request("PUT", key, expected=(200,))
+    async def get_object(self, key: str) -> bytes | None:
+        """Return the content of a small object, or None if there is none with the key."""
+        status, _, body = await self._request("get object", "GET", key, expected=(200, 404))
+        return body if status == 200 else None
+
+    async def put_object(self, key: str, content: bytes = b"") -> None:
+        """Write a small object; its time of change is then now.
+
+        Raises:
+            EncryptionError: the store does not encrypt objects, but must.
+            StoreError: the store does not answer, or refuses.
+        """
+        _, headers, _ = await self._request("put object", "PUT", key, expected=(200,), content=content)
+        self._check_encryption(headers)
 
     async def delete_object(self, key: str) -> None:
         """Delete an object if it exists."""
-        await self._request("DELETE", key, expected=(200, 204, 404))
+        await self._request("delete object", "DELETE", key, expected=(200, 204, 404))
 
     async def list_objects(self, prefix: str) -> AsyncIterator[StoredObject]:
         """Yield all objects whose keys begin with the prefix, in the order of their keys."""
@@ -120,71 +159,140 @@ class ObjectStore:
             if not token:
                 return
 
-    async def list_object_page(self, prefix: str, token: str = "", limit: int = 1000) -> tuple[list[StoredObject], str]:
-        """Return up to ``limit`` objects whose keys begin with the prefix, and the token of the next page."""
+    async def list_object_page(
+        self, prefix: str, token: str = "", limit: int = MAX_PAGE, *, start_after: str = ""
+    ) -> tuple[list[StoredObject], str]:
+        """Return up to ``limit`` objects whose keys begin with the prefix, and the token of the next page.
+
+        Without a token, the page begins after the key ``start_after``.
+        """
         query = {"list-type": "2", "prefix": prefix, "max-keys": str(limit)}
         if token:
             query["continuation-token"] = token
-        tree = await self._read("GET", "", query)
+        elif start_after:
+            query["start-after"] = start_after
+        tree = await self._read("list objects", "GET", "", query)
         found = [
             StoredObject(_text(item, "Key"), int(_text(item, "Size") or 0), _read_time(_text(item, "LastModified")))
             for item in _children(tree, "Contents")
         ]
-        following = _text(tree, "NextContinuationToken") if _text(tree, "IsTruncated") == "true" else ""
-        return found, following
+        return found, _read_next(tree, "NextContinuationToken")
 
     async def list_prefixes(self) -> list[str]:
-        """Return the first parts of all keys, up to the first ``/``."""
+        """Return the first words of all keys that have several words."""
         found: list[str] = []
         token = ""
         while True:
             query = {"list-type": "2", "delimiter": "/"} | ({"continuation-token": token} if token else {})
-            tree = await self._read("GET", "", query)
+            tree = await self._read("list objects", "GET", "", query)
             found += [_text(item, "Prefix").rstrip("/") for item in _children(tree, "CommonPrefixes")]
-            token = _text(tree, "NextContinuationToken") if _text(tree, "IsTruncated") == "true" else ""
+            token = _read_next(tree, "NextContinuationToken")
             if not token:
                 return found
 
     async def begin_upload(self, key: str, media_type: str, metadata: Mapping[str, str]) -> str:
-        """Begin an upload in parts, and return its id."""
+        """Begin an upload in parts, and return its id.
+
+        Raises:
+            EncryptionError: the store does not encrypt objects, but must.
+            StoreError: the store does not answer, or refuses.
+        """
         headers = {
             "content-type": media_type,
             "x-amz-checksum-algorithm": "SHA256",
             "x-amz-checksum-type": "COMPOSITE",
             **{f"x-amz-meta-{name}": value for name, value in metadata.items()},
         }
-        tree = await self._read("POST", key, {"uploads": ""}, headers)
-        return _text(tree, "UploadId")
+        _, answered, body = await self._request(
+            "begin upload", "POST", key, {"uploads": ""}, headers, expected=(200,), content=b""
+        )
+        upload_id = _text(_parse(body), "UploadId")
+        try:
+            self._check_encryption(answered)
+        except EncryptionError:
+            await self.abort_upload(key, upload_id)
+            raise
+        return upload_id
 
-    async def list_uploads(self) -> list[StoredUpload]:
-        """Return all uploads in parts that have not ended."""
-        tree = await self._read("GET", "", {"uploads": ""})
-        return [
-            StoredUpload(_text(item, "Key"), _text(item, "UploadId"), _read_time(_text(item, "Initiated")))
-            for item in _children(tree, "Upload")
-        ]
+    async def list_parts(self, key: str, upload_id: str) -> list[StoredPart] | None:
+        """Return the parts of an open upload that the store has; None if the upload has ended."""
+        found: list[StoredPart] = []
+        marker = ""
+        while True:
+            query = {"uploadId": upload_id} | ({"part-number-marker": marker} if marker else {})
+            status, _, body = await self._request("list parts", "GET", key, query, expected=(200, 404))
+            if status == 404:
+                return None
+            tree = _parse(body)
+            found += [
+                StoredPart(
+                    int(_text(item, "PartNumber")),
+                    _text(item, "ETag"),
+                    int(_text(item, "Size") or 0),
+                    _text(item, "ChecksumSHA256"),
+                )
+                for item in _children(tree, "Part")
+            ]
+            marker = _read_next(tree, "NextPartNumberMarker")
+            if not marker:
+                return found
+
+    async def list_uploads(self, prefix: str = "", limit: int = MAX_PAGE) -> AsyncIterator[OpenUpload]:
+        """Yield the open uploads whose keys begin with the prefix; ``limit`` is the size of a page.
+
+        The next page begins after a key, and not after an upload: versitygw 1.8.0 refuses every upload-id-marker. If a
+        page ends among several uploads of one key, the others are listed only when the first ones have ended.
+        """
+        query = {"uploads": "", "max-uploads": str(limit)} | ({"prefix": prefix} if prefix else {})
+        while True:
+            tree = await self._read("list uploads", "GET", "", query)
+            for item in _children(tree, "Upload"):
+                yield OpenUpload(_text(item, "Key"), _text(item, "UploadId"), _read_time(_text(item, "Initiated")))
+            key = _read_next(tree, "NextKeyMarker")
+            if not key:
+                return
+            query["key-marker"] = key
 
     async def abort_upload(self, key: str, upload_id: str) -> None:
         """End an upload in parts, and delete its parts."""
-        await self._request("DELETE", key, {"uploadId": upload_id}, expected=(200, 204, 404))
+        await self._request("abort upload", "DELETE", key, {"uploadId": upload_id}, expected=(200, 204, 404))
 
-    async def _read(
-        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None
-    ) -> ElementTree.Element:
-        _, _, body = await self._request(method, key, query, headers, expected=(200,))
-        try:
-            return ElementTree.fromstring(body)  # noqa: S314 - the platform team's own store; its answers are bounded
-        except ElementTree.ParseError as error:
-            raise StoreError(f"the file store answered {method} with no readable XML: {error}") from None
+    def _check_encryption(self, headers: Mapping[str, str]) -> None:
+        if self._access.encryption_required and not headers.get("x-amz-server-side-encryption"):
+            raise EncryptionError(self._access.bucket)
+
+    async def _read(self, operation: str, method: str, key: str, query: Mapping[str, str]) -> ElementTree.Element:
+        _, _, body = await self._request(operation, method, key, query, expected=(200,))
+        return _parse(body)
 
     async def _request(
         self,
+        operation: str,
         method: str,
         key: str,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         *,
         expected: Sequence[int],
+        content: bytes | None = None,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        try:
+            async with self._slots:
+                with DURATION.labels(operation).time():
+                    return await self._send(operation, method, key, query, headers, expected, content)
+        except StoreError:
+            ERRORS.labels(operation).inc()
+            raise
+
+    async def _send(
+        self,
+        operation: str,
+        method: str,
+        key: str,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        expected: Sequence[int],
+        content: bytes | None,
     ) -> tuple[int, Mapping[str, str], bytes]:
         assert self._session is not None, "enter the context first"
         url = sign_url(
@@ -196,11 +304,12 @@ class ObjectStore:
             query=query,
             headers=headers,
         )
+        request = self._session.request(method, URL(url, encoded=True), headers=headers, data=content)
         try:
-            async with self._slots, self._session.request(method, URL(url, encoded=True), headers=headers) as response:
+            async with request as response:
                 body = await _read_body(response)
                 if response.status not in expected:
-                    raise StoreError(f"the file store refused {method}: {response.status} {_read_code(body)}")
+                    raise StoreError(f"the file store refused to {operation}: {response.status} {_read_code(body)}")
                 return response.status, response.headers, body
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = str(error) or f"no answer within {REQUEST_SECONDS:g} s"
@@ -218,6 +327,18 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
 
 def _children(tree: ElementTree.Element, name: str) -> list[ElementTree.Element]:
     return [item for item in tree if item.tag.rpartition("}")[2] == name]
+
+
+def _read_next(tree: ElementTree.Element, name: str) -> str:
+    """Return the marker of the next page; empty if this page is the last."""
+    return _text(tree, name) if _text(tree, "IsTruncated") == "true" else ""
+
+
+def _parse(body: bytes) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(body)  # noqa: S314 - the platform team's own store; its answers are bounded
+    except ElementTree.ParseError as error:
+        raise StoreError(f"the file store answered with no readable XML: {error}") from None
 
 
 def _text(tree: ElementTree.Element, name: str) -> str:

@@ -11,6 +11,7 @@ import click
 import uvloop
 
 from simyard.api.names import SYSTEM_NAMESPACE
+from simyard.api.quantities import parse_bytes
 from simyard.apiserver.server import serve
 from simyard.apiserver.settings import ApiServerSettings
 from simyard.files.access import StoreAccess
@@ -63,6 +64,8 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--amqp-ca-file", type=_FILE, envvar="AMQP_CA_FILE", help="The CA certificate of the broker, for amqps.")
 @click.option("--files-directory", type=_DIRECTORY, envvar="SIMYARD_FILES_DIRECTORY",
               help="The directory of the mounted Secret of the file store. Default: no files.")  # fmt: skip
+@click.option("--files-quota", envvar="SIMYARD_FILES_QUOTA", default="", metavar="QUANTITY",
+              help="The size of files that a namespace may have, such as 100Gi. Default: no limit.")  # fmt: skip
 def apiserver(
     kubeconfig: Path | None,
     namespace: str,
@@ -79,12 +82,14 @@ def apiserver(
     amqp_url: str | None,
     amqp_ca_file: Path | None,
     files_directory: Path | None,
+    files_quota: str,
 ) -> None:
     """Run the aggregated API server, which serves actions, attributes and logs as subresources."""
     configure_logs(log_format, log_level)
     try:
         broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
         files = StoreAccess.from_directory(files_directory) if files_directory else None
+        quota = parse_bytes(files_quota) if files_quota else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     settings = ApiServerSettings(
@@ -95,6 +100,7 @@ def apiserver(
         watch_namespaces=watch_namespace or ALL_NAMESPACES,
         broker=broker,
         files=files,
+        files_quota=quota,
         bind=bind,
         port=port,
         max_in_flight=max_in_flight,

@@ -8,6 +8,7 @@ for hours, and for one request only; whoever may ``get`` a file gets a new one a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -21,10 +22,13 @@ from simyard.api.files import (
     FileStatus,
     FileUploadSpec,
 )
-from simyard.api.names import FILES
-from simyard.files.catalog import FileCatalog, FileRecord, Upload
+from simyard.api.names import ANNOTATION_FILES_QUOTA, FILES
+from simyard.api.quantities import format_bytes, parse_bytes
+from simyard.files.catalog import FileCatalog, FileRecord
 from simyard.files.keys import FileOrigin
+from simyard.files.quotas import QuotaError
 from simyard.files.store import StoreError
+from simyard.files.uploads import Upload
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.serving.calls import ResourceCall
 from simyard.serving.identity import Identity
@@ -49,6 +53,15 @@ MAX_CAUSES = 16
 """The largest number of causes in an answer; a list of 10,000 wrong digests has as many errors."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Namespace:
+    """A namespace: its uid begins the keys of its files, and its quota is a number of bytes."""
+
+    name: str
+    uid: str
+    quota: int | None
+
+
 class Files:
     """The files of users, for users whose rights are already checked."""
 
@@ -57,10 +70,12 @@ class Files:
         client: KubeClient,
         catalog: FileCatalog | None,
         namespaces: Sequence[str] = ALL_NAMESPACES,
+        quota: int | None = None,
     ) -> None:
         self._client = client
         self._catalog = catalog
         self._namespaces = namespaces
+        self._quota = quota
 
     async def answer(
         self, call: ResourceCall, query: Mapping[str, str], body: bytes, content_type: str, identity: Identity
@@ -75,27 +90,28 @@ class Files:
                 StatusReason.NOT_FOUND,
                 "this installation of Simyard has no file store: the platform team sets files.mode of the chart",
             )
-        uid = await self._find_uid(call.namespace)
+        namespace = await self._find_namespace(call.namespace)
         try:
             match call.verb:
                 case "list":
-                    return 200, await self._list(self._catalog, call, uid, query)
+                    return 200, await self._list(self._catalog, namespace, query)
                 case "create":
-                    return await self._create(self._catalog, call, uid, body, content_type, identity)
+                    return await self._create(self._catalog, namespace, body, content_type, identity)
                 case "delete":
-                    return 200, await self._delete(self._catalog, call, uid)
-            return 200, await self._get(self._catalog, call, uid)
+                    return 200, await self._delete(self._catalog, namespace, call.name)
+            return 200, await self._get(self._catalog, namespace, call.name)
         except StoreError as error:
-            raise StatusError(StatusReason.SERVICE_UNAVAILABLE, str(error), retry_after_seconds=1) from error
+            retry = 1 if error.retryable else 0
+            raise StatusError(StatusReason.SERVICE_UNAVAILABLE, str(error), retry_after_seconds=retry) from error
 
-    async def _list(self, catalog: FileCatalog, call: ResourceCall, uid: str, query: Mapping[str, str]) -> Json:
+    async def _list(self, catalog: FileCatalog, namespace: _Namespace, query: Mapping[str, str]) -> Json:
         limit = min(read_count(query, "limit") or DEFAULT_LIMIT, DEFAULT_LIMIT)  # limit=0 means no limit (Kubernetes)
-        found, following = await catalog.list_files(uid, limit, query.get("continue", ""))
+        found, following = await catalog.list_files(namespace.uid, limit, query.get("continue", ""))
         metadata = FileListMetadata(continue_=following or None)
-        return FileList(metadata=metadata, items=[_make_file(call.namespace, item) for item in found]).to_json()
+        return FileList(metadata=metadata, items=[_make_file(namespace.name, item) for item in found]).to_json()
 
     async def _create(
-        self, catalog: FileCatalog, call: ResourceCall, uid: str, body: bytes, content_type: str, identity: Identity
+        self, catalog: FileCatalog, namespace: _Namespace, body: bytes, content_type: str, identity: Identity
     ) -> tuple[int, Json]:
         subject = Subject(FILES, "")
         given = read_object(body, content_type, "spec").get("spec")
@@ -107,43 +123,67 @@ class Files:
         upload = Upload(spec.address, spec.bytes, parts, spec.media_type, spec.name, identity.user)
         if (problem := upload.find_problem()) is not None:
             raise make_invalid_error(subject, [Cause("FieldValueInvalid", problem[1], f"spec.{problem[0]}")])
-        offer = await catalog.offer_upload(
-            uid, FileOrigin.USER, upload, upload_id=spec.upload_id, first_part=spec.first_part
-        )
+        try:
+            offer = await catalog.offer_upload(
+                namespace.uid,
+                FileOrigin.USER,
+                upload,
+                upload_id=spec.upload_id,
+                first_part=spec.first_part,
+                quota=namespace.quota,
+            )
+        except QuotaError as error:
+            raise _make_quota_error(namespace, upload, error) from None
         answer = File(
-            metadata=FileMetadata(name=spec.address, namespace=call.namespace),
+            metadata=FileMetadata(name=spec.address, namespace=namespace.name),
             spec=FileSpec(bytes=spec.bytes, media_type=spec.media_type or None, name=spec.name or None),
             status=offer,
         )
         return (200 if offer.present else 201), answer.to_json()
 
-    async def _get(self, catalog: FileCatalog, call: ResourceCall, uid: str) -> Json:
-        signed = await catalog.sign_download(uid, call.name)
+    async def _get(self, catalog: FileCatalog, namespace: _Namespace, address: str) -> Json:
+        signed = await catalog.sign_download(namespace.uid, address)
         if signed is None:
-            raise make_not_found_error(Subject(FILES, call.name))
+            raise make_not_found_error(Subject(FILES, address))
         record, request = signed
-        return _make_file(call.namespace, record, request).to_json()
+        return _make_file(namespace.name, record, request).to_json()
 
-    async def _delete(self, catalog: FileCatalog, call: ResourceCall, uid: str) -> Json:
-        if not await catalog.delete_file(uid, call.name):
-            raise make_not_found_error(Subject(FILES, call.name))
-        details = {"name": call.name, "group": FILES.group, "kind": FILES.plural}
+    async def _delete(self, catalog: FileCatalog, namespace: _Namespace, address: str) -> Json:
+        if not await catalog.delete_file(namespace.uid, address):
+            raise make_not_found_error(Subject(FILES, address))
+        details = {"name": address, "group": FILES.group, "kind": FILES.plural}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
-    async def _find_uid(self, namespace: str) -> str:
-        """Return the uid of a namespace, which begins the keys of its files.
+    async def _find_namespace(self, name: str) -> _Namespace:
+        """Return a namespace.
 
         It is read for each request: a remembered uid could be that of a namespace that was created again.
         """
-        subject = Subject(NAMESPACES, namespace)
-        if self._namespaces != ALL_NAMESPACES and namespace not in self._namespaces:
-            message = f"this installation of Simyard does not watch the namespace {namespace} (watchNamespaces)"
+        subject = Subject(NAMESPACES, name)
+        if self._namespaces != ALL_NAMESPACES and name not in self._namespaces:
+            message = f"this installation of Simyard does not watch the namespace {name} (watchNamespaces)"
             raise StatusError(StatusReason.FORBIDDEN, message, subject=subject)
         try:
-            found = await self._client.get(NAMESPACES, namespace, "")
+            found = await self._client.get(NAMESPACES, name, "")
         except ApiError as error:
             raise translate_api_error(subject, error) from error
-        return str(found["metadata"]["uid"])
+        text = (found["metadata"].get("annotations") or {}).get(ANNOTATION_FILES_QUOTA)
+        try:
+            quota = self._quota if text is None else parse_bytes(text)
+        except ValueError as error:
+            message = f"the annotation {ANNOTATION_FILES_QUOTA} of the namespace {name} is wrong: {error}"
+            raise StatusError(StatusReason.FORBIDDEN, message, subject=subject) from None
+        return _Namespace(name, str(found["metadata"]["uid"]), quota)
+
+
+def _make_quota_error(namespace: _Namespace, upload: Upload, error: QuotaError) -> StatusError:
+    message = (
+        f"exceeded the quota of files of the namespace {namespace.name}: requested: {format_bytes(error.size)}, "
+        f"used: {format_bytes(error.used)}, limited: {format_bytes(error.quota)}: delete files with "
+        "`kubectl simyard files --delete ADDRESS`, or ask the platform team to raise the quota with the annotation "
+        f"{ANNOTATION_FILES_QUOTA} of the namespace. Deleted files count until the next sweep"
+    )
+    return StatusError(StatusReason.FORBIDDEN, message, subject=Subject(FILES, upload.address))
 
 
 def _make_file(namespace: str, record: FileRecord, download: SignedRequest | None = None) -> File:

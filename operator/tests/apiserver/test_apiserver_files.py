@@ -55,7 +55,10 @@ def test_a_user_uploads_lists_downloads_and_deletes_a_file(stack: Stack, namespa
     assert simyard(stack, namespace, "cp", deck, "files:").stdout == uploaded.stdout
 
     listed = simyard(stack, namespace, "files").stdout.splitlines()
-    assert [line.split()[:2] for line in listed] == [["ADDRESS", "SIZE"], [address, "2.86Mi"]]
+    assert listed[0].split() == ["ADDRESS", "SIZE", "AGE", "OWNER", "NAME"]
+    assert [line.split()[:2] + line.split()[3:] for line in listed[1:]] == [
+        [address, "2.86Mi", "simyard-admin", "deck.inp"]
+    ]
     back = simyard(stack, namespace, "cp", f"files:{address}", tmp_path / "back.inp")
     assert (back.returncode, back.stderr) == (0, "")
     assert (tmp_path / "back.inp").read_bytes() == deck.read_bytes()
@@ -92,6 +95,7 @@ def test_a_large_file_goes_in_parts_into_a_folder_under_its_name(stack: Stack, n
         (offer(address=f"sha256-64m:{'0' * 64}", bytes=2**27, parts=["0" * 64]), "spec.parts"),
         (offer(mediaType="text"), "spec.mediaType"),
         (offer(surprise=1), "spec.surprise"),
+        (offer(name="梁" * 255), "spec.name"),
     ],
 )
 async def test_an_upload_that_cannot_be_names_the_field(
@@ -139,6 +143,20 @@ async def test_a_user_without_the_right_gets_no_url(client: Client, namespace: s
     )
     assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
     assert 'cannot create resource "files"' in answer.json["message"]
+
+
+async def test_a_quota_of_the_namespace_refuses_an_upload_and_names_the_remedy(
+    stack: Stack, client: Client, namespace: str
+) -> None:
+    stack.kubectl("annotate", "namespace", namespace, "simyard.dev/files-quota=1Ki")
+    assert (await client.request("POST", path_of(namespace), user="admin", data=offer(bytes=1000))).status == 201
+    other = offer(address=f"sha256:{'1' * 64}", bytes=1000)
+    answer = await client.request("POST", path_of(namespace), user="admin", data=other)
+    assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+    assert "requested: 1000, used: 1000, limited: 1Ki: delete files" in answer.json["message"]
+    stack.kubectl("annotate", "namespace", namespace, "simyard.dev/files-quota=much", "--overwrite")
+    answer = await client.request("POST", path_of(namespace), user="admin", data=other)
+    assert (answer.status, "'much' is no quantity" in answer.json["message"]) == (403, True)
 
 
 async def test_while_the_store_is_away_the_answer_says_so(stack: Stack, client: Client, namespace: str) -> None:

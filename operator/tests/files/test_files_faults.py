@@ -18,8 +18,9 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from files_world import FilesWorld
 
-from simyard.files.catalog import FileCatalog, Upload
+from simyard.files.catalog import FileCatalog
 from simyard.files.keys import FileOrigin
+from simyard.files.uploads import Upload
 from simyard_adapter.digests import FileDigest, digest_file
 from simyard_adapter.transfers import ExpiredError, SignedRequest, TransferError, Transfers
 from simyard_adapter.uploads import UploadOffer, upload_file
