@@ -139,7 +139,7 @@ def set_condition(conditions: list[Condition], new: Condition) -> list[Condition
 
 def find_condition(conditions: list[Condition], kind: str) -> Condition | None:
     """Return the condition of the type ``kind``, or None."""
-    for item in conditions:  # one pass over a pool calls this for every worker; a generator takes twice as long
+    for item in conditions:  # called for every worker of a pool: a generator takes twice as long
         if item.type == kind:
             return item
     return None

@@ -16,9 +16,9 @@ class IngressRoute(ApiModel, extra="forbid"):
     """Settings of the Ingress that each service's frontends get.
 
     Attributes:
-        class_name: IngressClass; empty: the cluster's default.
+        class_name: IngressClass; if empty, the cluster's default class.
         annotations: Annotations for the Ingress controller, for example that the frontends speak TLS.
-        tls_secret_name: Secret with the certificate that clients see; empty: the frontends' own.
+        tls_secret_name: Secret with the certificate that clients see; if empty, the certificate of the frontends.
     """
 
     class_name: str = ""
@@ -31,9 +31,9 @@ class GatewayRoute(ApiModel, extra="forbid"):
 
     Attributes:
         name: Name of the Gateway.
-        namespace: Namespace of the Gateway; empty: the platform's.
-        section_name: Listener of the Gateway; empty: all listeners.
-        ca_config_map: ConfigMap with the frontends' CA (``ca.crt``); empty: the system's CAs.
+        namespace: Namespace of the Gateway; if empty, the platform's namespace.
+        section_name: Listener of the Gateway; if empty, all listeners.
+        ca_config_map: ConfigMap with the frontends' CA (``ca.crt``); if empty, the system's CAs.
     """
 
     name: str
@@ -46,8 +46,8 @@ class FrontendRoute(ApiModel, extra="forbid"):
     """Routes from outside the cluster to the frontends of an installation.
 
     Attributes:
-        ingress: Settings of the Ingress; None: no Ingress.
-        gateway: Settings of the HTTPRoute; None: no HTTPRoute.
+        ingress: Settings of the Ingress; None for no Ingress.
+        gateway: Settings of the HTTPRoute; None for no HTTPRoute.
     """
 
     ingress: IngressRoute | None = None

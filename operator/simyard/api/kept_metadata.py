@@ -2,7 +2,8 @@
 """Reduction of an object's metadata to the part that the operator keeps in memory.
 
 The API server lets an object have 256 KiB of annotations, and more in labels, owners and finalizers. The operator reads
-a few of them. The rest is removed before an object is kept, so that users cannot fill the operator's memory.
+few of these entries. The other entries are removed before an object is kept, so that users cannot fill the operator's
+memory.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_DEPTH = 6
-"""Maximum number of lists and objects that a free-form value nests."""
+"""Maximum nesting of lists and objects in a free-form value."""
 MAX_PARAMETERS_WEIGHT = 1_114_112
-"""Maximum weight of all parameters of an action: a text of 1 MiB, and 64 KiB beside it."""
+"""Maximum weight of all parameters of an action: a text of 1 MiB, and 64 KiB for the other parameters."""
 MAX_MEMBERS = 14_563
 """Maximum number of members of one list or object.
 

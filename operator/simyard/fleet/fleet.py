@@ -71,12 +71,13 @@ class FleetSettings:
         broker: the operator's own access to the broker, as an administrator.
         worker_broker: the same broker as workers reach it (its user and password are not used).
         namespace: the platform's own namespace.
-        installation: tells this installation's machines at a site from those of other installations.
+        installation: name that distinguishes this installation's machines at a site from the machines of other
+            installations.
         identity: the name of this operator process.
         statistics_seconds: the broker's ``collect_statistics_interval``.
         occi_amqp: whether OCCI clients may speak AMQP, in a virtual host of their own.
         occi_endpoints: URLs of OCCI frontends that run outside of this installation and serve a queue there.
-        frontends: the template of the services' own frontends; None: this operator creates none, and deletes existing
+        frontends: the template of the services' own frontends; None if this operator creates none and deletes existing
             ones.
         actions: the limits of ServiceActions per namespace.
         watch_namespaces: the namespaces whose pools, workers, services and actions this operator manages.
@@ -244,7 +245,8 @@ class Fleet:
     def _apply_event(self, event: ReceivedEvent) -> Awaitable[object] | None:
         """Apply a message of a worker; return the write that must succeed before the message is acknowledged.
 
-        The broker vouches for the user. This method checks that the user speaks for a worker of its own.
+        The broker guarantees the user of a message. This method checks that the worker in the message belongs to the
+        user.
         """
         if event.user != self.registry.find_sender(event.worker_uid):
             return None
@@ -257,7 +259,7 @@ class Fleet:
         return hearer.apply_event(event)
 
     def _requester_connected(self) -> None:
-        """Send the requests again that were under way when the connection was lost."""
+        """Repeat the requests that were under way when the connection was lost."""
         self._actions.requester_connected()
 
     def _queue_deleted(self, queue: str) -> None:
@@ -281,6 +283,6 @@ class Fleet:
 
 
 def _count_dead_letter(letter: DeadLetter) -> None:
-    """Count a request that no worker answered in time, or that ended several workers; its caller knows already."""
+    """Count a request that no worker answered in time, or that ended several workers; the caller has its error."""
     DEAD_LETTERS.labels(letter.reason).inc()
     log.info("a request was given up: %s %s of %s: %s", letter.kind, letter.message_id, letter.queue, letter.reason)

@@ -29,19 +29,19 @@ from simyard_sites.kubernetes.errors import AlreadyExistsError, NotFoundError
 
 SPACING_SECONDS = 1.0
 STARTED_SECONDS = 10.0
-"""Delay until the start of machines is written. If it is never written, no use is lost."""
+"""Delay before the start of machines is written. If a start is never written, no use is lost."""
 IDLE_SECONDS = 3600.0
 WRITES_PER_SECOND = 10.0
 """Rate of writes over all namespaces."""
 MAX_ENDED = 20_000
 MAX_LATE_MILLISECONDS = 60_000
-"""Largest delay of an event, or difference of two clocks, that is believed."""
+"""Maximum delay of an event, and maximum difference of two clocks; larger ones count as an error of the clock."""
 
 
 def get_moment(client: KubeClient | None = None) -> Moment:
     """Return the present time.
 
-    Where this node's clock is wrong, the time comes from the API server's clock, so that nobody is charged for the
+    If this node's clock is wrong, the time comes from the API server's clock, so that no namespace is charged for the
     error.
     """
     ahead = filter_skew(client.clock_skew_seconds if client is not None else None)
@@ -51,9 +51,9 @@ def get_moment(client: KubeClient | None = None) -> Moment:
 class SiteMeter:
     """The meter of one site. It follows the machines and never waits.
 
-    A machine is counted from the time at which its site says that it entered ``running``, until it is gone. A stopped
-    or failed machine keeps its place at the site, and a machine that outlives its Worker costs as well, so both are
-    counted. While not all machines of the site are known, nothing there is counted; the time is caught up for the
+    A machine is counted from the time at which it entered ``running``, as its site says, until it is gone. A stopped or
+    failed machine keeps its place at the site, and a machine that outlives its Worker costs as well. So both are
+    counted. While not all machines of the site are known, the meter counts nothing. Later it counts this time for the
     machines that still exist.
     """
 
@@ -87,7 +87,7 @@ class SiteMeter:
         self._close(machine.owner.namespace, machine.id, now)
 
     def set_inventory(self, machines: MachineTable | None) -> None:
-        """Note that these are all machines of the site; with None, that some machines are not known any more."""
+        """Note that these are all machines of the site; None means that some machines are not known any more."""
         if (machines is not None) == self.is_complete:
             return
         now = self._metering.clock()
@@ -121,7 +121,7 @@ class SiteMeter:
 
 
 def _runs(machine: Machine) -> bool:
-    """Return whether a machine has begun to run, whatever its state is now."""
+    """Return whether a machine has ever begun to run, whatever its state is now."""
     return Stage.RUNNING in machine.entered or machine.state is MachineState.RUNNING
 
 
@@ -133,14 +133,14 @@ class _Ledger:
         self.stored = self.written = rows
 
     def is_of(self, rows: list[UsageRow]) -> bool:
-        """Return whether the account continues from these rows, so that nobody else has written meanwhile."""
+        """Return whether the account continues from these rows; if not, another process has written since then."""
         return rows in (self.stored, self.written)
 
 
 class Metering:
-    """The accounts of all namespaces, read from the Usage objects and written there by one task.
+    """The accounts of all namespaces, read from the Usage objects; one task writes them back.
 
-    Each write stores the sums together with the time up to which they are counted, and only over the rows that this
+    Each write stores the sums together with the time up to which they are counted, and replaces only rows that this
     process knows. So no time is counted twice, even if an operator is killed or a second one writes at the same time.
     """
 
@@ -197,7 +197,7 @@ class Metering:
         self._queue.add(namespace, STARTED_SECONDS)
 
     def close(self, namespace: str, key: MachineKey, now: Moment | None) -> bool:
-        """Stop to count a machine; return whether it was counted."""
+        """Count a machine for the last time; return whether it was counted until now."""
         closed = namespace in self._ledgers and self._ledgers[namespace].account.close(key, now)
         if closed:
             self._queue.add(namespace, SPACING_SECONDS)
@@ -212,7 +212,8 @@ class Metering:
     def compare(self, site: str) -> None:
         """Write the accounts whose number of running machines at a site differs from the stored one.
 
-        The end of a machine that was not written is never heard of again, and its row would seem to run for ever.
+        No later event reports the end of a machine that was not written. Without this step its row would seem to run
+        for ever.
         """
         for usage in self._registry.usages:
             namespace = usage.metadata.namespace
@@ -222,7 +223,8 @@ class Metering:
     def _metered(self, site: str, machine: Machine, account: Account, currency: str, now: Moment) -> Metered:
         """Return the row and the size of a machine: by its Worker's service, its pool's service, or the existing rows.
 
-        If the site does not say since when a machine runs, it is counted only from the time since which it is known.
+        If the site does not report the start of a machine, the machine is counted from the time at which the operator
+        first saw it.
         """
         owner = machine.owner
         worker = self._registry.find_worker(owner.worker_uid)
@@ -261,7 +263,7 @@ class Metering:
         return usage.status.rows if usage is not None else []
 
     def site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
-        """Stop counting at a CloudSite that is gone; apply the changed price of a CloudSite."""
+        """Stop counting at a deleted CloudSite; apply the changed price of a CloudSite."""
         if old is not None and new is None:
             self._remove_site(old.metadata.name)
         elif old is not None and new is not None and old.spec.cost != new.spec.cost:
@@ -271,7 +273,7 @@ class Metering:
                 account.reprice(name, new.spec.cost)
 
     def _remove_site(self, name: str) -> None:
-        """Stop counting the machines of a site that is gone, even if some of them still run."""
+        """Stop counting the machines of a deleted site, even if some of them still run."""
         self._sites.pop(name, None)
         for namespace, account in self.list_accounts():
             for machine_id in account.list_machines(name):
@@ -284,11 +286,11 @@ class Metering:
             self._removed(left.metadata.namespace)
         elif new is not None:
             self._agree(new.metadata.namespace)
-            # A former leader may have written machines that this one did not see.
+            # A former leader may have written machines that this process did not see.
             self._queue.add(new.metadata.namespace, IDLE_SECONDS)
 
     def _removed(self, namespace: str) -> None:
-        """Forget the account of a namespace whose Usage is gone, or create the Usage again for machines that run."""
+        """Forget the account of a namespace whose Usage was deleted, or create the Usage again for running machines."""
         if len(self._ledgers[namespace].account):
             self._queue.add(namespace, SPACING_SECONDS)
         else:
@@ -320,8 +322,8 @@ class Metering:
     def _agree(self, namespace: str) -> _Ledger:
         """Return the account, continued from the stored rows.
 
-        If somebody else has written, the stored rows count up to their time, and from there the machines that this
-        process saw.
+        If another process has written, the stored rows apply up to their time. From then on, the machines that this
+        process saw are counted.
         """
         ledger, rows = self._ledger(namespace), self._stored(namespace)
         if ledger.is_of(rows):
@@ -343,7 +345,7 @@ class Metering:
             return self._registry.usages.learn(await self._registry.client.create(names.USAGES, body, namespace))
         except AlreadyExistsError:
             await self._look(namespace)
-        except NotFoundError:  # the namespace is gone: its account is needed only while machines run
+        except NotFoundError:  # the namespace was deleted: its account is needed only while machines run
             if len(self._ledgers[namespace].account):
                 raise
             self._removed(namespace)

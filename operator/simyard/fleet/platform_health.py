@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the operator itself now and then, and tells the sites when what is wrong with it has changed."""
+"""Checks the operator itself at intervals, and reports a new or solved problem to the sites."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOK_SECONDS = 15.0
 
 
 class PlatformHealth:
-    """What is wrong with the platform itself; :mod:`simyard.plan.platform` decides."""
+    """Check of the platform itself; :mod:`simyard.plan.platform` decides whether there is a problem."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class PlatformHealth:
         skew: Callable[[], float | None],
         clock: Callable[[], float],
     ) -> None:
-        """``overdue`` returns the part of the work that is behind most, and its seconds.
+        """``overdue`` returns the part of the work that is most overdue, and by how many seconds.
 
         ``skew`` returns the seconds by which the API server's clock is ahead, ``clock`` a steady time. The functions in
         ``on_change`` are called with the new problem.
@@ -35,13 +35,13 @@ class PlatformHealth:
         self._healthy_since = clock()
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Check at intervals until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     def look(self) -> None:
-        """Look once."""
+        """Check once."""
         found = find_problem(*self._overdue(), self._skew(), get_time())
         if found is not None:
             self._healthy_since = self._clock()

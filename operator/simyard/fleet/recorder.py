@@ -34,7 +34,7 @@ Key = tuple[str, str]
 class _Series:
     """An Event and the number of its repetitions.
 
-    ``written`` is the name of the stored Event; its note is immutable, so another note needs another Event.
+    ``written`` is the name of the stored Event; its note is immutable, so a new note needs a new Event.
     """
 
     resource: Resource

@@ -43,7 +43,7 @@ M = TypeVar("M", bound=ApiModel)
 
 
 def find_removed(old: T | None, new: T | None) -> T | None:
-    """Return the object that a change removed: it was deleted, or another object took its name."""
+    """Return the object that a change removed: it was deleted, or a new object has its name."""
     return old if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else None
 
 
@@ -80,7 +80,7 @@ def format_target_key(kind: str, namespace: str, name: str) -> str:
 
 
 class _WorkerReader:
-    """A parser of Workers. Workers with equal specs and owners share these, as the Workers of one pool do."""
+    """A parser of Workers. Equal specs and owners are kept only once, for example those of the Workers of one pool."""
 
     def __init__(self) -> None:
         self._specs: OrderedDict[bytes, WorkerSpec] = OrderedDict()
@@ -103,7 +103,7 @@ def _shared(known: OrderedDict[bytes, M], raw: Json, kind: type[M]) -> M:
 
 
 class Registry:
-    """The caches of all kinds. Their indexes make it unnecessary to scan all objects in a pass."""
+    """Caches of all kinds. With their indexes, no pass has to scan all objects."""
 
     def __init__(self, client: KubeClient, namespaces: Sequence[str] = ALL_NAMESPACES) -> None:
         self.client = client
@@ -167,11 +167,11 @@ class Registry:
                 group.create_task(cache.run(), name=f"cache of {cache.resource.plural}")
 
     def find_worker(self, uid: str) -> Worker | None:
-        """Return the Worker of a uid, if the cache has it."""
+        """Return the Worker with a uid, if it is in the cache."""
         return next(iter(self.workers.list_by("uid", uid)), None)
 
     def find_action(self, uid: str) -> QueuedAction | None:
-        """Return the ServiceAction of a uid, if the cache has it."""
+        """Return the ServiceAction with a uid, if it is in the cache."""
         return next(iter(self.actions.list_by("uid", uid)), None)
 
     def find_service(self, worker_or_pool: Worker | WorkerPool) -> PublishedService | None:
@@ -187,7 +187,7 @@ class Registry:
         return self.find_service(item) if item is not None else None
 
     def find_sender(self, worker_uid: str) -> str:
-        """Return the broker user that may speak for a Worker, also for a while after it is gone; empty: no user may."""
+        """Return the broker user of a Worker, also for a while after the Worker was deleted; empty if there is none."""
         worker = self.find_worker(worker_uid)
         return get_broker_user(worker) if worker is not None else self._users_of_gone.get(worker_uid, "")
 
@@ -205,10 +205,10 @@ class Registry:
             return
 
     async def fetch_whole_action(self, action: QueuedAction) -> QueuedAction:
-        """Return an action with all its parameters, read from the API server if the cache leaves them out.
+        """Return an action with all its parameters; parameters that the cache leaves out are read from the API server.
 
         Raises:
-            NotFoundError: the action is gone.
+            NotFoundError: the action was deleted.
         """
         if not action.left_out or action.excess:
             return action
@@ -227,11 +227,11 @@ class Registry:
             self.actions.forget(action)
 
     def get_gone_since(self, uid: str) -> datetime | None:
-        """Return the time since when a Worker is known to be gone; None if that is not known."""
+        """Return the time since which a Worker is known to be deleted; None if it is not known to be deleted."""
         return self._gone.get(uid)
 
     async def fetch_worker(self, namespace: str, name: str, uid: str) -> None:
-        """Read a Worker from the API server; afterwards the cache has it, or it is known to be gone."""
+        """Read a Worker from the API server; then it is in the cache, or it is known to be deleted."""
         try:
             raw = await self.client.get(names.WORKERS, name, namespace)
         except NotFoundError:
@@ -243,7 +243,7 @@ class Registry:
             self._gone_now(uid)
 
     def _note_gone(self, old: Worker | None, new: Worker | None) -> None:
-        """Remember the uid and the broker user of a Worker that is gone."""
+        """Remember the uid and the broker user of a deleted Worker."""
         if (left := find_removed(old, new)) is not None:
             self._users_of_gone[left.metadata.uid] = get_broker_user(left)
             self._gone_now(left.metadata.uid)

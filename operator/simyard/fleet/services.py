@@ -20,7 +20,7 @@ STATUS_SPACING_SECONDS = 1.0
 
 
 class Services:
-    """The statuses of services; each is written once a second at most, when its manifest, pools or workers changed."""
+    """Writer of the statuses of services: at most once a second for each service, after a change."""
 
     def __init__(self, registry: Registry, licences: Licences, frontends: Frontends) -> None:
         self._registry = registry
@@ -46,13 +46,13 @@ class Services:
             self._queue.add(_key(format_key(new)))
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Count the pools of a service anew."""
+        """Count the pools of a service again."""
         pool = new or old
         if pool is not None and (old is None or new is None):
             self._queue.add(_key(format_service_key(pool)))
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Count the Workers of a service, and the ready ones, anew."""
+        """Count the Workers and the ready Workers of a service again."""
         worker = new or old
         if worker is not None and (old is None or new is None or is_ready(old) != is_ready(new)):
             self._queue.add(_key(format_service_key(worker)), STATUS_SPACING_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the status of an object: only the fields that differ, and only to the object that was read."""
+"""Writes the status of an object: only the fields that differ, and only if no new object has taken its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def write_status(
 ) -> bool:
     """Write the fields of a status that differ.
 
-    Returns False if the object does not exist any more, or, with ``guarded``, if somebody else has changed it.
+    Returns False if the object does not exist any more, or, with ``guarded``, if another client has changed it.
 
     Raises:
         ApiError: the API server refused the write or did not answer.

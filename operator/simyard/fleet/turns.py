@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands out keys that are ready for their work in fair turns, without I/O.
+"""Chooses the next of several keys that are ready for their work, in fair turns between groups, without I/O.
 
 All tenants share one queue of work. Without turns, a pool that starts 10,000 workers would put 10,000 writes before the
 first write of a pool that starts one worker. So the keys are kept by *group* (their tenant), oldest first, and the
@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Turns(Generic[K]):
-    """The keys that are ready, by group; the keys of a group leave in the order in which they came."""
+    """The keys that are ready, by group; the keys of a group leave in the order of their arrival."""
 
     def __init__(self) -> None:
         self._groups: OrderedDict[Hashable, deque[K]] = OrderedDict()

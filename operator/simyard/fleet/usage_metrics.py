@@ -28,11 +28,11 @@ class UsageCollector(Collector):
         self.sources: list[UsageSource] = []
 
     def describe(self) -> list[Metric]:
-        """Return no metrics: which ones exist depends on the time."""
+        """Return no metrics, because the set of metrics changes with time."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counters; they continue those of earlier processes, as the ledgers do."""
+        """Return the counters; they continue the counters of earlier processes, because Usage objects store them."""
         labels = ["namespace", "pool", "service", "site"]
         prefix = "simyard_usage"
         workers = CounterMetricFamily(f"{prefix}_worker_seconds", "Time for which machines ran.", labels=labels)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declares which part of the fleet hears of which change. This is the only place that connects the parts.
+"""Declares which change calls which part of the fleet. This is the only place that connects the parts.
 
 A part has a method for each kind of object that concerns it (``worker_changed(old, new)``). The method updates the
 part's memory and asks for passes of its queue; it does not wait. No part subscribes by itself. So :data:`FLOWS` is the
-complete list of what happens after a change, and :data:`SIGNALS` of what one part tells another part.
+complete list of the methods that a change calls. :data:`SIGNALS` is the complete list of the calls from one part to
+another part.
 
-Within a kind, the parts hear of a change in the order of the table. Only three caches are not in it, because one part
+Within a kind, the parts are called in the order of the table. Only three caches are not in the table, because one part
 owns each of them: the objects of frontends (:class:`~simyard.fleet.frontends.reconciler.Frontends`), the master key's
-Secret (:class:`~simyard.fleet.broker.master_key.MasterKey`), and the registry's memory of Workers that are gone.
+Secret (:class:`~simyard.fleet.broker.master_key.MasterKey`), and the registry's memory of deleted Workers.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One line of the second table: a part tells another one about something that is not an object."""
+    """One line of the second table: a part calls another part about something that is not an object."""
 
     source: type
     target: type
@@ -88,33 +89,33 @@ LICENCE: Callable[[Registry], Cache[Licence]] = attrgetter("licences")
 USAGE: Callable[[Registry], Cache[Usage]] = attrgetter("usages")
 
 FLOWS = (
-    # A changed  reaches the part                     which then
-    _flow(WORKER, Broker, Broker.worker_changed),  # deletes the queue of a Worker that is gone
-    _flow(WORKER, Quarantine, Quarantine.worker_changed),  # forgets the allowance of a Worker that is gone
+    # A changed  calls the part                       which then
+    _flow(WORKER, Broker, Broker.worker_changed),  # deletes the queue of a deleted Worker
+    _flow(WORKER, Quarantine, Quarantine.worker_changed),  # forgets the allowance of a deleted Worker
     _flow(WORKER, WorkerStatuses, WorkerStatuses.worker_changed),  # writes the Worker's status
     _flow(WORKER, Sites, Sites.worker_changed),  # has the site's runner create or delete the Worker's machine
     _flow(WORKER, Licences, Licences.worker_changed),  # counts the seats that are occupied
     _flow(WORKER, Pools, Pools.worker_changed),  # plans the Worker's pool
     _flow(WORKER, Services, Services.worker_changed),  # counts the service's Workers
-    _flow(WORKER, Drains, Drains.worker_changed),  # tells the adapter to drain
+    _flow(WORKER, Drains, Drains.worker_changed),  # sends the adapter the request to drain
     _flow(WORKER, Takers, Takers.worker_changed),  # chooses the workers that take from the pool's queue
     _flow(WORKER, Actions, Actions.worker_changed),  # assigns ServiceActions, or ends those of a lost Worker
-    _flow(POOL, Quarantine, Quarantine.pool_changed),  # forgets the allowance of a pool that is gone
-    _flow(POOL, Licences, Licences.pool_changed),  # releases the seats of a pool that is gone
+    _flow(POOL, Quarantine, Quarantine.pool_changed),  # forgets the allowance of a deleted pool
+    _flow(POOL, Licences, Licences.pool_changed),  # releases the seats of a deleted pool
     _flow(POOL, Uses, Uses.pool_changed),  # forgets when the pool was used
     _flow(POOL, Pools, Pools.pool_changed),  # plans the pool: creates, drains and deletes Workers
     _flow(POOL, Services, Services.pool_changed),  # counts the service's pools
-    _flow(POOL, Takers, Takers.pool_changed),  # forgets the takers of a pool that is gone
+    _flow(POOL, Takers, Takers.pool_changed),  # forgets the takers of a deleted pool
     _flow(POOL, Rotation, Rotation.pool_changed),  # replaces the pool's password
-    _flow(POOL, Actions, Actions.pool_changed),  # ends the ServiceActions on a pool that is gone
+    _flow(POOL, Actions, Actions.pool_changed),  # ends the ServiceActions on a deleted pool
     _flow(SERVICE, Licences, Licences.service_changed),  # allots the seats of the service's licence
     _flow(SERVICE, Pools, Pools.service_changed),  # plans the pools of the service
     _flow(SERVICE, Frontends, Frontends.service_changed),  # creates or deletes the service's frontends
     _flow(SERVICE, Services, Services.service_changed),  # writes the service's status
-    _flow(SERVICE, Actions, Actions.service_changed),  # ends the ServiceActions on a service that is gone
+    _flow(SERVICE, Actions, Actions.service_changed),  # ends the ServiceActions on a deleted service
     _flow(SITE, Metering, Metering.site_changed),  # uses the site's new price
     _flow(SITE, Sites, Sites.site_changed),  # starts, adjusts or stops the site's runner
-    _flow(SITE, Pools, Pools.site_changed),  # plans all pools: they may be placed otherwise
+    _flow(SITE, Pools, Pools.site_changed),  # plans all pools: they may use other sites now
     _flow(ACTION, Uses, Uses.action_changed),  # notes that the pool is used
     _flow(ACTION, Takers, Takers.action_changed),  # chooses takers among the workers that are free
     _flow(ACTION, Retention, Retention.action_changed),  # deletes the oldest finished ServiceActions
@@ -130,7 +131,7 @@ SIGNALS = (
     _signal(Licences, Services, lambda licences, services: licences.on_change.append(services.licence_changed)),
     # When the view of a service's frontends changes, the status of the service is written.
     _signal(Frontends, Services, lambda frontends, services: frontends.on_change.append(services.frontends_changed)),
-    # When the operator's work stands still or its clock is wrong, every CloudSite tells its users.
+    # When the operator's work stands still or its clock is wrong, every CloudSite reports that.
     _signal(PlatformHealth, Sites, lambda health, sites: health.on_change.append(sites.platform_changed)),
     # After a sweep of the broker, former logins are known, and a rotation can go on.
     _signal(Broker, Rotation, lambda broker, rotation: broker.on_swept.append(rotation.wake)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs passes over keys: one at a time per key, at its due time, and again after a failure."""
+"""Runs passes over keys: at most one pass per key at a time, at its due time, and again after a failure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _queues: WeakSet[KeyQueue[Any]] = WeakSet()
 
 K = TypeVar("K", bound=Hashable)
 Process = Callable[[K], Awaitable[float | None]]
-"""Runs one pass over a key. Returns the seconds until the next pass; None if only a change asks for one."""
+"""Runs one pass over a key. Returns the seconds until the next pass; None if the next pass waits for a change."""
 
 Group = Callable[[K], Hashable]
 """Returns the group of a key. Groups whose keys are due take turns."""
@@ -45,7 +45,7 @@ Group = Callable[[K], Hashable]
 class KeyQueue(Generic[K]):
     """Keys that wait for their passes.
 
-    A key that is added again before its pass is due at the earlier of both times. A failed pass is logged and repeated
+    If a key is added again before its pass, the earlier of both times counts. A failed pass is logged and repeated
     after a pause that grows with the failures of its key. Two passes over a key start at least ``spacing_seconds``
     apart. When more keys are due than passes may run, the groups of keys take turns
     (:class:`~simyard.fleet.turns.Turns`).
@@ -102,14 +102,14 @@ class KeyQueue(Generic[K]):
         return self._name
 
     def measure_overdue_seconds(self) -> float:
-        """Return for how long the oldest key has been due or its pass has run; retries count from their own time."""
+        """Return the time since which the oldest key is due or in its pass; a retry counts from its own due time."""
         due = [self._heap[0][0]] if self._heap else []
         ready = (self._ready[key] for key in self._turns.list_oldest())
         oldest = min([*due, *ready, *self._running.values()], default=float("inf"))
         return max(0.0, asyncio.get_running_loop().time() - oldest)
 
     def pass_now(self, keys: Iterable[K]) -> Awaitable[object]:
-        """Ask for a pass over each key now; the result waits until each pass has succeeded, or will never succeed."""
+        """Ask for a pass over each key now; return a future that ends when every pass has succeeded or is given up."""
         loop = asyncio.get_running_loop()
         futures = []
         for key in keys:
@@ -149,7 +149,7 @@ class KeyQueue(Generic[K]):
                     continue
 
     def _make_ready(self, due: float, _order: int, key: K) -> None:
-        """Let a key wait for its turn, unless its time was changed meanwhile."""
+        """Let a key wait for its turn, unless its due time has changed."""
         if self._due.get(key) == due and key not in self._running:
             del self._due[key]
             self._ready[key] = due

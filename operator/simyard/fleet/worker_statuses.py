@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the status of every Worker: readiness at once, all other changes together and within a budget."""
+"""Writes the status of every Worker: changes of readiness at once, all other changes in groups and within a budget."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ WORKER_SECONDS = Histogram(
 )
 VALUES_DELAY_SECONDS = 2.0
 WRITES_PER_SECOND = 50.0
-"""Budget of the writes for all Workers. Urgent writes are made at once, and delay the writes that can wait."""
+"""Budget of the writes for all Workers. Urgent writes are made at once, and delay the other writes."""
 WRITERS = 32
 Presence = Callable[[str], bool | None]
 
 
 class WorkerStatuses:
-    """The observations of each Worker (by uid), and the queue of the statuses that follow from them."""
+    """Observations of each Worker, by uid, and the queue of the resulting statuses."""
 
     def __init__(self, registry: Registry, presence: Presence, timing: Timing = PRODUCTION) -> None:
         self._timing = timing
@@ -76,7 +76,7 @@ class WorkerStatuses:
         self._queue.add(uid, delay)
 
     def machine_changed(self, uid: str, machine: Machine) -> None:
-        """Note the state of a Worker's machine; a machine that does not run any more is urgent."""
+        """Note the state of a Worker's machine; the end of a running machine is urgent."""
         urgent = machine.state in (MachineState.FAILED, MachineState.STOPPED, MachineState.SUSPENDED)
         self.observe(uid, 0.0 if urgent else self._timing.stages_delay_seconds, machine=machine, lost=False)
 
@@ -130,7 +130,7 @@ class WorkerStatuses:
         self.observe(uid, VALUES_DELAY_SECONDS, values=Values(from_seconds(event.received_at), values))
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Plan the status of a new or changed Worker; forget a Worker that is gone."""
+        """Plan the status of a new or changed Worker; forget a deleted Worker."""
         if (old is None or new is None) and self._registry.workers.synced.is_set():
             self._budget.spend()
         if (left := find_removed(old, new)) is not None:
@@ -147,7 +147,7 @@ class WorkerStatuses:
             self._budget.spend()
             self._queue.add(new.metadata.uid, self._timing.stages_delay_seconds if new.spec.drain else 0.0)
         elif old.status.conditions != new.status.conditions and new.status != self._written.get(new.metadata.uid):
-            self._queue.add(new.metadata.uid, self._timing.stages_delay_seconds)  # another operator wrote late
+            self._queue.add(new.metadata.uid, self._timing.stages_delay_seconds)  # another operator wrote it late
 
     async def _write(self, uid: str) -> float | None:
         worker = self._registry.find_worker(uid)
@@ -184,7 +184,7 @@ class WorkerStatuses:
             del self._written[uid]
 
     def _wait_for_budget(self, uid: str) -> float:
-        """Return the seconds until a write that is not urgent may be made; 0 once it may."""
+        """Return the seconds until a write that is not urgent is permitted; 0 if it is permitted now."""
         time = self._time()
         if uid not in self._slots:
             self._slots[uid] = time + self._budget.reserve()

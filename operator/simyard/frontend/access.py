@@ -52,7 +52,7 @@ _VERBS = {
     Verb.ACT: "patch",
 }
 PLAIN_SECONDS = 1.0
-"""Time for which a permission of ``_PLAIN`` is kept here, in front of the ten seconds of the authorizer."""
+"""Time for which this class keeps a permission of ``_PLAIN``; the authorizer keeps its answers for ten seconds."""
 MAX_CACHED_PERMISSIONS = 10_000
 _CREATABLE = (COMPUTES, AMQPLINKS)
 _RESOURCES = {APPLICATIONS: SIMULATION_SERVICES, COMPONENTS: WORKER_POOLS, COMPONENTLINKS: WORKER_POOLS}
@@ -80,7 +80,7 @@ _PLAIN = {
     (Verb.LIST, COMPUTES): Permission("list", WORKERS),
     (Verb.LIST, DISCOVERY_PATH): Permission("list", SIMULATION_SERVICES),
 }
-"""Permissions that follow from verb and location alone; nearly all requests need one of them."""
+"""Permissions that depend only on verb and location; nearly all requests need one of them."""
 
 
 class Access:
@@ -93,13 +93,13 @@ class Access:
         self._plain: dict[tuple[Identity, Verb, str], float] = {}
 
     async def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> None:
-        """Return if a user may do something to an entity or a location, as :class:`Backend` says."""
+        """Raise an error unless a user has the permission for an entity or a location, as :class:`Backend` says."""
         location = path[: path.rfind("/") + 1]
         if verb is Verb.CREATE and location not in _CREATABLE and path not in DISCOVERY:
             return  # the 501 that follows is the same for every user
         if self._plain.get((identity, verb, location), 0.0) > self._clock():
             return
-        if verb is Verb.LIST and path == AMQPLINKS and len(self._view.links):  # the listing has OcciLinks, too
+        if verb is Verb.LIST and path == AMQPLINKS and len(self._view.links):  # the listing also contains OcciLinks
             await self.check(identity, Permission("list", OCCI_LINKS))
         plain = _PLAIN.get((verb, location))
         if plain is None or not await self._allowed(identity, plain, ""):
@@ -110,10 +110,10 @@ class Access:
         self._plain[identity, verb, location] = self._clock() + PLAIN_SECONDS
 
     async def check(self, identity: Identity, permission: Permission) -> None:
-        """Return if a user has a permission, to all objects of the resource or else to the one that is named.
+        """Raise an error unless a user has a permission to the named object, or to all objects of the resource.
 
-        The permission to all objects is checked first: most users have it or lack it for all, so one answer serves
-        thousands of entities.
+        The permission to all objects is checked first. Most users have it for all objects or for none, so the answer
+        serves thousands of entities.
 
         Raises:
             OcciError: 403, or 503 if the Kubernetes API does not answer now.
@@ -152,7 +152,7 @@ class Access:
         if not entity_id and isinstance(self._view.model.find_by_location(location), Mixin):
             return Permission(_VERBS[verb], OCCI_MIXINS)
         if (worker := self._view.find_worker(path)) is not None:
-            # EntityChanges.update checks the right to the fields that change.
+            # EntityChanges.update checks the permission for the fields that change.
             return Permission("get" if verb is Verb.UPDATE else _VERBS[verb], WORKERS, worker.metadata.name)
         if location == OTHER_LINKS or (location == AMQPLINKS and (entity_id or verb not in (Verb.GET, Verb.LIST))):
             link = self._view.link(path)

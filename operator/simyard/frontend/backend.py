@@ -25,7 +25,7 @@ class Verb(enum.StrEnum):
     DELETE = "delete"
     ACT = "act"
 
-    __hash__ = str.__hash__  # the hash of enumerations is slow, and every request looks rights up
+    __hash__ = str.__hash__  # a fast hash: every request looks up permissions, and the hash of enumerations is slow
 
 
 Precondition = Callable[[], None]
@@ -34,16 +34,18 @@ Precondition = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One call of one action, as one user asks for it.
+    """Call of an action by a user.
 
     Attributes:
         identity: the user.
         action: the action, which applies to the entity.
         attributes: the parameters of the action by their names, checked against its declaration.
-        wait: True: answer when the action is done; False: when it is accepted; None: as is usual for the action.
-        key: the idempotency key: an action is carried out once for one key. "" if the request has none.
-        check: looks at a single entity again before the write. An action of a service writes nothing to its entity:
-            there ``check`` looks at the entity as the API server has it just before. None if the request has none.
+        wait: True to answer when the action is done, False to answer when it is accepted; None for the default of the
+            action.
+        key: the idempotency key: an action is carried out once for one key. "" if the request has no key.
+        check: checks a single entity again before the write. An action of a service writes nothing to its entity:
+            before such an action, ``check`` checks the entity as the API server has it. None if the request has no
+            conditions.
     """
 
     identity: Identity
@@ -61,9 +63,9 @@ class Invocation:
 class Backend(Protocol):
     """Entities by path, kept in memory, and changes of the objects behind them.
 
-    Sync methods answer from memory. Async methods may wait for others. Every such wait has a deadline and ends in
-    OcciError 503 (nothing was done) or 504 (the change may have been made). The handlers call :meth:`may` before
-    anything else. A change checks further rights only to objects that it touches beside its own entities.
+    Sync methods answer from memory. Async methods may wait for other processes. Every such wait has a deadline and ends
+    in OcciError 503 (nothing was done) or 504 (the change may have been made). The handlers call :meth:`may` before
+    anything else. A change checks further rights only for objects that it changes in addition to its own entities.
     """
 
     @property
@@ -79,8 +81,8 @@ class Backend(Protocol):
     def list_paths(self, location: str) -> tuple[str, ...]:
         """Return the paths of the members of a kind, of a mixin or below a path, by creation time.
 
-        The tuple is a snapshot, and the same object until a member comes or goes. So a listing that was rendered from
-        it can be kept.
+        The tuple is a snapshot. It remains the same object until a member is added or removed, so a listing that was
+        rendered from it can be kept.
         """
 
     def list_entities(self, paths: Iterable[str]) -> Iterable[Entity]:
@@ -89,23 +91,23 @@ class Backend(Protocol):
     def make_part_key(self, path: str) -> Hashable:
         """Return a key that changes whenever the entity's rendering changes for another reason than the model.
 
-        The key is None if there is no entity at the path.
+        The key is None if no entity exists at the path.
         """
 
     def measure_age_seconds(self, path: str) -> float | None:
-        """Return the age of the oldest value that an entity shows; None if it shows no value that ages."""
+        """Return the age of the oldest value that an entity shows; None if none of its values ages."""
 
     def is_permanent(self, path: str) -> bool:
-        """Return true if no client can delete the entity: it goes with another entity, or its vendor owns it."""
+        """Return true if no client can delete the entity: it is deleted with another entity, or its vendor owns it."""
 
     def visible(self) -> AbstractAsyncContextManager[None]:
         """Run a block, and return when every replica of this frontend shows the objects that the block has written."""
 
     async def find(self, path: str) -> Entity | None:
-        """Return the entity at a path; ask the API server before answering that there is none."""
+        """Return the entity at a path; ask the API server before answering that it does not exist."""
 
     async def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> None:
-        """Return if a user may do something to an entity, or to the members of a location (``/compute/``, ``/-/``).
+        """Raise an error unless a user has the right to an entity, or to a location such as ``/compute/``.
 
         ``action`` is the id of the action, for ACT.
 
@@ -117,7 +119,7 @@ class Backend(Protocol):
         """Create an entity with its inline links, all or nothing, and return it.
 
         The same ``key`` again returns the same entity again. With ``exact`` the entity gets the requested id or is not
-        created; else it gets another id if the requested one is taken.
+        created; without it, the entity gets another id if the requested id is taken.
 
         Raises:
             OcciError: the entity cannot be created: 400, 403, 409, 501 or 503.
@@ -126,9 +128,10 @@ class Backend(Protocol):
     async def update(
         self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Precondition | None = None
     ) -> Entity:
-        """Change an entity, and return it as it is afterwards. ``replace`` says that the client sent all of it.
+        """Change an entity, and return it as it is afterwards.
 
-        ``check`` looks at the entity again before the write, and no other change comes between the two.
+        ``replace`` is true if the client sent the whole entity. ``check`` checks the entity again before the write, and
+        no other change comes between check and write.
 
         Raises:
             OcciError: the change is not possible, or ``check`` raised it.
@@ -137,11 +140,11 @@ class Backend(Protocol):
     async def delete(
         self, identity: Identity, entities: Sequence[Entity], *, key: str = "", check: Precondition | None = None
     ) -> None:
-        """Delete entities and their links. An entity that is gone already counts as deleted.
+        """Delete entities and their links. An entity that does not exist any more counts as deleted.
 
-        With a ``key``, every frontend knows for a while which request has deleted them: see :meth:`was_deleted`.
-        ``check`` has the same meaning as in :meth:`update`. A compute of a pool may change after it is marked as the
-        one to go: it is deleted in any case then.
+        With a ``key``, every frontend knows for a while which request has deleted the entities: see
+        :meth:`was_deleted`. ``check`` has the same meaning as in :meth:`update`. After a compute of a pool has been
+        marked for deletion, it is deleted even if it changes.
         """
 
     def was_deleted(self, path: str, key: str) -> bool:
@@ -155,22 +158,22 @@ class Backend(Protocol):
         """
 
     async def refresh(self, entities: Sequence[Entity], seconds: float = 1.0) -> None:
-        """Ask the adapters of entities for their newest values, all at once, for at most ``seconds``.
+        """Ask the adapters of entities for their newest values in parallel, for at most ``seconds``.
 
         A failure leaves the last known values in place; it raises nothing.
         """
 
     def is_due(self, path: str) -> bool:
-        """Return true if adapters that report nothing unasked must be asked before the entity at a path is shown."""
+        """Return true if the entity at a path has adapters that never report by themselves and must be asked now."""
 
     async def pull(self, path: str, seconds: float = 1.0) -> None:
-        """Ask the adapters that report nothing unasked for the values at a path, for at most ``seconds``.
+        """Ask the adapters that never report by themselves for the values at a path, for at most ``seconds``.
 
         A failure leaves the last known values in place; it raises nothing.
         """
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
-        """Add user mixins with the actions that they bring, or replace them if the user may."""
+        """Add user mixins with their actions, or replace existing mixins if the user has the right to."""
 
     async def undefine(self, identity: Identity, ids: Sequence[str]) -> None:
         """Remove user mixins from the model and from all entities."""

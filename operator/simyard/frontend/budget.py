@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for the memory that requests and responses hold, so that many large ones cannot end the process."""
+"""Limits the memory of requests and responses, so that many large messages cannot end the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_BYTES_PER_USER = 16 * 1024 * 1024
 
 
 class BodyBudget:
-    """Bytes of request bodies that have arrived and are not answered yet, limited per user and in all."""
+    """Bytes of request bodies that have arrived and are not answered yet, limited per user and in total."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, max_bytes_per_user: int = MAX_BYTES_PER_USER) -> None:
         self._max_bytes = max_bytes
@@ -53,7 +53,7 @@ class SendingBudget:
         self._readers: Counter[int] = Counter()
 
     def check(self, body: bytes) -> None:
-        """Refuse to send another large response if the limit is reached. A single response may have any size.
+        """Refuse to send a further large response if the limit is reached. The first response may have any size.
 
         Raises:
             OcciError: 503.

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 COMMON_HEADERS = (("Server", f"simyard/{version('simyard')} OCCI/1.2 OCCI/1.1"), ("Accept", ACCEPTED))
-"""The headers of every response, beside Content-Type."""
+"""The headers of every response, in addition to Content-Type."""
 MAX_BODY_BYTES = 1024 * 1024
 PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
     413: "Content Too Large",
@@ -54,13 +54,13 @@ class OcciRequest:
         method: the HTTP method in capitals.
         path: the decoded path without the query: ``/compute/``.
         query: the decoded query.
-        headers: names in lower case (``x-occi-attribute``) and values, in the order of arrival; repeated headers stay
-            apart.
+        headers: names in lower case (``x-occi-attribute``) and values, in the order of arrival; repeated headers are
+            separate items.
         body: the whole body.
         identity: the user.
         base: the beginning of absolute URIs, without a trailing slash: ``https://host:port``.
-        key: the idempotency key: the same for every delivery of one request. "" if the request has none.
-        first: the first header of each name, if the transport knows them already.
+        key: the idempotency key: the same for every delivery of one request. "" if the request has no key.
+        first: the first header of each name, if the transport has found these headers already.
     """
 
     method: str
@@ -74,7 +74,7 @@ class OcciRequest:
     first: Mapping[str, str] | None = None
 
     def get_header(self, name: str) -> str | None:
-        """Return the first header of a name, which is given in lower case."""
+        """Return the first header with a name (in lower case)."""
         if self.first is not None:
             return self.first.get(name)
         for known, value in self.headers:
@@ -89,9 +89,9 @@ class OcciResponse:
 
     Attributes:
         status: the HTTP status code.
-        body: the whole body, also of the response to a HEAD: the transport omits it.
+        body: the whole body; the transport omits the body of the response to a HEAD.
         content_type: the media type, with the charset if it has one.
-        headers: the headers beside Content-Type and ``COMMON_HEADERS``.
+        headers: the headers except Content-Type and ``COMMON_HEADERS``.
     """
 
     status: int
@@ -103,7 +103,7 @@ class OcciResponse:
 def parse_target(target: str, where: str) -> tuple[str, Mapping[str, str]]:
     """Return the decoded path and query of a request's target, such as ``/compute/?page=1``.
 
-    ``where`` names the place of the target in messages.
+    ``where`` is the place of the target, for error messages.
 
     Raises:
         OcciError: 400, the target is not a path, not percent-encoded UTF-8, or has a name twice in its query.

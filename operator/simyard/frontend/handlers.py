@@ -27,7 +27,7 @@ from simyard.serving.status import StatusError
 log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 60.0
-"""Time limit for a request that changes something, with all that it waits for, such as the result of an action."""
+"""Time limit for a request that changes something, including all its waits, for example for the result of an action."""
 VERSION = (1, 2)
 _READING = frozenset({"GET", "HEAD"})
 PAGING = frozenset({"page", "number"})
@@ -54,9 +54,9 @@ class Handlers:
         self._writer = Writer(backend, self._reader, renderings, endpoints)
 
     async def handle(self, request: OcciRequest) -> OcciResponse:
-        """Answer a request; a refusal or a failure is an answer, too."""
+        """Return the response to a request; refusals and failures are responses as well."""
         try:
-            if request.method in _READING:  # its waits have their own deadlines, and a timer costs more than a GET
+            if request.method in _READING:  # its waits have their own deadlines, and a timer would cost more than a GET
                 return await self._read(request)
             async with asyncio.timeout(self._request_seconds), self._backend.visible():
                 return await self._write(request)
@@ -68,7 +68,7 @@ class Handlers:
             refused = OcciError(
                 504, f"no answer within {self._request_seconds:.0f} s; the request may have been carried out"
             )
-        except Exception:  # the client gets one line, the log gets the traceback
+        except Exception:  # the response has one line, and the log has the traceback
             log.exception("%s %s", request.method, quote_input(request.path))
             refused = OcciError(500, "the frontend failed; its log has the reason")
         return make_error_response(refused, request.get_header("accept"))
@@ -130,7 +130,7 @@ class Handlers:
             raise _put_error(request) or make_not_found_error(target.path)
         if isinstance(target, Collection) and target.category is None and not model.has_location_below(target.location):
             error = _put_error(request)
-            if error is not None or request.method != "POST":  # POST creates what its Category says, at any location
+            if error is not None or request.method != "POST":  # POST creates an entity of its Category, at any location
                 raise error or OcciError(
                     404, f"there is nothing at {quote_input(target.location)} or below it; GET /-/ lists the locations"
                 )
@@ -143,7 +143,7 @@ def _no_post_error(request: OcciRequest) -> OcciError:
 
 
 def _put_error(request: OcciRequest) -> OcciError | None:
-    """Return the error of a PUT to a path that no kind has; None for other methods."""
+    """Return the error of a PUT to a path that belongs to no kind; None for other methods."""
     if request.method != "PUT":
         return None
     path = quote_input(request.path)
@@ -187,10 +187,10 @@ def _is_known(user_agent: str) -> bool:
 
 
 def _translate_status(error: StatusError) -> OcciError:
-    """Return the OCCI error of an error from the parts that are shared with the aggregated API.
+    """Return the OCCI error for an error of the packages that are shared with the aggregated API.
 
-    OCCI has neither 422 nor 429. A 503 of these parts says when to try again only if nothing was done; OCCI has 504 for
-    the other case.
+    OCCI has neither 422 nor 429. A 503 of these packages contains a time for the next attempt only if nothing was done;
+    in the other case OCCI uses 504.
     """
     if error.code == 503 and not error.retry_after_seconds:
         return OcciError(504, error.message)

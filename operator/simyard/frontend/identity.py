@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authentication: a Kubernetes token, checked by a TokenReview that is kept for some seconds.
+"""Authentication by a Kubernetes token: a TokenReview checks it, and its result is kept for some seconds.
 
-An old client that knows only Basic authentication sends the token as its password; its user name does not matter.
+An old client that knows only Basic authentication sends the token as the password; the user name is ignored.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ CAPACITY = 10_000
 REVIEW_SECONDS = 10.0
 MAX_REVIEWS = 32
 MAX_UNKNOWN_TOKEN_REVIEWS = 16
-"""Maximum of simultaneous reviews of tokens that were not valid here before.
+"""Maximum number of simultaneous reviews of unknown tokens.
 
-A client that sends many invented tokens so does not delay users whose tokens are known.
+So a client that sends many invented tokens does not delay users whose tokens are known.
 """
 MAX_WAITING_UNKNOWN_TOKENS = 1000
-"""Maximum of unknown tokens that wait for a review; a request with a further one gets 503."""
+"""Maximum number of unknown tokens that wait for a review; a request with a further unknown token gets 503."""
 REFUSED_SECONDS = 0.1
 """Additional time for which an invalid token occupies its place: at most 160 of them reach kube-apiserver in a second.
 """
 MAX_TOKEN_CHARACTERS = 16 * 1024
 CHALLENGES = (("WWW-Authenticate", 'Bearer realm="simyard"'), ("WWW-Authenticate", 'Basic realm="simyard"'))
-"""Headers of a 401. Basic is offered, too, because old clients wait for it before they send credentials."""
+"""Headers of a 401. Basic is offered as well, because old clients wait for this offer before they send credentials."""
 
 _AUTH = "a table of type (basic), username and password (a Kubernetes token)"
 
@@ -87,7 +87,7 @@ class Authenticator:
         return self._find(digest := _digest("token", token)) or await self._review(digest, token)
 
     def _find(self, digest: bytes) -> Identity | None:
-        """Return the user of a token that was reviewed within the last seconds; None if it was not.
+        """Return the user of a token that was reviewed within the last seconds; None if the token needs a review.
 
         Raises:
             OcciError: 401, the token was found to be invalid.
@@ -125,7 +125,7 @@ class Authenticator:
                     "POST", build_path(REVIEWS_RESOURCE), body=body, resource=REVIEWS_RESOURCE
                 )
         except (ApiError, TimeoutError):
-            # The text of the error is not passed on, because no part of a token may get into a message.
+            # The text of the error is left out, because no part of a token may get into a message.
             raise OcciError(503, "the Kubernetes API does not review the token now; try again") from None
         identity = _parse_identity(answer.get("status") or {})
         self._answers.keep(digest, identity)
@@ -151,7 +151,7 @@ def read_token(authorization: str) -> str:
 
 
 def _digest(what: str, text: str) -> bytes:
-    """Return a hash of a text; the same text as a header and as a token has two hashes."""
+    """Return a hash of a text; a header and a token with the same text have different hashes."""
     return hashlib.sha256(f"{what} {text}".encode("utf-8", "surrogateescape")).digest()
 
 

@@ -43,11 +43,11 @@ class Transport(enum.StrEnum):
     HTTP = "http"
     AMQP = "amqp"
 
-    __hash__ = str.__hash__  # the hash of enumerations is slow
+    __hash__ = str.__hash__  # a fast hash, because the hash of enumerations is slow
 
 
 class _Times:
-    """Durations of the requests with the same labels; the last item of ``counts`` is for those above all buckets."""
+    """Durations of requests with the same labels; the last item of ``counts`` is for durations above all buckets."""
 
     __slots__ = ("counts", "seconds")
 
@@ -59,8 +59,8 @@ class _Times:
 class _Requests(Collector):
     """Counters and durations of requests.
 
-    Every request is counted, so the counters live in the event loop's thread without the locks of the library's own
-    metrics.
+    Every request is counted. So, to save time, only the event loop's thread uses the counters, and they need no locks
+    as the library's own metrics do.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ REGISTRY.register(_requests)
 
 
 def count_request(transport: Transport, method: str, code: int, seconds: float) -> None:
-    """Count a request. Labels have few values, whatever clients send."""
+    """Count a request. Labels have few values, so clients cannot add values by their requests."""
     key = (transport, method, code)
     times = _requests.times.get(key)
     if times is None:

@@ -59,8 +59,7 @@ from simyard_sites.kubernetes.errors import ConflictError
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 0.05
-"""Time limit for the watch to bring the writes of another replica; objects that come later are read from the API
-server."""
+"""Time limit in which the watch must bring the writes of another replica; later, they are read from the API server."""
 
 
 class ForeignAdapters(ActionForwarder, Protocol):
@@ -71,10 +70,10 @@ class ForeignAdapters(ActionForwarder, Protocol):
 
 
 class Objects:
-    """Entities of one namespace, or of one ``service`` of it. ``run`` must run meanwhile, and ``broker.run``.
+    """Entities of one namespace, or of one ``service`` in it; they are up to date while ``run`` and ``broker.run`` run.
 
-    ``foreign`` is the connection to service adapters that registered themselves, None if they are off. ``endpoint``
-    begins the URLs of this frontend, "" if only its clients know it.
+    ``foreign`` is the connection to service adapters that registered themselves, None if such adapters are not served.
+    ``endpoint`` is the beginning of this frontend's URLs; "" if only the requests of its clients contain it.
     """
 
     def __init__(
@@ -124,13 +123,13 @@ class Objects:
         await self.view.run()
 
     def apply_event(self, event: ReceivedEvent) -> None:
-        """Bring a message of a worker into memory."""
+        """Apply a message of a worker."""
         self._feed.apply_event(event)
         self._registration_waits.apply_event(event)
 
     @asynccontextmanager
     async def visible(self) -> AsyncIterator[None]:
-        """Run a block, and return when every replica shows its writes, also those before a refusal."""
+        """Run a block, and return when every replica shows its writes, even if the block ended with an error."""
         with record_writes() as record:
             try:
                 yield
@@ -140,7 +139,7 @@ class Objects:
         await self.replicas.wait_confirmed(record)
 
     async def catch_up(self, objects: Iterable[Written], reports: Iterable[ReportedValues]) -> None:
-        """Return when the copies here have the writes of another replica.
+        """Wait until the copies of this replica have the writes of another replica.
 
         The watch brings them soon; an object for which the watch is late is read from the API server.
         """
@@ -211,7 +210,7 @@ class Objects:
     # Methods that may wait
 
     async def find(self, path: str) -> Entity | None:
-        """Return the entity at a path; read its object from the API server before answering that there is none."""
+        """Return the entity at a path; read its object from the API server before answering that it does not exist."""
         if (entity := self.view.find_entity(path)) is not None:
             return entity
         location, entity_id = split_path(path)
@@ -226,7 +225,7 @@ class Objects:
         return self.view.find_entity(path)
 
     def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> Coroutine[None, None, None]:
-        """Return if a user may do something, as :meth:`simyard.frontend.access.Access.may` decides."""
+        """Raise an error unless a user has the right, as :meth:`simyard.frontend.access.Access.may` decides."""
         return self._access.may(identity, verb, path, action)
 
     async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
@@ -270,7 +269,7 @@ class Objects:
 
     def is_due(self, path: str) -> bool:
         """Return true if Cloud4E's adapters must be asked before the entity at a path is shown."""
-        if self._foreign is None or not len(self.view.links):  # a fast path, because every GET asks
+        if self._foreign is None or not len(self.view.links):  # a fast path, because every GET calls this method
             return False
         now = self._clock()
         return any(self.view.polls.is_due(link.metadata.uid, now) for link in self._pulled_links(path))
@@ -280,7 +279,7 @@ class Objects:
         await asyncio.gather(*(self._pull(link, seconds) for link in self._pulled_links(path)))
 
     def _pulled_links(self, path: str) -> list[OcciLink]:
-        """Return the links at a path, or from it, whose adapters are of Cloud4E."""
+        """Return the links at a path, or from it, whose adapters use the Cloud4E binding."""
         location, _ = split_path(path)
         if location == AMQPLINKS:
             found = self.view.link(path)
@@ -292,7 +291,8 @@ class Objects:
     async def _pull(self, link: OcciLink, seconds: float) -> None:
         """Ask the adapter of a link, and store changed values in the OcciLink, so that every frontend shows the same.
 
-        A frontend that is slower than another stores nothing, and shows the values that the other one has stored.
+        If another frontend was faster, this one stores nothing, and shows the values that the other frontend has
+        stored.
         """
         view, metadata, queue, path = self.view, link.metadata, str(get_queue(link)), link_path(link)
         if self._foreign is None:

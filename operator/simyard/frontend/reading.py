@@ -40,7 +40,7 @@ class Members:
     """The members of a collection that a user may see.
 
     Attributes:
-        all: the paths of the whole collection, as the backend gave them.
+        all: the paths of the whole collection, from the backend.
         kinds: the locations of the members' kinds.
         seen: the locations of these kinds that the user may list.
     """
@@ -104,7 +104,7 @@ class Reader:
         if fresh:
             chosen = page.select(await self._matching(members, wanted, model))
             await self._refresh(tuple(self._backend.list_entities(chosen)))
-        # A listing of locations stays valid while its members are the same; it shows no values.
+        # A listing of locations stays valid while its members are the same, because it shows no values.
         token = None if draft is not None else (self._backend.version, model.version) if full else members.all
         listing = Listing(target.location, members.seen, page, rendering, full, request.base)
         rendered = self._renderings.get_cached_collection(listing, token) if token is not None else None
@@ -119,7 +119,7 @@ class Reader:
         """Return the entity at a path.
 
         Raises:
-            OcciError: 404, there is none; 503, the Kubernetes API does not answer now.
+            OcciError: 404, the entity does not exist; 503, the Kubernetes API does not answer now.
         """
         entity = self._backend.get_entity(path)
         if entity is None:
@@ -135,7 +135,7 @@ class Reader:
         return entity
 
     async def _refresh(self, entities: Sequence[Entity]) -> None:
-        """Ask for fresh values; a value that does not come in time is shown as it was last known."""
+        """Ask for fresh values; if a value does not come in time, its last known value is shown."""
         with REFRESHES.time(), suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_SECONDS + 0.5):
                 await self._backend.refresh(entities, REFRESH_SECONDS)
@@ -177,8 +177,8 @@ class Reader:
     async def _matching(self, members: Members, wanted: Filter, model: Model) -> Sequence[str]:
         """Return the paths of the members that pass the filter.
 
-        The location of a member decides if it can; other members are looked at, and other tasks get their turn in
-        between.
+        If possible, the location of a member decides. Otherwise the member itself is checked, and other tasks get their
+        turn in between.
         """
         paths = members.paths
         if not wanted:
@@ -208,7 +208,7 @@ def _build_filter(draft: Draft | None, target: Collection, model: Model) -> Filt
 def _decide_location(location: str, wanted: Filter, model: Model) -> bool | None:
     """Return true if all members below a location pass the filter, false if none does, None if it depends.
 
-    Links that clients made are below the location of their abstract kind, whichever kind they have.
+    Links that clients made are below the location of their abstract kind, not of their own kind.
     """
     kind = model.find_by_location(location)
     if not isinstance(kind, Kind) or kind.id in _ABSTRACT:
@@ -219,7 +219,7 @@ def _decide_location(location: str, wanted: Filter, model: Model) -> bool | None
 
 
 def make_not_found_error(path: str) -> OcciError:
-    """Return the error for a missing entity: 404, also for a deleted one, because clients know no 410."""
+    """Return the error for a missing entity: 404, also for a deleted entity, because clients do not know 410."""
     return OcciError(404, f"there is no entity at {quote_input(path)}")
 
 
@@ -251,7 +251,7 @@ def choose_instance_rendering(request: OcciRequest) -> Rendering:
 
 
 def read_flag(query: Mapping[str, str], name: str, default: bool) -> bool:
-    """Return a truth value in the query; ``?fresh`` without a value is true.
+    """Return a boolean from the query; ``?fresh`` without a value is true.
 
     Raises:
         OcciError: 400, the value is neither true nor false.
@@ -273,7 +273,7 @@ def wants_fresh(request: OcciRequest) -> bool:
 
 
 def _read_filter(request: OcciRequest, model: Model) -> Draft | None:
-    """Return the filter of a request, from its headers or body; None if it has none."""
+    """Return the filter of a request, from its headers or body; None if there is no filter."""
     if not request.body and not any(name in _FILTERS for name, _ in request.headers):
         return None
     return read_draft(request, model)

@@ -5,17 +5,17 @@ Problem: every replica answers from its own copies. The watch of the Kubernetes 
 a write, and some hundred milliseconds under load. A client whose requests reach different replicas would read the state
 before its own write.
 
-Approach: the replica that has written tells the others what it wrote (resource, uid, resourceVersion). It answers its
-client when the copies of all replicas have it: they wait for their watch, and ask the API server if the watch is late.
-The alternative, a token that the client sends with each read, would cost every read a wait and needs clients that know
-of it.
+Approach: the replica that has written sends the other replicas the resource, uid and resourceVersion of the written
+object. They wait until their watch brings this version, and ask the API server if the watch is late. The replica
+answers its client when the copies of all replicas have the write. The alternative is a token that the client sends with
+each read. It would cost every read a wait, and clients would have to support it.
 
 The broker carries the messages, on an exchange that only frontends use. Each replica has an exclusive queue, so the end
 of a replica is known at once: a message to it comes back as unroutable. A replica that hangs delays a write once, by
 ``CONFIRM_SECONDS``; then no replica waits for it until it sends a message again. Replicas find each other by a greeting
 to all, when they connect and every ``GREETING_SECONDS``. A replica without a connection to the broker waits for no
-other one, and no other one waits for it: then each lags behind the others by its watch. Objects never come from a
-message, only from the API server.
+other replica, and no other replica waits for it. Then a client may read a state that is as old as the delay of the
+watch. Objects never come from a message, only from the API server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_APPLIED_AT_ONCE = 100
 _NAME = "frontend replicas"
 Properties = spec.Basic.Properties
 Apply = Callable[[Iterable[Written], Iterable[ReportedValues]], Awaitable[None]]
-"""Returns when the copies of this replica have the writes."""
+"""Waits until the copies of this replica have the writes."""
 
 CONFIRMED = Histogram(
     "simyard_occi_replicas_seconds", "Time for which answers waited until the other replicas had the writes."
@@ -60,7 +60,7 @@ UNCONFIRMED = Counter("simyard_occi_replicas_late_total", "Replicas that did not
 
 @dataclass(slots=True)
 class _Replica:
-    """Another replica; ``late``: it did not confirm a write in time, and sent no message since."""
+    """Another replica; it is ``late`` if it did not confirm a write in time, and has sent no message since then."""
 
     queue: str
     late: bool = False
@@ -68,12 +68,12 @@ class _Replica:
 
 
 class Replicas:
-    """The other replicas of this frontend; ``run`` must run meanwhile."""
+    """The other replicas of this frontend; they are found while ``run`` runs."""
 
     def __init__(self, group: str, apply: Apply, *, confirm_seconds: float = CONFIRM_SECONDS) -> None:
         """Create the link to the other replicas.
 
-        ``group`` is the same for all frontends of the same entities, and different for others.
+        ``group`` is the same for all frontends of the same entities, and differs for all other frontends.
         """
         self._group = group
         self._apply = apply
@@ -86,7 +86,7 @@ class Replicas:
 
     @property
     def known(self) -> int:
-        """The number of other replicas for which writes wait."""
+        """Number of other replicas for which writes wait."""
         return sum(not other.late for other in self._others.values())
 
     async def run(self, access: AccessSource) -> NoReturn:
@@ -97,7 +97,7 @@ class Replicas:
         raise AssertionError("the tasks end by cancellation only")
 
     async def wait_confirmed(self, record: Record) -> None:
-        """Return when every other replica shows the writes, or its time is over."""
+        """Wait until every other replica shows the writes, or its time is over."""
         others = list(self._others.values())
         if not record or not others:
             return
@@ -154,7 +154,7 @@ class Replicas:
     async def _greet(self) -> NoReturn:
         while True:
             await asyncio.sleep(GREETING_SECONDS)
-            with suppress(MessagingError):  # a new connection sends a greeting, too
+            with suppress(MessagingError):  # a new connection also begins with a greeting
                 await self._send("greeting", self._group, {})
 
     async def _apply_signal(self, kind: str, body: dict[str, object]) -> None:
@@ -165,7 +165,7 @@ class Replicas:
         if other is None:
             other = self._others[sender] = _Replica(sender)
             with suppress(MessagingError):
-                await self._send("greeting", sender, {})  # a new replica so need not wait for the next greeting
+                await self._send("greeting", sender, {})  # so a new replica need not wait for the next greeting
         other.late = False
         number = body.get("number")
         waiting = other.waiting.get(number) if isinstance(number, int) else None

@@ -42,7 +42,7 @@ manifest).
 
 
 async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health) -> None:
-    """Serve until ``stop`` is set, then finish the requests that are under way. ``health`` shows the state meanwhile.
+    """Serve until ``stop`` is set, then finish the requests that are under way; ``health`` shows the present state.
 
     Raises:
         OSError: the certificate cannot be read, or a port is in use.
@@ -112,7 +112,7 @@ def _add_checks(health: Health, objects: Objects, amqp: AmqpTransport | None) ->
 
 
 async def _drain(runner: web.ServerRunner, amqp: AmqpTransport | None) -> None:
-    """Accept no new request, and return when all accepted requests are answered."""
+    """Stop accepting requests, and return when all accepted requests are answered."""
     async with asyncio.TaskGroup() as group:
         group.create_task(runner.cleanup())
         if amqp is not None:

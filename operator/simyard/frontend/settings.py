@@ -15,25 +15,26 @@ class FrontendSettings:
     """Settings of one frontend process.
 
     Attributes:
-        certificate: the serving certificate (PEM); it and ``key`` are read again when they change.
+        certificate: the serving certificate (PEM); the files of certificate and key are read again when they change.
         key: the private key of the certificate.
-        kubeconfig: the credentials for the Kubernetes API; None: ``$KUBECONFIG``, or the cluster of this process.
+        kubeconfig: the credentials for the Kubernetes API; None for ``$KUBECONFIG`` or the cluster of this process.
         namespace: the namespace whose objects the frontend serves.
-        service: the SimulationService that it serves; "" for all of the namespace.
+        service: the SimulationService that it serves; "" for all services of the namespace.
         platform_namespace: the namespace of the platform, which has the Secret with the broker's credentials.
-        endpoint: the ``https://host:port`` that clients use, for absolute URIs; "": the Host header of a request
-            decides.
-        amqp_endpoint: the URL that names the queue of AMQP clients; the same on all frontends that share the queue. "":
-            no AMQP.
+        endpoint: the ``https://host:port`` that clients use, for absolute URIs; if "", the Host header of a request is
+            used.
+        amqp_endpoint: the URL that gives the queue of AMQP clients its name, equal on all frontends that share the
+            queue; "" without AMQP.
         other_endpoints: the URLs of other frontends of the namespace; their URIs name the same entities.
-        cloud4e: true if service adapters of Cloud4E are served, too.
-        broker: the credentials for the broker; None: from the Secret.
+        cloud4e: true if service adapters of Cloud4E are served as well.
+        broker: the credentials for the broker; None if the Secret has them.
         bind: the address to listen at.
         port: the port for clients, with TLS.
-        cors_origins: the web origins that may send the browser's own credentials; all others may send tokens only.
-        max_in_flight: the maximum of simultaneous requests; a further request is answered 503.
-        drain_seconds: the time for which it still accepts requests after it was asked to stop, for load balancers to
-            notice.
+        cors_origins: the web origins that may send the browser's own credentials; all other origins may send tokens
+            only.
+        max_in_flight: the maximum number of simultaneous requests; a further request gets 503.
+        drain_seconds: the time for which the process still accepts requests after it was asked to stop, so that load
+            balancers notice.
     """
 
     certificate: Path

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class ChangeWaiters:
-    """The waiters of a view; each one checks its condition again after every change."""
+    """The waiters of a view; each waiter checks its condition again after every change."""
 
     def __init__(self) -> None:
         self._events: set[asyncio.Event] = set()

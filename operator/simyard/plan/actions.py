@@ -64,7 +64,7 @@ class Target:
         service: Service of the target; None if the target or its service does not exist.
         worker_there: True if the worker to which the action was assigned exists.
         worker_gone: Time since which this worker is known to be gone.
-        fenced: True if a gone worker can begin no action any more, and all its messages were received.
+        fenced: True if the worker is gone, cannot begin an action any more, and all its messages were received.
         refusal: Reason and message if the platform refuses the action.
     """
 
@@ -98,7 +98,7 @@ class ActionPlan:
         need: Kind of the step.
         status: Status to write, with WRITE.
         look_again: Time of the next plan, even if nothing happens.
-        revokes: True if the worker must first be told not to run the action any more.
+        revokes: True if the worker must first receive the request not to run the action any more.
     """
 
     need: Need
@@ -140,7 +140,7 @@ def get_timeout_seconds(action: ServiceAction, declared: Action) -> int:
 
 
 def plan_action(action: ServiceAction, target: Target, *, sent: Sent | None, now: datetime) -> ActionPlan:
-    """Return the next step of an action; ``sent`` is None if it was not sent since the broker last came back."""
+    """Return the next step of an action; ``sent`` is None if the action was not sent since the broker's last return."""
     if action.metadata.deletion_timestamp is not None:
         return ActionPlan(Need.NOTHING)
     if is_finished(action):

@@ -10,7 +10,7 @@ from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
 
 MAX_CONCURRENT = 16
-"""Maximum number of concurrent actions on one worker: half the number at which an adapter answers that it is busy."""
+"""Maximum number of concurrent actions on one worker: half the number from which an adapter answers that it is busy."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -31,7 +31,7 @@ def assign_actions(
         actions: Waiting actions.
         workers: Ready workers.
         busy: Uids of workers that run an exclusive action.
-        concurrent: Uids of the actions that are declared concurrent.
+        concurrent: Uids of the actions whose declarations say that they are concurrent.
         load: Number of running concurrent actions, by the worker's uid.
     """
     free = [worker for worker in reversed(workers) if worker.metadata.uid not in busy]

@@ -49,7 +49,7 @@ class BreakerState(enum.StrEnum):
 
 
 def judge_call(errors: Iterable[SiteError | None], *, whole: bool) -> SiteError | Literal[True] | None:
-    """Return the error that shows that the site is broken, True if the site works, or None if neither is shown.
+    """Return the error that shows that the site is broken, True if the site works, or None if both are possible.
 
     A site works if it throttles, is full, or refuses a bad request. A single failed item may be the item's fault; if
     several items all fail, the site is at fault.
@@ -89,7 +89,7 @@ class Breaker:
 
     @property
     def permitted(self) -> int | None:
-        """Number of items that may be under way at the same time; None: only the site's limits apply."""
+        """Maximum number of items under way at the same time; None if only the site's limits apply."""
         return {BreakerState.CLOSED: None, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 0}[self.state]
 
     def record_success(self) -> Breaker:

@@ -59,7 +59,7 @@ def find_sources(given: PoolInput) -> Sources:
 def create_workers(
     given: PoolInput, sources: Sources, backoff: Backoff, desired: int, missing: int, freed: frozenset[str]
 ) -> tuple[Blocked | None, list[NewWorker]]:
-    """Return the new workers for the missing ones, and the reason why there are fewer than that.
+    """Return the new workers, and the reason if there are fewer of them than missing workers.
 
     Args:
         given: Input of the plan.
@@ -67,7 +67,7 @@ def create_workers(
         backoff: Backoff that delays the creation.
         desired: Desired number of workers.
         missing: Number of workers to create.
-        freed: Names of workers that this plan deletes; the new workers may have them.
+        freed: Names of workers that this plan deletes; the new workers may use these names.
     """
     blocked, choice = sources.blocked, sources.choice
     if blocked is not None or choice is None or missing <= 0 or backoff.is_waiting(given.now):
@@ -94,10 +94,10 @@ def may_find_room(blocked: Blocked | None, choice: Choice | None) -> bool:
 
 
 def _limit_by_licence(given: PoolInput, desired: int, missing: int) -> tuple[int, Blocked | None]:
-    """Return the number of missing workers for which there are seats, and the reason if there are too few.
+    """Return the number of workers for which there are seats, and the reason if there are too few seats.
 
-    There is no reason if the licence grants enough seats: then the pool's own leaving workers still occupy the missing
-    ones.
+    There is no reason if the licence grants enough seats: then leaving workers of the pool still occupy the missing
+    seats.
     """
     if given.licence is None or (room := given.licence.seats - len(given.workers)) >= missing:
         return missing, None

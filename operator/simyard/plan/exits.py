@@ -54,8 +54,8 @@ class Exits:
         renewed: Outdated workers.
         returned: Idle workers that the pool prefers to have at another site.
         uids: Uids of all these workers except the failed ones.
-        look_again: Seconds after which others may have to leave; None if no time is known.
-        more: True if others must leave as soon as these have left.
+        look_again: Seconds after which other workers may have to leave; None if no time is known.
+        more: True if other workers must leave as soon as these workers have left.
     """
 
     failed: list[Removal]
@@ -209,7 +209,7 @@ def _count_allowance(scope: _Scope, surplus: list[Worker]) -> _Allowance:
 def _choose_renewed(scope: _Scope, choice: Choice, allowance: _Allowance) -> tuple[list[Worker], bool]:
     """Return the outdated workers to be replaced, and whether there are more than this pass may delete.
 
-    Idle workers do not wait until others have finished long actions: old and new workers run side by side meanwhile.
+    Idle workers are replaced while other workers still run long actions, so old and new workers run side by side.
     """
     given, policy = scope.given, scope.given.pool.spec.scale_in
     ready, unready = find_replaceable(scope.outdated, choice, scope.going)
@@ -227,7 +227,7 @@ def _choose_renewed(scope: _Scope, choice: Choice, allowance: _Allowance) -> tup
 def _choose_returned(scope: _Scope, choice: Choice, allowance: _Allowance) -> tuple[list[Worker], float | None]:
     """Return the idle workers that move to a preferred site, and the seconds until a busy one may have become idle.
 
-    Workers move only while the pool is at rest: nobody leaves, starts or is outdated, and no failure was recent.
+    Workers move only while the pool is at rest: no worker leaves, starts or is outdated, and no failure was recent.
     """
     given, force, placement = scope.given, scope.force, scope.given.pool.spec.placement
     changing = scope.going or scope.outdated.uids or force.unready or scope.backoff.rounds
@@ -274,7 +274,7 @@ def is_resting(worker: Worker, given: PoolInput) -> bool:
 
 
 def _may_rebalance(placement: Placement) -> bool:
-    """Return whether workers move to preferred sites; not with Fastest, whose order changes with each start."""
+    """Return whether workers move to preferred sites: not with Fastest, because its order changes with each start."""
     return placement.rebalance == "WhenIdle" and placement.strategy != "Fastest"
 
 

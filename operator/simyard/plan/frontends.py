@@ -2,10 +2,10 @@
 """Number of OCCI frontends of a service, and its conditions about them.
 
 Scaling reacts to lasting load: the operator measures the load every few seconds, and a frontend takes some more seconds
-to start. Scale-out is immediate, to at most twice as many. Scale-in removes one frontend at a time, after the load
-would have fitted into one frontend less for :data:`STABILISATION_SECONDS`. If a scale-in has to be undone, the next one
-waits twice as long, so that a load just above the limit does not cause endless changes. Unknown load never removes a
-frontend. A frontend that reported figures before and is now too busy to report counts as above its target.
+to start. Scale-out is immediate, to at most twice as many. Scale-in removes one frontend at a time, after one frontend
+less would have been enough for :data:`STABILISATION_SECONDS`. If a scale-in has to be undone, the next one waits twice
+as long, so that a load just above the limit does not cause endless changes. Unknown load never removes a frontend. A
+frontend that reported figures before and is now too busy to report counts as above its target.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simyard.api.simulation_service import SimulationService
 from simyard_adapter.backoff import compute_delay
 
 TOLERANCE = 0.1
-"""Share by which the load must be above a target for scale-out, or below it for scale-in (as in Kubernetes' HPA)."""
+"""Share of a target by which the load must differ from it for a scale-out or scale-in (as in Kubernetes' HPA)."""
 STABILISATION_SECONDS = 300.0
 MAX_STABILISATION_SECONDS = 4 * 3600.0
 """Maximum time before a scale-in. A scale-in that has lasted for this time counts as right."""
@@ -92,7 +92,7 @@ class Scaling:
 
     Attributes:
         replicas: Desired number of frontends.
-        quiet_since: Time since which the load would have fitted into one frontend less, without a gap.
+        quiet_since: Time since which one frontend less would have been enough, without a gap.
         shrunk_at: Time of the last step of a scale-in.
         patience: Number of successive scale-ins that had to be undone.
         blind_since: Time since which a part of the load is unknown.
@@ -110,7 +110,7 @@ class Scaling:
 
     @property
     def stabilisation_seconds(self) -> float:
-        """Time for which the load must fit into one frontend less before a scale-in."""
+        """Time for which one frontend less must be enough for the load before a scale-in."""
         return compute_delay(self.patience, STABILISATION_SECONDS, MAX_STABILISATION_SECONDS)
 
 

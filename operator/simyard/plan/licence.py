@@ -325,11 +325,11 @@ def plan_shared_status(
     """Return the status of a Licence.
 
     Args:
-        licence: the Licence.
-        services: the number of services that name it.
-        outside: the seats that Workers without a pool take in each namespace.
-        claims: of all pools that share the licence.
-        now: the time.
+        licence: Licence whose status is planned.
+        services: Number of services that refer to the Licence.
+        outside: Number of seats that Workers without a pool occupy, by namespace.
+        claims: Claims of all pools that share the licence.
+        now: Present time.
     """
     seen = sum_seats(licence.spec.seats, sum(outside.values()), claims)
     used = Counter(outside)

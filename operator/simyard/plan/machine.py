@@ -15,7 +15,7 @@ class Step(enum.Enum):
     """Step for a machine.
 
     LOOK asks the site whether the machine exists; :func:`plan_machine` never returns it. REST means that the worker is
-    stopped and has no machine meanwhile.
+    stopped, and has no machine as long as it is stopped.
     """
 
     NOTHING = enum.auto()
@@ -48,8 +48,8 @@ def plan_machine(
 ) -> Step:
     """Return the next step of a machine; the list of the site's machines must be complete.
 
-    A machine that the site does not have any more is not created again for the same Worker: the Worker is replaced, so
-    that each uid means one machine. The exception are sites at which a stop deletes the machine.
+    If the site does not have the machine any more, the Worker is replaced: each uid means one machine. Only at sites
+    where a stop deletes the machine is a machine created again for the same Worker.
 
     Args:
         worker: Worker of the machine; None if it is known to be deleted.

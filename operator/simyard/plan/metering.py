@@ -2,8 +2,8 @@
 """Account of the use and cost of machines, each counted from its start until it is gone.
 
 Each row of a namespace's account holds sums up to a time, and the numbers of workers, cores and licence seats that run
-since. So the start or end of a machine is one step, however many others run, and so is the update of a row to the
-present.
+since then. So the start or end of a machine costs one step, however many machines run, and so does the update of a row
+to the present.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Closed = tuple[Metered, Moment]
 
 @dataclass(slots=True)
 class _Row:
-    """Sums up to ``until``, and the size of the machines that run since.
+    """Sums up to ``until``, and the size of the machines that run since then.
 
     ``cost`` is exact, in 3,600,000ths of a thousandth of the currency.
     """
@@ -90,7 +90,7 @@ class _Row:
         self.until = now
 
     def take_over(self, other: _Row) -> None:
-        """Move the sums and the running machines of another row here; both must be counted up to the same time."""
+        """Move the sums and running machines of another row to this row; both must be counted up to the same time."""
         self.worker_milliseconds += other.worker_milliseconds
         self.core_milliseconds += other.core_milliseconds
         self.licence_milliseconds += other.licence_milliseconds
@@ -98,7 +98,7 @@ class _Row:
         self.take_over_running(other)
 
     def take_over_running(self, other: _Row) -> None:
-        """Move the running machines of another row here."""
+        """Move the running machines of another row to this row."""
         self.workers += other.workers
         self.cores += other.cores
         self.licences += other.licences
@@ -151,7 +151,7 @@ class Account:
         return {key.id: machine for key, machine in self._machines.items() if key.site == site}
 
     def differs(self, rows: Sequence[UsageRow], site: str) -> bool:
-        """Return whether rows and account differ in a number of machines that run at a site."""
+        """Return whether the rows have other numbers of running machines at a site than the account."""
         stored = {RowKey(row.pool, row.service, row.site, row.currency): row.workers for row in rows if row.workers}
         counted = {key: row.workers for key, row in self._rows.items() if row.workers}
         return any(stored.get(key) != counted.get(key) for key in stored.keys() | counted.keys() if key.site == site)
@@ -219,7 +219,7 @@ class Account:
         return min(max(0, until.wall - max(machine.running, counted)), MAX_CATCH_UP_MILLISECONDS)
 
     def close(self, key: MachineKey, now: Moment | None) -> bool:
-        """Stop to count a machine, and return whether it was counted.
+        """Count a machine for the last time, and return whether it was counted until now.
 
         Without ``now`` it is counted up to the time of its row, because the site's list of machines was not complete.
         """
@@ -242,7 +242,7 @@ class Account:
                 row.advance(now)
 
     def reprice(self, site: str, price: Cost) -> None:
-        """Apply another price of a site from the end of its rows on; another currency makes other rows."""
+        """Apply a new price of a site from the end of its rows on; a new currency begins new rows."""
         for key, row in list(self._rows.items()):
             if key.site != site or not row.workers:
                 continue
@@ -256,10 +256,10 @@ class Account:
                 self._move_machines(key, other)
 
     def fold(self, exists: Callable[[str], bool], most: int = MAX_ROWS) -> None:
-        """Merge rows of old pools if there are too many rows, first those of pools that do not exist any more.
+        """Merge rows of old pools if there are too many rows, first the rows of pools that do not exist any more.
 
         Args:
-            exists: Function that returns whether there is a pool of a name.
+            exists: Function that returns whether a pool with the given name exists.
             most: Maximum number of rows.
         """
         if len(self._rows) <= most:

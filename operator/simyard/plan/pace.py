@@ -23,7 +23,7 @@ DROP = 0.2
 RECOVERY_SECONDS = 5.0
 """Time in which the rate returns to the peak; for the same time again it hardly exceeds it."""
 SPREAD_SECONDS = 0.25
-"""Time for whose items a batch is sent at once: short, so that bursts are small and few items are refused."""
+"""A batch has the items of this time at the present rate: few items, so that bursts are small."""
 AGAIN_SECONDS = 2.0
 """Time within which a second refusal shows that the rate is too high; a single refusal may show a too large batch."""
 BURST_RECOVERY_SECONDS = 10.0
@@ -146,18 +146,18 @@ class Pace:
             _working_since=begins,
         )
 
-    def _measure_rate(self, now: float, told: bool) -> float | None:
+    def _measure_rate(self, now: float, pause_requested: bool) -> float | None:
         """Return the rate that the site accepts, measured at a refusal; None if it is too early to tell.
 
-        ``told`` is True if the site asked for a pause. A pause does not show a rate, so a measurement takes longer
-        then.
+        ``pause_requested`` is True if the site asked for a pause. A pause does not show a rate, so a measurement takes
+        longer then.
         """
         worked, rate = self._get_worked_seconds(now), self.get_rate(now)
         if self.peak is None:
             return min(rate, max(self._accepted, 1) / max(worked, _MIN_MEASURED_SECONDS))
-        if self._accepted and (worked >= TRUSTED_SECONDS or (self._accepted >= TRUSTED_ITEMS and not told)):
+        if self._accepted and (worked >= TRUSTED_SECONDS or (self._accepted >= TRUSTED_ITEMS and not pause_requested)):
             return min(rate, self._accepted / max(worked, _MIN_MEASURED_SECONDS))
-        return rate * (1 - DROP) if told or worked >= TRUSTED_SECONDS else None
+        return rate * (1 - DROP) if pause_requested or worked >= TRUSTED_SECONDS else None
 
     def _get_worked_seconds(self, now: float) -> float:
         return self._worked_seconds + (max(0.0, now - self._working_since) if self._working_since is not None else 0.0)

@@ -33,7 +33,7 @@ class SiteState:
         exhausted: True if the site is full, or a quota is used up.
         boot_seconds: Median T_boot measured at the site; None if unknown.
         capacity: Number of machines that the site has room for, as it reports; None if it does not report.
-        full_at: Number of machines with which the site was full, if no larger number was seen since; else None.
+        full_at: Number of machines with which the site was full, if it never had more machines since then; else None.
     """
 
     site: CloudSite
@@ -167,13 +167,13 @@ def find_awaited_sites(choice: Choice, sites: Mapping[str, SiteState], now: date
 
 
 def place_workers(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> list[str]:
-    """Return the site of each new worker, at most ``count``, and at most as many as there is room for.
+    """Return the site of each new worker, for at most ``count`` workers, and at most as many as there is room for.
 
     Args:
         count: Number of new workers.
         choice: Permitted sites.
         own: Numbers of the pool's workers by site, for the strategy Spread. It keeps these numbers even, and among
-            equal sites it uses the one with the fewest workers of all pools. None: sites are filled one by one.
+            equal sites it uses the site with the fewest workers of all pools. With None, sites are filled one by one.
     """
     if own is None:
         placed: list[str] = []

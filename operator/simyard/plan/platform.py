@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the platform itself works: what every CloudSite tells its users about the operator.
+"""Problems of the platform itself, which every CloudSite shows to its users.
 
-Users of a pool do not see the operator's metrics. When its work stands still, or when its clock and that of the API
-server differ, the objects of users look as if their site or their pool were at fault. So the condition
-``PlatformHealthy`` of every CloudSite says it. The text of a problem stays the same while the problem lasts, and a
-problem is over only after a while, so a problem costs two writes for each site: not one for each pool or Worker.
+Users of a pool do not see the operator's metrics. When the operator's work stands still, or when its clock differs from
+the API server's, users would look for the fault at their site or pool. So the condition ``PlatformHealthy`` of every
+CloudSite reports the problem. Its text stays the same while the problem lasts, and the condition becomes True again
+only after :data:`HEALED_SECONDS` without a problem. So a problem costs two writes for each site, and none for pools and
+Workers.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from simyard.api.names import Reason
 from simyard.plan.times import filter_skew
 
 MAX_OVERDUE_SECONDS = 120.0
-"""A part of the work that is behind for longer stands still."""
+"""Time after which a part of the work that is overdue counts as standing still."""
 HEALED_SECONDS = 60.0
-"""A problem that was not found for so long is over."""
+"""Time without a problem after which the last problem counts as solved."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformProblem:
-    """What is wrong with the platform itself: reason and message of a condition."""
+    """Problem of the platform itself: reason and message of a condition."""
 
     reason: Reason
     message: str
@@ -32,13 +33,13 @@ class PlatformProblem:
 def find_problem(
     queue: str, overdue_seconds: float, skew_seconds: float | None, now: datetime
 ) -> PlatformProblem | None:
-    """Return what is wrong at this moment, the most important first; None when nothing is.
+    """Return the most important present problem of the platform; None if there is none.
 
     Args:
-        queue: the part of the work that is behind most.
-        overdue_seconds: for how long it is behind.
-        skew_seconds: how far the API server's clock is ahead of the operator's; None before its first answer.
-        now: the time.
+        queue: Part of the work that is most overdue.
+        overdue_seconds: Time since which this part is overdue.
+        skew_seconds: Time by which the API server's clock is ahead of the operator's; None before its first answer.
+        now: Present time.
     """
     if overdue_seconds >= MAX_OVERDUE_SECONDS:
         since = now - timedelta(seconds=overdue_seconds)
@@ -62,9 +63,9 @@ def choose_problem(
     """Return the problem to show.
 
     Args:
-        shown: the problem that is shown until now.
-        found: the problem at this moment.
-        healthy_seconds: for how long none was found.
+        shown: Problem that is shown until now.
+        found: Problem that was found just now.
+        healthy_seconds: Time since the last problem was found.
     """
     if found is None:
         return shown if healthy_seconds < HEALED_SECONDS else None

@@ -99,7 +99,7 @@ class _Scene:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """Workers that leave the pool in this pass, and those that stay.
+    """Workers that leave the pool in this pass, and workers that stay.
 
     Attributes:
         failing: True if failed workers remain after this pass.

@@ -49,7 +49,7 @@ class Counts:
 
 
 def get_quorum(desired: int, percent: int) -> int:
-    """Return the number of ready workers from which on a pool is Available."""
+    """Return the minimum number of ready workers with which a pool is Available."""
     return math.ceil(desired * percent / 100)
 
 
@@ -138,7 +138,7 @@ def _get_available(
     if rolling and before is not None and before.status == "True":
         needed = max(1, needed - parse_max_unavailable(pool.spec.rollout.max_unavailable, counts.desired))
     missing = counts.ready + counts.starting < counts.desired
-    # A temporary obstacle is not reported while no worker is missing: each report is a write to the API server.
+    # A temporary obstacle is reported only while workers are missing, because each report is a write to the API server.
     why = f"; {blocked.message}" if blocked is not None and (missing or blocked.reason in LASTING) else ""
     if blocked is not None and blocked.reason == Reason.SERVICE_NOT_FOUND:
         return False, blocked.reason, f"{of}; {blocked.message}: its actions cannot be called"

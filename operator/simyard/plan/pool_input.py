@@ -24,7 +24,7 @@ class PoolInput:
     Attributes:
         previous: Newest planned status, which may not be written yet.
         workers: The pool's Workers.
-        taken: Names that the pool's Workers cannot have, because other Workers of the namespace have them.
+        taken: Names that other Workers of the namespace have, so that the pool's Workers cannot use them.
         busy: Uids of workers that run a ServiceAction.
         drained: Uids of workers that reported that they are drained.
         active: Time of the last report of running Sync requests, by uid of the worker and by ``clock``.

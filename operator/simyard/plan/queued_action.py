@@ -55,7 +55,7 @@ def read_action(raw: Json, *, whole: bool = False) -> QueuedAction:
 
 
 def measure_bytes(raw: Json) -> int:
-    """Return the size of an object as JSON; the largest possible one of an object that is too deep to be written."""
+    """Return the size of an object as JSON; for an object that is too deep to be written, the maximum size."""
     try:
         return len(orjson.dumps(raw))
     except TypeError:

@@ -11,12 +11,12 @@ from simyard.plan.placement import Choice
 
 
 def find_misplaced(workers: Sequence[Worker], choice: Choice, *, spread: bool) -> list[Worker]:
-    """Return the workers that would be placed at another site today, at most as many as these sites have room for.
+    """Return the workers that would now be placed at another site, at most as many as the other sites have room for.
 
     Spread moves workers from the site with most to the site with fewest workers as long as the numbers become more
     even. Every other strategy moves them from the least preferred site to more preferred ones. A worker keeps its
-    machine unless a free place elsewhere is proven. A site that accepts no workers keeps its own, because the reason
-    (such as a cordon) may not concern them.
+    machine unless a free place elsewhere is proven. A site that accepts no workers keeps its present ones, because the
+    reason (such as a cordon) may not concern them.
 
     Args:
         workers: All workers of the pool that are ready or starting.

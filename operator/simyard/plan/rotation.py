@@ -6,9 +6,10 @@ worker left. The delay covers several workers with one change, and limits the ti
 machine is usable.
 
 The former login is kept while a worker of the pool uses it. The operator sends the newest login to each worker over its
-queue. The worker connects with it, and sends under it the answers to requests that it began under the former one. Then
-the operator deletes the former login, which closes all connections that still use it. All decisions are derived from
-the state of the API server and the broker, so a new operator continues where the last one stopped.
+queue. The worker connects with the newest login. Under this login it also answers the requests that it received under
+the former one. Then the operator deletes the former login, which closes all connections that still use it. All
+decisions are derived from the state of the API server and the broker, so a new operator continues where the last one
+stopped.
 """
 
 from __future__ import annotations

@@ -30,13 +30,13 @@ def choose_victims(
     """Return the ``count`` workers to remove first.
 
     The order is: workers that a user asked to remove, workers that are not ready, outdated workers, then the order of
-    the policy; among equals the highest slots come first.
+    the policy; among equal workers, the highest slots come first.
 
     Args:
         workers: Workers to choose from.
         count: Number of workers to choose.
         policy: Policy of the pool.
-        busy: Uids of workers that run something, as far as reported.
+        busy: Uids of workers that run something, according to their reports.
         outdated: Uids of workers with an old revision.
     """
     if count <= 0:
@@ -63,9 +63,9 @@ def get_drain_seconds_left(
 ) -> float:
     """Return the seconds that a worker may still drain, after ``seconds`` of draining; 0 or less: delete it now.
 
-    ``drained`` holds the uids of workers that reported that they are drained, and ``busy`` of those that run a
-    ServiceAction. If the pool sets no limit, a ServiceAction ends by its own timeout, and a Sync request within the
-    default. A worker whose machine failed or is lost never reports that it is drained, so it is deleted at once.
+    ``drained`` holds the uids of workers that reported that they are drained; ``busy`` holds the uids of workers that
+    run a ServiceAction. If the pool sets no limit, a ServiceAction ends by its own timeout, and a Sync request within
+    the default. A worker whose machine failed or is lost never reports that it is drained, so it is deleted at once.
     """
     ready = find_condition(worker.status.conditions, ConditionType.READY)
     ended = ready is not None and ready.reason in (*FATAL, Reason.DRAINED)

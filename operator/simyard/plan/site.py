@@ -41,7 +41,7 @@ class CallObservation:
     Attributes:
         call: Kind of call, as in ``status.tuning[].call``.
         growing: True if no limit was met yet.
-        bound: True if only the declared limits prevent more requests.
+        bound: True if only the declared limits prevent further requests.
         idle: True if no request waits or is under way.
         rate: Requests that were answered per second when the site was last busy.
         throttled: Number of requests that were refused as too many.
@@ -72,7 +72,7 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True)
 class BreakerObservation:
-    """State of the breaker: its begin, the error that caused it, and the time of the next probe."""
+    """State of the breaker: its start, the error that caused it, and the time of the next probe."""
 
     state: BreakerName = "Closed"
     since: datetime | None = None
@@ -91,7 +91,7 @@ class SiteObservation:
         error: Error of the last probe or of the stream of events; None if the site is usable.
         setup_problem: Reason and message if the provider could not be created; else None.
         capacity: Number of machines that the site has room for, as it reports; None if it does not report.
-        exhausted: Error because of which no new machines are requested; None if they may be.
+        exhausted: Error because of which no new machines are requested; None if there is no such error.
         paused_until: Time before which nothing is sent, because the site asked for a pause; else None.
         probed: Time of the end of the last probe; None before the first one.
         platform: Problem of the platform itself; None if there is none.
@@ -173,7 +173,7 @@ def plan_site(site: CloudSite, seen: SiteObservation, now: datetime) -> CloudSit
     """
     conditions = site.status.conditions
     rows = _list_conditions(site, seen)
-    if rows:  # a site that was not probed yet is not written for this condition alone
+    if rows:  # before the first probe of a site, this condition alone is no reason for a write
         rows.append(_make_platform_healthy(seen.platform))
     for kind, value, reason, message in rows:
         new = Condition(
@@ -239,7 +239,7 @@ def _make_platform_healthy(problem: PlatformProblem | None) -> _Row:
 
 
 def _make_unknown_capacity(reason: str, message: str) -> _Row:
-    """Return the condition about capacity while the site cannot be used, so that its last report is outdated."""
+    """Return the condition about capacity for a site that cannot be used: its last report is outdated."""
     return ConditionType.CAPACITY_AVAILABLE, "Unknown", reason, message
 
 

@@ -56,8 +56,8 @@ def finish_start(start: PoolStart | None, workers: Sequence[Worker], desired: in
 def publish_start(stored: WorkerPoolStatus, previous: WorkerPoolStatus, now: datetime) -> WorkerPoolStatus:
     """Return the status with T_m, once the API server has stored T_r.
 
-    From that moment on every watcher learns that all workers are ready. Only a client can measure its whole wait. If
-    the operator restarts in between, T_m stays unknown.
+    From that moment on, watchers can see that all workers are ready. The whole wait of a client can only be measured by
+    the client. If the operator restarts between the two writes, T_m stays unknown.
 
     Args:
         stored: Status that the API server has stored now.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of the takers of a pool, the workers that take requests from the pool's queue.
 
-Each further consumer of a quorum queue costs the broker more than the one before. Most pools are started long before
+Each further consumer of a quorum queue costs the broker more than the previous one. Most pools are started long before
 their first call, or run only ServiceActions, which do not come through this queue. So only a few workers are takers at
 first; all workers become takers when the pool is used.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 
 STANDING_TAKERS = 16
-"""Number of free workers that take the first calls on a pool; in a smaller pool all workers do."""
+"""Number of free workers that take the first calls on a pool; in a smaller pool, all workers take them."""
 
 
 class PoolTakers:
@@ -32,8 +32,8 @@ class PoolTakers:
         Args:
             uid: Uid of the worker.
             ready: True if the worker accepts actions: it is ready and does not drain.
-            told: True if its adapter was told to take requests, or is being told.
-            busy: True if it runs an action that was assigned to it, and takes no requests meanwhile.
+            told: True if the request to take was sent to its adapter, or is being sent.
+            busy: True if it runs an action that was assigned to it; as long as the action runs, it takes no requests.
         """
         self._standing.discard(uid)
         self._free.pop(uid, None)
@@ -46,7 +46,7 @@ class PoolTakers:
             self._standing.add(uid)
 
     def choose_to_tell(self, *, used: bool, most: int) -> list[str]:
-        """Return the workers that are to become takers now: all if the pool is ``used``, else the missing ones.
+        """Return the workers that must become takers now: all workers if the pool is ``used``, else the missing takers.
 
         ``most`` is the maximum number of workers to return.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers with nouns, for messages."""
+"""Texts of messages that consist of a number and its noun."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 The goal is the smallest setting that keeps the site busy. At first both numbers double as long as the site then answers
 clearly more items per second. A trial without success is repeated once before the growth ends, as in TCP's slow start
 and BBR's start-up. Later each number is now and then halved or doubled for a while, and the measured rate decides.
-Little's law gives the rate: items under way / mean time of a call. A site that only queues accepted items does not slow
-down its calls, so the tuner does not slow down either.
+Little's law gives the rate: items under way / mean time of a call. A site that accepts items and queues them still
+answers its calls quickly, so the tuner does not slow down for it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ GROWTH_PAYS = 1.25
 HALVING_COSTS = 0.95
 """Share of the rate that must remain after halving, else it is undone."""
 HOLD_ROUNDS = 8
-"""Number of rounds without a trial after a trial that failed."""
+"""Number of rounds without a trial after a failed trial."""
 MIN_CALLS_PER_ROUND = 4
 UNHURRIED_SECONDS = 5.0
-"""Maximum duration of a call for growth: providers have deadlines, and a lost answer costs more than growth gains."""
+"""Maximum duration of calls during growth. Providers have deadlines, and a lost answer costs more than growth gains."""
 LONG_SECONDS = 15.0
 """Maximum duration of a call; a batch that takes longer is halved."""
 
@@ -175,13 +175,16 @@ class Tuner:
         return tuner._judge(rate, tuner._call_seconds / tuner._counted)
 
     def record_throttle(self, round_: int) -> Tuner:
-        """Return the tuner after a call was refused as one too many: the trial is undone. The pace handles the rate."""
+        """Return the tuner after the site refused a call because of too many requests: the trial is undone.
+
+        The pace reduces the rate.
+        """
         if round_ != self.round or (self.trial is None and not self.growing):
             return self
         return replace(self._next_round(self.base, None), growing=False, _hold=HOLD_ROUNDS)
 
     def record_failure(self, round_: int) -> Tuner:
-        """Return the tuner after a call that the site could not answer: half as much, and growth from there."""
+        """Return the tuner after a call that the site could not answer: half the setting, and growth from there."""
         if round_ != self.round:
             return self
         move = Move.FEWER_CALLS if self.base.calls > 1 else Move.SMALLER_BATCHES

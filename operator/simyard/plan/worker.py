@@ -53,11 +53,11 @@ class Observation:
         lost: True if the site does not have the worker's machine any more, without a request for its deletion.
         refusal: Reason why the site will never create the machine.
         denied: Reason why the CloudSite does not permit the machine now.
-        waits: Reason why the machine is not created yet, or not in the desired state.
+        waits: Reason why the machine is not created yet, or is not in the desired state.
         registration: Newest registration; None before the first one.
         values: Newest values of the attributes; None before the first report.
-        consumer: True if the worker's queue has a consumer; None if the broker does not tell.
-        consumer_gone: Time since which it has none, in seconds of a steady clock.
+        consumer: True if the worker's queue has a consumer; None if the broker gives no answer.
+        consumer_gone: Time since which the queue has no consumer, in seconds of a steady clock.
         drained: True if the adapter reported that the worker is drained.
         restarts: Number of restarts of the machine that the site has accepted.
     """
@@ -191,7 +191,7 @@ def _get_connection(worker: Worker, seen: Observation, steady: float) -> tuple[b
 
 
 def _get_stages(worker: Worker, seen: Observation) -> Stages:
-    """Return the times of the stages; each stage keeps the first time that is known."""
+    """Return the times of the stages; each stage keeps the first time that became known."""
     old = worker.status.stages
     times = {stage.value: getattr(old, stage.value) for stage in Stage}
     times[Stage.START] = times[Stage.START] or get_requested_time(worker)

@@ -2,12 +2,12 @@
 """Plan of the machines of one Worker at a site.
 
 This is the only place that decides whether a machine is created or deleted. The rule is: one machine per Worker, and no
-machine without a Worker. Three doubts come first, because a wrong decision deletes a machine that runs or creates a
-second one:
+machine without a Worker. Three uncertain cases are handled first, because a wrong decision deletes a running machine or
+creates a second one:
 
 - While not all machines of the site are known, nothing is decided.
-- A machine that the last list of the site did not contain is looked for before anything else.
-- A machine whose Worker no cache has may be an orphan: the API server is asked for the Worker first.
+- A machine that the last list of the site did not contain is a suspect: the site is asked for it before anything else.
+- A machine whose Worker is in no cache may be an orphan: the API server is asked for the Worker first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WorkerMachines:
     """Observed state of the machines of one Worker.
 
     Attributes:
-        worker: The Worker; None if no cache has it.
+        worker: The Worker; None if it is in no cache.
         machines: Machines of the Worker at the site, first the one to keep.
         complete: True if all machines of the site are known.
         suspects: Ids of machines that the last list of the site did not contain.
@@ -61,10 +61,11 @@ class MachinePlan:
     """Decision about the machines of one Worker.
 
     Attributes:
-        requests: Steps for the site, each with its key: the Worker's uid for CREATE, otherwise a machine's id.
+        requests: Steps for the site, each with its key: the Worker's uid for CREATE, the id of the machine for all
+            other steps.
         look_for_owner: True if the API server must be asked for the Worker before the next plan.
-        lost: True if the Worker is to be reported as lost.
-        rests: True if the Worker's machine is to be reported as stopped, although the site has none.
+        lost: True if the Worker must be reported as lost.
+        rests: True if the Worker's machine must be reported as stopped, although the site has no machine for it.
         deletion_began: True if the site already deletes the first machine; its deletion counts as accepted now.
         again_seconds: Seconds until the next plan; None: only after the next change.
     """
@@ -105,13 +106,13 @@ def _plan_first(seen: WorkerMachines, machine: Machine | None) -> MachinePlan:
         return MachinePlan()
     if step is Step.CREATE:
         return MachinePlan(((Step.CREATE, worker.metadata.uid),))
-    if worker.status.machine_id:  # the site may know the machine although its events did not tell of it
+    if worker.status.machine_id:  # the site may have the machine, although no event of the site reported it
         return MachinePlan(((Step.LOOK, worker.status.machine_id),))
     return MachinePlan(lost=not seen.create_sent)
 
 
 def _plan_deletion(machine: Machine, accepted_seconds: float | None, confirm_seconds: float) -> MachinePlan:
-    """Return one request for the deletion; after a long wait, one for the machine's state, as an event may be lost."""
+    """Return the request to delete a machine; after a long wait, the request to look whether it still exists."""
     began = accepted_seconds is None and machine.state is MachineState.TERMINATING
     seconds = 0.0 if began else accepted_seconds
     if seconds is None:

@@ -28,7 +28,7 @@ class Clock:
 
     Attributes:
         now: Present time.
-        since: Time at which each worker (by uid) entered its present state.
+        since: Time at which each worker entered its present state, by uid.
     """
 
     now: float = 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that keep the identity of a CloudSite: after a change its running machines would be out of sight."""
+"""Rules that keep the identity of a CloudSite: after a change the operator could not find the running machines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assigns waiting ServiceActions to free workers. One pass over a target assigns as many as it has free workers."""
+"""Assigns waiting ServiceActions to free workers. A pass over a target assigns one action to each free worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASS_SPACING_SECONDS = 0.02
 
 
 class Assignment:
-    """The targets that actions wait for. ``added`` is called with the uid of an action that was assigned."""
+    """Targets that actions wait for. ``added`` is called with the uid of an action that was assigned."""
 
     def __init__(self, registry: Registry, added: Callable[[str], None]) -> None:
         self._registry = registry
@@ -88,7 +88,7 @@ class Assignment:
     async def _write(self, action: ServiceAction, worker: Worker | None, why: str) -> None:
         """Write the assignment of an action, or the reason why it waits.
 
-        The write is guarded: of two operators that assign an action to two workers, one succeeds.
+        The write is guarded: if two operators assign an action to different workers, only one of the writes succeeds.
         """
         status = (
             record_wait(action, why, get_time()) if worker is None else record_assignment(action, worker, get_time())

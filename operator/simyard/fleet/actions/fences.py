@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that a worker that is gone has not begun an action, and never will.
+"""Proves that a dead worker has not begun an action, and never will.
 
 The problem: another worker may run an action again only if the first worker never began it. A worker that was only
-suspended could still begin.
+suspended could still begin the action.
 
 The approach: before an action that must not run twice, a worker announces the begin. The broker confirms the
 announcement, and the worker checks that its own queue still exists (:attr:`simyard_adapter.wire.Event.BEGUN`). The
-operator deletes the queue of the worker that is gone. From then on the worker begins nothing more, and everything that
-it began before was confirmed before. Once the operator has read on for a while without falling behind, it has received
-all of these announcements.
+operator deletes the queue of the dead worker. From then on the worker cannot begin an action, and the begin of each
+earlier action was confirmed before. The operator then reads events for a while without falling behind, and so receives
+all these announcements.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from simyard.fleet.timing import PRODUCTION, Timing
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    """The broker user of a worker that is gone, and the time since when the worker can begin nothing more."""
+    """The broker user of a dead worker, and the time since which the worker cannot begin an action."""
 
     user: str
     since: float
 
 
 class Fences:
-    """The fences of actions whose workers are gone, by the uid of the action."""
+    """The fences of actions whose workers are dead, by the uid of the action."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Fences:
         self._raised: dict[str, _Fence] = {}
 
     async def raise_for(self, action_uid: str, worker_uid: str) -> None:
-        """Delete the queue of a worker that is gone, so that it can begin nothing more.
+        """Delete the queue of a dead worker, so that the worker cannot begin an action any more.
 
         Raises:
             MessagingError: the broker did not delete the queue.
@@ -67,7 +67,7 @@ class Fences:
             self._raised[action_uid] = _Fence(user, self._time())
 
     def is_closed(self, action_uid: str) -> bool:
-        """Return whether the worker can begin nothing more, and all its earlier announcements were received."""
+        """Return whether the worker cannot begin an action any more, and all its announcements were received."""
         fence = self._raised.get(action_uid)
         if fence is None or self._unsettled_seconds() >= (passed := self._time() - fence.since):
             return False

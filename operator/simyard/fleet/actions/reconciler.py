@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciles ServiceActions. The objects are the queue, and each step is written before it is done."""
+"""Reconciles ServiceActions. The objects are the queue, and each step is written before it is carried out."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ for ending in (
     wire.ErrorReason.RESULT_TOO_LARGE,
     wire.ErrorReason.INVALID_RESULT,
 ):
-    FINISHED.labels(ending.value)  # a counter whose first value is 1 hides its first increase
+    FINISHED.labels(ending.value)  # starts at 0: a first value of 1 would not be an increase
 PROGRESS_SPACING_SECONDS = 1.0
 LARGE_RESULT_REMEDY = (
     "parameters and result share one object: let the action return less, or the place where its result is stored"
@@ -74,7 +74,7 @@ LARGE_RESULT_REMEDY = (
 
 @dataclass(slots=True)
 class _Sending:
-    """The times, by the loop's clock, at which an invocation was sent and known to have begun."""
+    """The times at which an invocation was sent, and at which its begin became known, by the loop's clock."""
 
     invocation: str
     first: float
@@ -114,7 +114,7 @@ class Actions:
         await self.retention.run()
 
     def requester_connected(self) -> None:
-        """Send all unfinished actions again: the broker may have lost them, and an adapter runs none twice."""
+        """Send all unfinished actions again: the broker may have lost them, and an adapter runs no action twice."""
         self._sent.clear()
         self._cancelled.clear()
         for action in self._registry.actions:
@@ -125,7 +125,7 @@ class Actions:
         """Apply the message of a worker about an action.
 
         Returns the write that must succeed before the message is acknowledged; None if the message may be lost. Each
-        action is written by itself, so an action that the API server keeps refusing holds up no other.
+        action is written by itself. So an action that the API server keeps refusing does not delay other actions.
         """
         message = event.message
         if not isinstance(message, Begun | Progressed | Resulted):
@@ -156,7 +156,7 @@ class Actions:
     def action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
         """Reconcile a changed ServiceAction.
 
-        The author of the change does not matter: another operator, or a write of this one that was not answered.
+        The author of the change does not matter. It may be another operator, or this one by a write that got no answer.
         """
         left = find_removed(old, new)
         if left is not None:
@@ -173,7 +173,7 @@ class Actions:
                 FINISHED.labels(new.status.failure.reason if new.status.failure else names.Reason.SUCCEEDED.value).inc()
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Reconcile the actions of a Worker that is gone; assign actions to one that became ready."""
+        """Reconcile the actions of a deleted Worker; assign actions to a Worker that became ready."""
         if (left := find_removed(old, new)) is not None:
             for action in self._registry.actions.list_by("worker", left.metadata.uid):
                 self._queue.add(action.metadata.uid)
@@ -182,12 +182,12 @@ class Actions:
             self._assignment.worker_changed(old, new)
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Reconcile the actions whose target was a pool that is gone."""
+        """Reconcile the actions whose target was a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             self._target_gone(names.WORKER_POOLS, left.metadata)
 
     def service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
-        """Reconcile the actions whose target was a service that is gone."""
+        """Reconcile the actions whose target was a deleted service."""
         if (left := find_removed(old, new)) is not None:
             self._target_gone(names.SIMULATION_SERVICES, left.metadata)
 
@@ -227,7 +227,7 @@ class Actions:
         self._forget(uid)
 
     async def _reconcile_result(self, action: QueuedAction) -> bool:
-        """Write the result that a worker sent; return whether there was one."""
+        """Write the result that a worker sent; return whether there was a result."""
         result = self._results.get(action.metadata.uid)
         if result is None or is_finished(action):
             return False
@@ -235,7 +235,7 @@ class Actions:
         return True
 
     async def _reconcile_progress(self, action: QueuedAction) -> bool:
-        """Write the begin or the progress that a worker sent; return whether there was one."""
+        """Write the begin or the progress that a worker sent; return whether there was such a message."""
         uid = action.metadata.uid
         progress = self._progress.get(uid)
         if progress is None or is_finished(action):
@@ -246,7 +246,7 @@ class Actions:
         return True
 
     async def _reconcile_parameters(self, action: QueuedAction) -> QueuedAction | None:
-        """Return the action, with its parameters as long as it is not assigned; None if it is gone."""
+        """Return the action, with its parameters if it is not assigned yet; None if it was deleted."""
         if action.status.worker_uid or is_finished(action):
             return action
         try:
@@ -256,7 +256,7 @@ class Actions:
             return None
 
     async def _plan(self, action: QueuedAction) -> ActionPlan:
-        """Decide about an action; a final status is decided again with the API server's newest objects."""
+        """Return the plan for an action; a final status is planned again with the newest objects of the API server."""
         sent = self._sent_for(action)
         plan = plan_action(action, self._target(action), sent=sent, now=get_time())
         if plan.need is Need.WRITE and not is_finished(action):
@@ -314,7 +314,7 @@ class Actions:
         worker = self._registry.find_worker(action.status.worker_uid)
         if worker is None:
             return
-        if (refusal := self.retention.check_room(action)) is not None:  # an earlier version accepted it
+        if (refusal := self.retention.check_room(action)) is not None:  # an earlier version of the operator accepted it
             return await self._write(action, record_failure(action, *refusal, get_time()))
         try:
             whole = await self._registry.fetch_whole_action(action)
@@ -339,7 +339,7 @@ class Actions:
             self._sent[uid] = _Sending(invocation, time, time)
         else:
             sending.last = time
-        self._cancelled.discard(uid)  # an earlier cancellation found no invocation
+        self._cancelled.discard(uid)  # an earlier cancellation came before the invocation
 
     async def _cancel(self, action: ServiceAction) -> None:
         uid, worker = action.metadata.uid, self._registry.find_worker(action.status.worker_uid)
@@ -347,7 +347,7 @@ class Actions:
             return
         invocation = get_invocation_id(action)
         body = {"invocation": invocation}
-        with contextlib.suppress(NoConsumerError):  # without a consumer nothing can begin there
+        with contextlib.suppress(NoConsumerError):  # without a consumer, no action can begin there
             await self._requester.publish_persistent(
                 get_queue(worker), wire.Request.CANCEL, body, f"{invocation}-cancel"
             )
@@ -370,7 +370,7 @@ class Actions:
         """Write a status, unless the action has changed since it was read.
 
         Raises:
-            ConflictError: somebody else changed the action; the pass runs again.
+            ConflictError: another client changed the action; the pass runs again.
         """
         registry = self._registry
         if not await write_status(
@@ -386,6 +386,6 @@ def _is_running(action: ServiceAction) -> bool:
 
 
 def _step(action: ServiceAction) -> tuple[int, str, int, bool, bool]:
-    """Return the fields of an action that decide about the next step."""
+    """Return the fields of an action on which the next step depends."""
     deleted = action.metadata.deletion_timestamp is not None
     return action.metadata.generation, action.status.worker_uid, action.status.attempts, is_finished(action), deleted

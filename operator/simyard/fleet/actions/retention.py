@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits the ServiceActions of each namespace: refuses unfinished ones above a limit, and deletes finished ones.
+"""Limits the ServiceActions of each namespace: refuses unfinished actions above a limit, and deletes finished actions.
 
 The limits are numbers and bytes. One object has at most 1.5 MiB (etcd's limit of a request), so 20,000 objects could
-fill etcd: their bytes need limits of their own. The sums follow the changes of the cache, because adding up all actions
-at each change would cost more the more actions there are.
+fill etcd. Therefore the bytes have limits of their own. The sums are updated with each change of the cache: adding up
+all actions at each change would cost too much with many actions.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ActionLimits:
     """The maximum numbers of unfinished and of finished ServiceActions of one namespace.
 
     Attributes:
-        unfinished_mib: Maximum size of all unfinished ones together, as JSON.
-        finished_mib: Maximum size of all finished ones together, as JSON.
+        unfinished_mib: Maximum size of all unfinished actions together, as JSON.
+        finished_mib: Maximum size of all finished actions together, as JSON.
     """
 
     unfinished: int = 10_000
@@ -56,7 +56,7 @@ class Retention:
         await self._queue.run()
 
     def check_room(self, action: QueuedAction) -> tuple[str, str] | None:
-        """Return the reason and the message with which an action is refused; None if it is accepted, or was before."""
+        """Return the reason and message with which an action is refused; None if it is, or already was, accepted."""
         if action.excess:
             return wire.ErrorReason.INVALID_PARAMETERS.value, f"spec.parameters: {action.excess}"
         if action.status.conditions:
@@ -72,7 +72,7 @@ class Retention:
         return names.Reason.TOO_MANY_ACTIONS, message
 
     async def delete(self, action: QueuedAction) -> None:
-        """Delete a ServiceAction, unless another object has its name by now."""
+        """Delete a ServiceAction, unless a new object has taken its name."""
         metadata = action.metadata
         try:
             left = await self._registry.client.delete(
@@ -86,7 +86,7 @@ class Retention:
             self._registry.actions.learn(left)
 
     def action_changed(self, old: QueuedAction | None, new: QueuedAction | None) -> None:
-        """Add up the bytes of a namespace, and prune the namespace when a finished action exceeds a limit."""
+        """Update the bytes of a namespace, and prune the namespace when its finished actions exceed a limit."""
         for action, sign in ((old, -1), (new, 1)):
             if action is not None:
                 sums = self._finished_bytes if is_finished(action) else self._unfinished_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates and deletes the logins at the broker, of pools and of workers without a pool."""
+"""Creates and deletes the logins of pools, and of workers without a pool, at the broker."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OF_POOL = name_pool_user("")
 
 
 class Logins:
-    """The logins that were created or seen, so that none is created twice.
+    """The logins that this process created or saw, so that it creates no login twice.
 
-    The master key and the status of the pool, both as the API server has them, decide which login is the newest.
+    The newest login follows from the master key and the status of the pool at the API server.
 
     Attributes:
         keys: the master keys.
@@ -40,7 +40,7 @@ class Logins:
         return make_login(identity, self.keys.number, self._generation(identity))
 
     def has_newest(self, identity: str) -> bool:
-        """Return whether this process created the newest login, and nothing is known to have removed it."""
+        """Return whether this process created the newest login, and knows no reason why it could be lost."""
         return self.get_newest(identity) in self._made
 
     async def ensure(self, identity: str, limits: UserLimits) -> None:
@@ -62,7 +62,7 @@ class Logins:
             await self._ensure(login, limits)
 
     async def cut_off(self, identity: str) -> None:
-        """Close the connections of a user under all of its logins, and permit it none until it is released.
+        """Close the connections of a user under all of its logins, and permit no new connection until :meth:`release`.
 
         Raises:
             MessagingError: the broker did not close or forbid them.
@@ -76,7 +76,7 @@ class Logins:
             await self._admin.close_connections(login)
 
     async def release(self, identity: str, limits: UserLimits) -> None:
-        """Permit a user that was cut off its connections again; a user that is gone stays so.
+        """Permit connections to a user that was cut off; a deleted user is not created again.
 
         Raises:
             MessagingError: the broker did not change the limits.
@@ -132,7 +132,7 @@ class Logins:
         return frozenset(names)
 
     def find_former(self, found: Iterable[str]) -> dict[str, set[str]]:
-        """Return, by identity, the logins that are not the newest of their users."""
+        """Return the logins that are not the newest of their users, by identity."""
         former: dict[str, set[str]] = {}
         for login in found:
             if login != self.get_newest(identity := parse_identity(login)):

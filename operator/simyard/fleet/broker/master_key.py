@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps the master key in its Secret.
 
-The operator reads the key, creates it where it is missing, and watches it. The platform team replaces the key
-(``kubectl simyard rotate``): one write stores the new key, the next number, and the former key as ``previous``. The
-operator removes ``previous`` when no worker needs it any more.
+The operator reads the key, creates it if it is missing, and watches it. The platform team replaces the key (``kubectl
+simyard rotate``): one write stores the new key, the next number, and the former key as ``previous``. The operator
+removes ``previous`` when no worker needs it any more.
 
-The Secret has one former key, so there is one rotation at a time. A request for a rotation while another one is in
-progress stores its key as ``following``. The write that ends the first rotation starts the second. A further request
-before that write gets the same rotation, because the second rotation replaces every password that is then in use.
+The Secret has one former key, so there is one rotation at a time. A request during a rotation stores its key as
+``following``. The write that ends the first rotation starts the second one. Further requests before this write share
+the second rotation, because it replaces every password that is in use at that time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MasterKeyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredKeys:
-    """The content of the Secret: its keys, and the metadata that a write needs."""
+    """Content of the Secret: its keys, and the metadata that a write needs."""
 
     metadata: Metadata
     keys: MasterKeys
@@ -87,7 +87,7 @@ class MasterKey:
         raise AssertionError("a cache runs until it is cancelled")
 
     async def read(self) -> MasterKeys:
-        """Return the keys from the API server; create the first key where there is none.
+        """Return the keys from the API server; create the first key if there is none.
 
         Raises:
             ApiError: the API server did not answer, or refused the request.
@@ -104,7 +104,7 @@ class MasterKey:
         return StoredKeys.read(raw).keys
 
     async def end_rotation(self, keys: MasterKeys) -> MasterKeys:
-        """Remove the former key, start the rotation that is requested, and return the keys of the Secret.
+        """Remove the former key, start the next rotation if one is requested, and return the keys of the Secret.
 
         If the Secret has changed since these keys were read, nothing is written.
 
@@ -120,7 +120,7 @@ class MasterKey:
         try:
             await self._client.request("PUT", path, body=body, resource=SECRETS)
         except (ConflictError, NotFoundError):
-            return keys  # the key is being replaced again
+            return keys  # another rotation has begun
         return keys.end_rotation()
 
     def _changed(self, old: StoredKeys | None, new: StoredKeys | None) -> None:
@@ -129,7 +129,7 @@ class MasterKey:
 
 
 def replace_keys(data: Json, keys: MasterKeys) -> Json:
-    """Return the data of the Secret with these keys in place of those that it has."""
+    """Return the data of the Secret with its keys replaced by these."""
     others = {name: value for name, value in data.items() if name not in (*_KEYS, "number")}
     values = {
         "key": keys.key,

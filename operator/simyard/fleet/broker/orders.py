@@ -13,7 +13,7 @@ from simyard_adapter.wire import Request
 
 
 class Orders:
-    """The way from the operator to the adapters. A repeated request does no harm."""
+    """Sender of requests from the operator to adapters. A repeated request does no harm."""
 
     def __init__(self, registry: Registry, requester: Requester) -> None:
         self._registry = registry
@@ -22,7 +22,7 @@ class Orders:
     async def send(self, uid: str, kind: Request, body: Mapping[str, Json] | None = None, *, lasting: bool) -> None:
         """Put a request into the queue of a Worker.
 
-        Nothing is sent if the Worker or its queue does not exist: then no adapter runs that could receive it. A
+        Nothing is sent if the Worker or its queue does not exist, because then no adapter could receive the request. A
         ``lasting`` request survives a restart of the broker.
 
         Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates and deletes at the broker what workers need: a user and a queue per pool, and a queue per worker."""
+"""Creates and deletes users and queues at the broker: a user and a queue per pool, and a queue per worker."""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ SWEEP_SECONDS = 3600.0
 
 
 class Broker:
-    """The users and queues at the broker that this process created, and the work to restore what differs.
+    """The users and queues that this process created at the broker, and the tasks that restore them.
 
     A pool can be deleted without its finalizer; then its user and queues are deleted after its last Worker. A sweep
-    finds what a crash left behind: queues by their names, and users by their permissions on this virtual host.
+    finds the users and queues that a crash left behind: queues by their names, and users by their permissions on this
+    virtual host.
 
     Attributes:
         prepared: set once the platform's own exchanges, queues and users exist.
         logins: the logins under which workers connect; see :mod:`simyard.fleet.broker.rotation`.
-        is_swept: whether the broker was swept since it was last found to lack something.
+        is_swept: whether the broker was swept since users or queues were last found missing.
         on_swept: called after each sweep.
         reachable: whether the broker answered the last request; ``changed`` is called when that changes.
     """
@@ -92,7 +93,7 @@ class Broker:
 
     @property
     def problem(self) -> str:
-        """The reason why the broker cannot serve workers; empty when it can."""
+        """The reason why the broker cannot serve workers; empty if it can serve them."""
         if not self.reachable:
             return "the message broker cannot be reached"
         return f"the message broker accepts no messages: {self._health.alarm}" if self._health.alarm else ""
@@ -147,7 +148,7 @@ class Broker:
         return self._worker_access.as_user(login, self.logins.keys.derive_password(login)).build_address()
 
     async def ensure_login(self, user: str, workers: Sequence[Worker]) -> None:
-        """Create the newest login of these workers' user, unless all of them are gone.
+        """Create the newest login of these workers' user, unless all of these workers are deleted.
 
         Raises:
             MessagingError: the broker did not create it.
@@ -166,7 +167,7 @@ class Broker:
                     await self.logins.delete(name)
 
     async def end_rotation(self) -> None:
-        """Remove the former master key, which no worker uses any more, and start the next rotation if one is requested.
+        """Remove the former master key, which no worker uses any more, and start the next rotation if it was requested.
 
         Raises:
             ApiError: the API server did not remove it.
@@ -189,13 +190,13 @@ class Broker:
             MessagingError: the broker did not delete all of them.
         """
         user = name_pool_user(pool_uid)
-        async with self._lock:  # a user that is created meanwhile would stay, without queues by which a sweep finds it
+        async with self._lock:  # a user that is created now would remain, and a sweep could not find it by its queues
             await self.logins.delete_user(user)
             queues = await self._admin.list_queues(f"{WORKER_QUEUES_PREFIX}{user}.")
             await self._admin.delete_queues([*queues, name_pool_queue(user)])
 
     async def cut_off(self, user: str) -> None:
-        """Close the connections of a worker's broker user, and permit it none.
+        """Close the connections of a worker's broker user, and permit no new connection.
 
         Raises:
             MessagingError: the broker did not close or forbid them.
@@ -204,7 +205,7 @@ class Broker:
             await self.logins.cut_off(user)
 
     async def release(self, user: str) -> None:
-        """Permit a broker user that was cut off its connections again; a user that is gone stays so.
+        """Permit connections to a broker user that was cut off; a deleted user is not created again.
 
         Raises:
             MessagingError: the broker did not change the limits.
@@ -222,10 +223,10 @@ class Broker:
         return {user for user in found if user.startswith((ALONE, OF_POOL))}
 
     async def close_queue(self, user: str, worker_uid: str) -> bool:
-        """Delete the queue of a Worker that is gone; return False if that is not certain yet.
+        """Delete the queue of a deleted Worker; return False if the queue may still exist.
 
-        The user of a Worker that was gone before this process started is unknown (empty). The first sweep deletes its
-        queue.
+        The user is unknown (empty) if the Worker was deleted before this process started. Then the first sweep deletes
+        the queue.
 
         Raises:
             MessagingError: the broker did not delete it.
@@ -242,7 +243,7 @@ class Broker:
         self._wake.set()
 
     async def run(self) -> NoReturn:
-        """Delete the queues of Workers that are gone, in bulk, and sweep regularly, until cancelled."""
+        """Delete the queues of deleted Workers in bulk, and sweep regularly, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -307,7 +308,7 @@ class Broker:
             self._changed()
 
     async def _ensure_user(self, user: str, workers: Sequence[Worker], *, restoring: bool = False) -> None:
-        """Create the user of these workers, unless all of them are gone: then it is deleted, now or soon.
+        """Create the user of these workers. If all of them are deleted, delete the user, now or soon.
 
         ``restoring`` also creates the former logins that workers may still use.
         """
@@ -329,7 +330,7 @@ class Broker:
         return UserLimits.of_pool(self._registry.workers.count("pool", user.removeprefix(OF_POOL)) if of_pool else 1)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Delete the queue of a Worker that is gone, and the user of its pool if that is gone as well."""
+        """Delete the queue of a deleted Worker, and the user of its pool if the pool is deleted as well."""
         if (left := find_removed(old, new)) is not None:
             uid = get_pool_uid(left)
             if uid and not self._registry.pools.count("uid", uid):
@@ -364,7 +365,7 @@ class Broker:
         await self._admin.delete_queues(queues)
 
     async def _sweep(self) -> None:
-        """Delete queues and users that have no Worker and no pool, and still have none after a pause."""
+        """Delete queues and users that have no Worker and no pool, if this is still true after a pause."""
         found = {
             name
             for prefix in (WORKER_QUEUES_PREFIX, _POOL_QUEUES_PREFIX)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts off broker users that send too many events, for a while.
+"""Cuts off, for some time, broker users that send too many events.
 
-The events of all workers pass through the same queues. A guest that publishes as fast as it can fills them, and the
-results of every other tenant wait behind its events: 8,000 events a second delayed the actions of others by 11 s after
-20 s. No setting of RabbitMQ limits how fast a user publishes.
+The events of all workers pass through the same queues. A guest that publishes as fast as it can fills these queues, and
+the results of all other tenants wait behind its events. With 8,000 events a second, the actions of other tenants were
+11 s late after 20 s. No setting of RabbitMQ limits how fast a user publishes.
 
-So the operator counts the events that it receives of each user. If a user exceeds its allowance
-(:mod:`simyard.messaging.allowance`), the operator closes the user's connections and permits it none. The user is
+So the operator counts the events that it receives from each user. If a user exceeds its allowance
+(:mod:`simyard.messaging.allowance`), the operator closes the user's connections and permits no new one. The user is
 released after a pause, which doubles each time up to :data:`MAX_PAUSE_SECONDS`.
 
-The broker is the only memory: every user that may open no connection is in quarantine, also if an earlier operator put
-it there. An operator that starts releases such users after a pause.
+The broker is the only memory: every user that must not open a connection is in quarantine, even if an earlier operator
+put it there. A new operator releases such users after a pause.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ QUARANTINED = Gauge("simyard_broker_quarantined_users", "Broker users that are c
 QUARANTINES = Counter("simyard_broker_quarantines_total", "Number of times that a broker user was cut off.")
 MAX_PAUSE_SECONDS = 900.0
 GOOD_SECONDS = 3600.0
-"""A user that sent no more than its allowance for this time begins with the first pause again."""
+"""Time within the allowance after which the next quarantine of a user begins with the first pause again."""
 MAX_REMEMBERED = 10_000
 EARLIER = ""
-"""The key under which the users are found that an earlier operator cut off."""
+"""Key of the pass that finds the users whom an earlier operator cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """The last pause of a user, in seconds, and its end."""
+    """Last pause of a user, in seconds, and its end."""
 
     seconds: float
     ends_at: float
@@ -81,7 +81,7 @@ class Quarantine:
         if user in self._until:
             return False
         if not self._exists(user) or self._allowances.spend(user, self._clock(), size):
-            return True  # the user of a pool that is gone is deleted anyway
+            return True  # the user of a deleted pool is deleted in any case
         self._begin(user)
         return False
 
@@ -92,7 +92,7 @@ class Quarantine:
         await self._queue.run()
 
     async def enforce(self, user: str) -> None:
-        """Cut off or release a user now, as its pause demands."""
+        """Cut off a user whose pause has begun; release a user whose pause has ended."""
         await self._queue.pass_now([user])
 
     def _exists(self, user: str) -> bool:
@@ -101,12 +101,12 @@ class Quarantine:
         return self._registry.find_worker(user.removeprefix(ALONE)) is not None
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Forget the allowance of a pool that is gone."""
+        """Forget the allowance of a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             self._forget(name_pool_user(left.metadata.uid))
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Forget the allowance of a Worker without a pool that is gone."""
+        """Forget the allowance of a deleted Worker that had no pool."""
         if (left := find_removed(old, new)) is not None:
             self._forget(name_standalone_user(left.metadata.uid))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves workers to the newest login at the broker, and deletes the former ones, without a restart of a worker.
+"""Moves workers to the newest login at the broker without a restart, and deletes the former logins.
 
 The broker itself holds the state of a rotation. A rotation is under way while a user has a login that is not its
 newest. The consumers that the broker lists show which workers still use it. This process remembers only times that pace
@@ -34,10 +34,10 @@ from simyard_sites.kubernetes.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-TOLD_PER_BATCH = 50
+WORKERS_PER_BATCH = 50
 BATCH_SECONDS = 0.5
-"""Pause between two batches: 100 workers connect anew in a second, so that the broker has time for other work."""
-TELL_AGAIN_SECONDS = 30.0
+"""Pause between two batches: only 100 workers reconnect in a second, so that the broker has time for other work."""
+RESEND_SECONDS = 30.0
 ROTATING = Gauge("simyard_broker_rotating", "Users at the broker with a login that a rotation replaces.")
 
 
@@ -54,7 +54,7 @@ class Rotation:
         self._orders = orders
         self._time = asyncio.get_running_loop().time
         self._wake = asyncio.Event()
-        self._told: dict[tuple[str, str], float] = {}
+        self._sent_at: dict[tuple[str, str], float] = {}
         self._begun: dict[str, float] = {}
         self._finished: dict[str, float] = {}
 
@@ -82,7 +82,7 @@ class Rotation:
     def _compute_pause(self, idle_passes: int) -> float:
         """Return the pause before the next pass.
 
-        Each pass makes the broker list all consumers, so the pauses grow while nothing changes.
+        In each pass the broker lists all consumers, so the pauses grow while nothing changes.
         """
         return compute_delay(idle_passes, self._timing.rotation_first_seconds, self._timing.rotation_max_seconds)
 
@@ -114,7 +114,7 @@ class Rotation:
             newest = self._broker.logins.get_newest(user)
             using = {item.metadata.uid: consumed.get(get_queue(item), frozenset()) for item in workers[user]}
             state = measure_progress(newest, using)
-            moved |= await self._tell(newest, state.outdated)
+            moved |= await self._send_login(newest, state.outdated)
             if self._may_delete(newest, state):
                 await self._broker.delete_former(logins)
                 log.info("the former login of %s at the broker is deleted", user)
@@ -166,40 +166,40 @@ class Rotation:
             linger_seconds=self._timing.login_linger_seconds,
         )
 
-    async def _tell(self, login: str, uids: Sequence[str]) -> bool:
-        """Tell workers their newest login, some at a time; return False if all of them were told just now.
+    async def _send_login(self, login: str, uids: Sequence[str]) -> bool:
+        """Send workers their newest login in batches; return False if all of them received it a moment ago.
 
-        A worker that cannot be told, for instance because its queue is full, holds up no other worker and no other
-        pool. It is told again in the next pass, and cut off at the deadline.
+        A worker that cannot receive it, for instance because its queue is full, delays no other worker and no other
+        pool. The login is sent to it again in the next pass, and the worker is cut off at the deadline.
         """
-        due = [uid for uid in uids if self._told.get((login, uid), float("-inf")) + TELL_AGAIN_SECONDS <= self._time()]
+        due = [uid for uid in uids if self._sent_at.get((login, uid), float("-inf")) + RESEND_SECONDS <= self._time()]
         address = self._broker.build_login_address(login)
         body = {"username": login, "password": address.password}
-        for start in range(0, len(due), TOLD_PER_BATCH):
+        for start in range(0, len(due), WORKERS_PER_BATCH):
             if start:
                 await asyncio.sleep(BATCH_SECONDS)
-            batch = due[start : start + TOLD_PER_BATCH]
+            batch = due[start : start + WORKERS_PER_BATCH]
             async with asyncio.TaskGroup() as group:
-                telling = [group.create_task(self._try_to_tell(uid, login, body)) for uid in batch]
-            failed = [error for task in telling if (error := task.result()) is not None]
+                sends = [group.create_task(self._try_to_send(uid, login, body)) for uid in batch]
+            failed = [error for task in sends if (error := task.result()) is not None]
             if failed:
-                log.warning("%d workers could not be told the login %s: %s", len(failed), login, failed[0])
+                log.warning("the login could not be sent to %d workers (login %s): %s", len(failed), login, failed[0])
             if len(failed) == len(batch):
-                break  # the broker does not work: the next pass tells the rest
+                break  # the broker does not work: the next pass sends to the other workers
         return bool(due)
 
-    async def _try_to_tell(self, uid: str, login: str, body: Mapping[str, str]) -> MessagingError | None:
+    async def _try_to_send(self, uid: str, login: str, body: Mapping[str, str]) -> MessagingError | None:
         try:
             await self._orders.send(uid, Request.CREDENTIALS, body, lasting=False)
         except MessagingError as error:
             return error
-        self._told[login, uid] = self._time()
+        self._sent_at[login, uid] = self._time()
         return None
 
     def _forget_others(self, rotating: Collection[str]) -> None:
-        """Forget the times of logins that do not replace others at the moment."""
+        """Forget the times of all logins except those in ``rotating``."""
         for memory in (self._begun, self._finished):
             for login in [known for known in memory if known not in rotating]:
                 del memory[login]
-        for key in [known for known in self._told if known[0] not in rotating]:
-            del self._told[key]
+        for key in [known for known in self._sent_at if known[0] not in rotating]:
+            del self._sent_at[key]

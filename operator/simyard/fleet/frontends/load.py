@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the load of the OCCI frontends: the depths of their queues, and the figures that they export.
 
-The figures are read from ``/metrics`` of each ready frontend of a service that scales by load, as any monitoring reads
-them. So frontends need no new protocol, and a restart of the operator loses nothing. The cost grows with the number of
-frontends alone, because neither workers nor machines are asked or listed. The depths of all services come from the
-broker in one call.
+The figures are read from ``/metrics`` of each ready frontend of a service that scales by load, as a monitoring system
+does. So frontends need no new protocol, and a restart of the operator loses nothing. The cost grows only with the
+number of frontends, because the operator neither asks nor lists workers and machines. One call to the broker returns
+the queue depths of all services.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Pod:
 
 
 class FrontendLoads:
-    """The readings of all frontends; it must be closed. ``port`` is the port of a frontend's metrics."""
+    """Readings of all frontends; the object must be closed. ``port`` is the port of a frontend's metrics."""
 
     def __init__(self, client: KubeClient, namespace: str, broker: OcciBroker, *, port: int = METRICS_PORT) -> None:
         self._client = client
@@ -92,7 +92,7 @@ class FrontendLoads:
         for pod, (found, timed_out) in figures.result().items():
             last = before.get(pod.uid)
             replicas[pod.service].append(measure_replica_load(last, found))
-            if timed_out and last is not None:  # a frontend that never answered may be unreachable from here
+            if timed_out and last is not None:  # a frontend that never answered may be unreachable from this process
                 silent[pod.service] += 1
             if (known := found or (last if timed_out else None)) is not None:
                 self._before[pod.uid] = known

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates at the broker what OCCI frontends need.
-
-That is a user, a Secret with the user's password, and a virtual host for clients.
-"""
+"""Creates a broker user for OCCI frontends, a Secret with the user's password, and a virtual host for clients."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class OcciBroker:
-    """The virtual host of OCCI clients at the broker. It exists only where clients may speak AMQP.
+    """The virtual host of OCCI clients at the broker. It exists only if clients may speak AMQP.
 
     Attributes:
-        vhost: the name of the virtual host; empty without one.
+        vhost: the name of the virtual host; empty if there is none.
     """
 
     def __init__(self, access: BrokerAccess, admin: BrokerAdmin, *, clients: bool, endpoints: Iterable[str]) -> None:
@@ -82,7 +79,7 @@ class OcciBroker:
         if len(await self._admin.list_nodes()) > 1:
             kinds.reverse()
         for kind in kinds:
-            # One of the other kind is of the time when the broker had one node, or more than one: a queue's type cannot
+            # A queue of another type was declared when the broker had one node, or more than one. A queue's type cannot
             # be changed.
             with contextlib.suppress(BrokerRefusedError):
                 return await self._clients.ensure_queues([build_request_queue_spec(endpoint, kind)])

@@ -59,18 +59,17 @@ SCALINGS = Counter(
 )
 
 LOOK_SECONDS = 15.0
-"""Time between two readings of the load, as long as that of Kubernetes' HPA."""
+"""Time between two readings of the load; the same as for Kubernetes' HPA."""
 SPACING_SECONDS = 1.0
 
 
 class Frontends:
-    """The objects of all services' frontends, which are kept as ``manifests/frontend.py`` describes them.
+    """Reconciler of the objects of all services' frontends; ``manifests/frontend.py`` describes the desired objects.
 
     A pass compares the existing objects with the desired ones and applies those that differ. It runs after a change of
-    the service, of its load, or of the objects themselves. A service that is gone leaves objects with its name in their
-    labels. They are deleted even if no operator ran at that time, so services need no finalizer for them.
-
-    ``namespace`` is the platform's own, in which the objects are. ``template`` is None where this operator has no image
+    the service, of its load, or of the objects themselves. A deleted service leaves objects with its name in their
+    labels. These objects are deleted even if no operator ran at that time, so services need no finalizer for them.
+    ``namespace`` is the platform's own, in which the objects are. ``template`` is None if this operator has no image
     for frontends: then existing frontends are deleted.
 
     Attributes:
@@ -117,14 +116,14 @@ class Frontends:
             for cache in self.caches:
                 await cache.synced.wait()
             for service in self._registry.services:
-                self._tell(make_key(service))
+                self._notify(make_key(service))
             if self._template is not None:
                 group.create_task(self._scale(self._template), name="scaling of frontends")
             await self._queue.run()
         raise AssertionError("the tasks do not end")
 
     def broker_changed(self, *, reachable: bool) -> None:
-        """Note that the broker can be reached, perhaps without its former queues, or that it cannot."""
+        """Note whether the broker can be reached; a broker that is back may lack its former queues."""
         self._broker_reachable = reachable
         self._queues.clear()
         if reachable:
@@ -151,7 +150,7 @@ class Frontends:
         return self._scalings.get(service.metadata.uid) or resume_scaling(service)
 
     def _ready(self, service: SimulationService) -> int:
-        """Return the number of ready frontends; the number in the status until the Deployments are known."""
+        """Return the number of ready frontends: until the Deployments are known, the number in the status."""
         if not all(cache.synced.is_set() for cache in self.caches):
             return service.status.frontends.ready if service.status.frontends is not None else 0
         deployment = self._part(DEPLOYMENTS.kind, make_object_name(*make_key(service)))
@@ -162,7 +161,7 @@ class Frontends:
         return self._of_kind[kind].get(self._namespace, name)
 
     def service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
-        """Reconcile the frontends of a service that is new, changed or gone."""
+        """Reconcile the frontends of a service that is new, changed or deleted."""
         if (left := find_removed(old, new)) is not None:
             self._scalings.pop(left.metadata.uid, None)
             self._queue.add(make_key(left))
@@ -178,14 +177,14 @@ class Frontends:
             if old is None or new is None or _content(old) != _content(new):
                 self._queue.add(key)
             if old is None or new is None or old.raw.get("status") != new.raw.get("status"):
-                self._tell(key)
+                self._notify(key)
 
     def _rights_changed(self, old: Part | None, new: Part | None) -> None:
         [namespace] = {part.metadata.namespace for part in (old, new) if part is not None}
         for service in self._rights.list_services(namespace):
             self._queue.add((namespace, service))
 
-    def _tell(self, key: Key) -> None:
+    def _notify(self, key: Key) -> None:
         for changed in self.on_change:
             changed(key)
 
@@ -207,7 +206,7 @@ class Frontends:
             self._note_problem(key, None)
 
     async def _reconcile_objects(self, key: Key, service: SimulationService | None) -> None:
-        """Apply the objects of a service's frontends; remove all of them where no frontends are wanted."""
+        """Apply the objects of a service's frontends; remove all of them if no frontends are desired."""
         if service is None:
             return await self._remove_left(key)
         desired = count_desired_frontends(service, self._scaling(service))
@@ -232,7 +231,7 @@ class Frontends:
             self._queues.add(url)
 
     async def _remove_left(self, key: Key) -> None:
-        """Delete the objects of a service that is gone.
+        """Delete the objects of a deleted service.
 
         If the service exists but cannot be parsed, its frontends stay, provided that this operator creates frontends.
         """
@@ -254,7 +253,7 @@ class Frontends:
     async def _remove_all(self, key: Key) -> None:
         """Delete the queue and all objects of a service's frontends.
 
-        The queue goes first: as long as objects are left, a later operator knows that something must be deleted.
+        The queue is deleted first: as long as objects are left, a later operator knows that something must be deleted.
         Without a template the name of the queue is unknown; it stays, in the virtual host of OCCI's clients.
         """
         if not any(self._parts(key)):
@@ -284,7 +283,7 @@ class Frontends:
             del self._problems[key]
         else:
             self._problems[key] = problem
-        self._tell(key)
+        self._notify(key)
 
     async def _scale(self, template: FrontendTemplate) -> NoReturn:
         """Scale services by their load, and restore queues that are missing, until cancelled."""
@@ -330,7 +329,7 @@ class Frontends:
         if after.replicas != current:
             self._scaled(service, spec.autoscaling, current, after.replicas, load)
         if (after.replicas, after.limited, after.blind) != (current, before.limited, before.blind):
-            self._tell(key)
+            self._notify(key)
 
     def _scaled(self, service: SimulationService, spec: Autoscaling, before: int, after: int, load: Load) -> None:
         SCALINGS.labels("out" if after > before else "in").inc()

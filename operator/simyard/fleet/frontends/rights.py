@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applies the objects of frontends, and the RoleBinding with which the frontends of a namespace write its objects."""
+"""Applies the objects of frontends, and the RoleBinding that permits frontends to write the objects of a namespace."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class FrontendRights:
     """The RoleBindings of frontends, one in each namespace that they serve.
 
     The existing service accounts decide which frontends are bound; so a service whose manifest cannot be parsed keeps
-    its rights. ``platform`` is the namespace of the accounts. ``role`` is the ClusterRole; it is empty where this
-    operator creates no frontends, and then no binding is wanted.
+    its rights. ``platform`` is the namespace of the accounts. ``role`` is the ClusterRole; it is empty if this operator
+    creates no frontends, and then there must be no binding.
 
     Attributes:
         cache: the cache of the RoleBindings.
@@ -75,7 +75,7 @@ class FrontendRights:
             await delete_part(self._registry.client, self.cache, found)
 
     def _owners(self, namespace: str, services: Iterable[str], found: Part | None) -> dict[str, str]:
-        """Return the uids of services by name; a service that cannot be parsed stays an owner."""
+        """Return the uids of services by name; a service that cannot be parsed remains an owner."""
         owners = found.raw["metadata"].get("ownerReferences", []) if found is not None else []
         uids = {owner["name"]: owner["uid"] for owner in owners if owner["name"] in services}
         known = (self._registry.services.get(namespace, name) for name in services)
@@ -98,7 +98,7 @@ async def apply_part(client: KubeClient, cache: Cache[Part], manifest: Json) -> 
 
 
 async def delete_part(client: KubeClient, cache: Cache[Part], part: Part) -> None:
-    """Delete an object; an object that is gone is no error."""
+    """Delete an object; a missing object is no error."""
     metadata = part.metadata
     with contextlib.suppress(NotFoundError):
         await client.delete(cache.resource, metadata.name, metadata.namespace, uid=metadata.uid)

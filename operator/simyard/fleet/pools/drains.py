@@ -13,7 +13,7 @@ from simyard_adapter.wire import Request
 
 
 class Drains:
-    """The Workers whose adapters are told to drain, once per process and session of the adapter."""
+    """Sender of drain requests: one request per Worker, for each session of its adapter."""
 
     def __init__(self, registry: Registry, orders: Orders) -> None:
         self._registry = registry

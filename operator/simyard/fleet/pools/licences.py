@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the seats of licences, and wakes the pools that wait for one."""
+"""Counts the seats of licences, and wakes the pools that wait for a seat."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ MESSAGE_SECONDS = 1.0
 
 
 class Licences:
-    """The seats of each licence, as the objects show them.
+    """Seats of each licence, counted from the objects.
 
     Seats that a plan granted count at once, before their Workers exist. So two pools that are planned one after the
     other do not get the same seat.
 
     Attributes:
-        on_pool_due: called with each pool that must be planned again, and with the seconds in which that is due.
+        on_pool_due: called with each pool that must be planned again, and with the delay in seconds.
         on_change: called with each service whose status may have changed.
     """
 
@@ -74,7 +74,7 @@ class Licences:
         raise AssertionError("the tasks do not end")
 
     def allot_pool(self, pool: WorkerPool, time: datetime) -> Allotment | None:
-        """Return the seats for a pool that is about to be planned; None when its service has no licence."""
+        """Return the seats for a pool that is about to be planned; None if its service has no licence."""
         service = self._registry.find_service(pool)
         key = get_licence_key(service.service) if service is not None else ""
         if not key:
@@ -105,7 +105,7 @@ class Licences:
             self._dirty(format_service_key(pool))
 
     def get_status(self, service: SimulationService) -> LicenceStatus | None:
-        """Return the seats of a service's licence for its status; None when it has no licence."""
+        """Return the seats of a service's licence for its status; None if the service has no licence."""
         key = get_licence_key(service)
         if not key:
             return None
@@ -114,7 +114,7 @@ class Licences:
         return sum_seats(seats, self._outside(key).total(), [self._claim(pool) for pool in self._pools(key)])
 
     def get_terms(self, service: SimulationService) -> Terms:
-        """Return the terms that the licence of a service grants to that service."""
+        """Return the terms that the licence of a service grants to this service."""
         key = get_licence_key(service)
         return get_terms(service, self._registry.licences.get("", key) if "/" not in key else None)
 
@@ -123,7 +123,7 @@ class Licences:
         return [item.service for item in self._registry.services.list_by("licence", key)]
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Count the seats that Workers hold."""
+        """Update the number of seats that Workers occupy."""
         if (worker := new or old) is not None and (old is None or find_removed(old, new) is not None):
             self._dirty(format_service_key(worker))
         for item, other, change in ((new, old, 1), (old, new, -1)):
@@ -151,13 +151,13 @@ class Licences:
                     self._queue.add(key)
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Release the seats that were granted to a pool that is gone."""
+        """Release the seats that were granted to a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             self._planned.pop(left.metadata.uid, None)
             self._dirty(format_service_key(left))
 
     def licence_changed(self, old: Licence | None, new: Licence | None) -> None:
-        """Allot the seats of a changed Licence again, and let its pools report it."""
+        """Allot the seats of a changed Licence again, and have its pools report the change."""
         if old is not None and new is not None and old.spec == new.spec:
             return
         if (licence := new or old) is not None:
@@ -233,18 +233,18 @@ class Licences:
         ]
 
     def _outside(self, key: str) -> Counter[str]:
-        """Return, by namespace, the seats that no pool of the licence's services holds."""
+        """Return the number of seats that are occupied outside the pools of the licence's services, by namespace."""
         return self._alone_in(key) + self._left_behind(key)
 
     def _alone_in(self, key: str) -> Counter[str]:
-        """Return the number of Workers without a pool that hold a seat, by namespace."""
+        """Return the number of Workers without a pool that occupy a seat, by namespace."""
         alone: Counter[str] = Counter()
         for item in self.list_sharing_services(key):
             alone[item.metadata.namespace] += self._alone(item)
         return alone
 
     def _left_behind(self, key: str) -> Counter[str]:
-        """Return the number of Workers that hold a seat although their service is gone, by namespace."""
+        """Return the number of Workers that occupy a seat although their service was deleted, by namespace."""
         left: Counter[str] = Counter()
         for service, count in self._holders.get(key, Counter()).items():
             namespace, _, name = service.partition("/")
@@ -253,7 +253,7 @@ class Licences:
         return left
 
     def _alone(self, service: SimulationService) -> int:
-        """Return the number of Workers of a service that no pool of it owns."""
+        """Return the number of Workers of a service that belong to none of the service's pools."""
         text = format_key(service)
         workers, pools = self._registry.workers, self._registry.pools.list_by("service", text)
         return workers.count("service", text) - sum(workers.count("pool", pool.metadata.uid) for pool in pools)

@@ -12,7 +12,7 @@ from simyard.api.worker_pool import WorkerPoolStatus
 from simyard.plan.backoff import Backoff
 
 MAX_SENT = 8
-"""Maximum of statuses that are remembered while their writes are not answered."""
+"""Maximum number of statuses to remember while their writes are not answered."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class PoolMemory:
 
     Attributes:
         status: the newest planned status; it may not be written yet.
-        active_at: the time at which the pool was last used, or first seen.
+        active_at: the time of the last use of the pool, or the time at which this process first saw it.
         written_at: the time of the last status write.
         turned_at: the time of the last write with which the pool became Available or ceased to be.
         due_at: the time at which the status is to be written; None while nothing is to be written.
@@ -29,7 +29,7 @@ class PoolMemory:
         unsure: names of Workers whose creation was not answered.
         refused: the message with which the API server refused a Worker.
         sent: statuses whose write was not answered.
-        worker_left: whether a worker is gone that knew the password at the broker.
+        worker_left: whether a worker that knew the broker password has left the pool.
         planned: whether this process has planned the pool.
         torn_down: set once nothing is left of a pool that is being deleted.
     """

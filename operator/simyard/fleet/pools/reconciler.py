@@ -41,8 +41,7 @@ from simyard_sites.kubernetes.errors import ApiError
 
 PASS_SPACING_SECONDS = 0.1
 SECONDS_PER_WORKER = 1 / 10_000
-"""Delay of a pass after an event, per Worker of the pool: a pass looks at all of them, so a large pool gathers
-events.
+"""Delay of a pass after an event, per Worker of the pool. A pass reads all Workers, so a large pool gathers events.
 """
 REFUSED_SECONDS = 30.0
 """Pause before the next attempt after the API server refused a Worker, for instance because of a quota or a policy."""
@@ -93,7 +92,7 @@ class Pools:
         await self._queue.run()
 
     async def wait_until_torn_down(self, uid: str) -> None:
-        """Wait until nothing is left of a pool that is being deleted; the cache may not have the pool yet."""
+        """Wait until nothing is left of a pool that is being deleted; the pool may not be in the cache yet."""
         memory = self._memory.setdefault(uid, self._new_memory(WorkerPoolStatus()))
         await memory.torn_down.wait()
 
@@ -110,7 +109,7 @@ class Pools:
         return PoolMemory(status, active_at=self._time())
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Reconcile a pool that is new, changed or being deleted; forget a pool that is gone."""
+        """Reconcile a pool that is new, changed or being deleted; forget a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             memory = self._memory.pop(left.metadata.uid, self._new_memory(left.status))
             self._statuses.count(left.metadata.uid, None)
@@ -122,7 +121,7 @@ class Pools:
         if new is not None:
             memory = self._memory.setdefault(new.metadata.uid, self._new_memory(new.status))
             if old is not None and new.status not in (old.status, memory.status):
-                if new.status not in memory.sent:  # another operator wrote late
+                if new.status not in memory.sent:  # another operator wrote the status late
                     memory.status = new.status
                 self._queue.add(make_key(new), self._timing.status_spacing_seconds)
             self._statuses.count(new.metadata.uid, memory.status)
@@ -134,7 +133,7 @@ class Pools:
                 self._queue.add(make_key(new))
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Reconcile the pool of a Worker when the change matters to the pool."""
+        """Reconcile the pool of a Worker if the change matters to the pool."""
         if find_removed(old, new) is not None:
             self._room.place_freed()
         worker = new or old
@@ -166,7 +165,7 @@ class Pools:
                 self._queue.add(make_key(pool))
 
     def site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
-        """Reconcile all pools when a site became usable, ceased to be usable, or got another spec."""
+        """Reconcile all pools if a site became usable, ceased to be usable, or has a new spec."""
         if old is None or new is None or old.spec != new.spec or get_usability(old) != get_usability(new):
             self.wake_all()
 
@@ -183,7 +182,7 @@ class Pools:
                 self._wake_pool_of(worker)
 
     def _used(self, pool: WorkerPool) -> None:
-        """Reconcile a pool with an idle timeout when it was used; a sleeping pool at once."""
+        """Reconcile a pool with an idle timeout after a use: a sleeping pool at once."""
         timeout = pool.spec.idle_timeout_seconds
         memory = self._memory.get(pool.metadata.uid)
         if timeout is not None and memory is not None:
@@ -207,7 +206,7 @@ class Pools:
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     async def _reconcile_unanswered(self, pool: WorkerPool, memory: PoolMemory) -> None:
-        """Read the Workers whose creation was not answered: a plan without them would create others instead."""
+        """Read the Workers whose creation was not answered: a plan without these Workers would create other ones."""
         if memory.unsure:
             await self._workers.find_unanswered(pool, memory.unsure)
 
@@ -238,7 +237,7 @@ class Pools:
         )
 
     def _plan(self, pool: WorkerPool, memory: PoolMemory, given: PoolInput) -> PoolPlan:
-        """Decide about a pool; count its seats and places before the decision is carried out."""
+        """Return the plan of a pool; count its seats and places before the plan is carried out."""
         plan = plan_pool(given)
         memory.asleep = was_asleep(plan.status)
         if given.use.now or plan.status.last_active_time != memory.status.last_active_time:
@@ -250,7 +249,7 @@ class Pools:
     async def _reconcile_workers(self, pool: WorkerPool, memory: PoolMemory, plan: PoolPlan, given: PoolInput) -> None:
         if not plan.create:
             memory.taken.clear()
-        # Other pools are planned meanwhile, so Workers that are about to be created reserve their places now.
+        # Other pools are planned before this plan is carried out, so its new Workers reserve their places now.
         with self._room.reserve(new.site for new in plan.create) as places:
             try:
                 await self._workers.delete_workers(plan)
@@ -268,7 +267,7 @@ class Pools:
             return
         memory.backoff = plan.backoff
         if get_generation(plan.status) != get_generation(memory.status):
-            memory.worker_left = False  # workers that are gone do not know the new password
+            memory.worker_left = False  # former workers do not know the new password
         memory.planned = True
         self._statuses.report(pool, memory.status, plan)
         memory.status = plan.status

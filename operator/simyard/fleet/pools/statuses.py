@@ -30,7 +30,7 @@ STATUS_DELAY_SECONDS = 0.5
 is written without this delay.
 """
 UNURGENT_PER_SECOND = 50.0
-"""Rate of the status writes that can wait, over all pools."""
+"""Rate of status writes without urgency, over all pools."""
 
 
 class PoolStatuses:
@@ -46,11 +46,11 @@ class PoolStatuses:
         self._sums: Counter[str] = Counter()
 
     async def write(self, pool: WorkerPool, memory: PoolMemory) -> float | None:
-        """Write the status when it is due; return the seconds until it is due otherwise.
+        """Write the status if it is due; otherwise return the seconds until it is due.
 
-        A pool's status is written once a second at most. In addition it is written once a second when the pool becomes
-        Available or ceases to be. Every other change waits for further changes, and for its share of the budget of all
-        pools.
+        A pool's status is written at most once a second. One more write per second is possible when the pool becomes
+        Available or ceases to be Available. Every other change waits for further changes, and for its share of the
+        budget of all pools.
         """
         current = self._registry.pools.get(*make_key(pool))
         if current is None or current.metadata.uid != pool.metadata.uid or current.status == memory.status:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells workers to take requests from their pool's queue.
+"""Sends workers the request to take requests from their pool's queue.
 
-Some workers of every pool are told, and all workers of a pool that is used.
+In every pool, some workers receive it; in a pool that is used, all workers receive it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ PASS_SPACING_SECONDS = 0.2
 
 
 class Takers:
-    """The workers that were told to take requests, as this process told them and as their registrations say.
+    """Workers to which this process sent the request `take`, and workers whose registrations say that they take.
 
     A pool counts as used from the first `active` message of one of its workers until the end of this process. A new
-    operator learns that again. The adapters remember what they were told, and a repeated request does no harm.
+    operator learns this again. The adapters remember the request, and a repeated request does no harm.
     """
 
     def __init__(self, registry: Registry, orders: Orders) -> None:
@@ -44,7 +44,7 @@ class Takers:
         self._queue = KeyQueue("takers", self._tell, spacing_seconds=PASS_SPACING_SECONDS)
 
     async def run(self) -> NoReturn:
-        """Tell workers until cancelled."""
+        """Send requests until cancelled."""
         await self._queue.run()
 
     def apply_event(self, event: ReceivedEvent) -> None:
@@ -61,7 +61,7 @@ class Takers:
                 self._queue.add(pool)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Choose takers again when a Worker became ready, ceased to be ready, or is gone."""
+        """Choose takers again when a Worker became ready, ceased to be ready, or was deleted."""
         left = find_removed(old, new)
         if left is not None:
             self._told.discard(left.metadata.uid)
@@ -77,7 +77,7 @@ class Takers:
                 self._look_at(worker)
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Forget a pool that is gone."""
+        """Forget a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             self._used.discard(left.metadata.uid)
             self._queue.forget(left.metadata.uid)
@@ -110,10 +110,10 @@ class Takers:
         return 0.0 if self._to_tell(pool, 1) else None
 
     async def _try_to_tell(self, uid: str) -> MessagingError | None:
-        """Tell one worker; return the error if that failed.
+        """Send the request to one worker; return the error if that failed.
 
-        The worker counts as told before the request is sent, so that a registration that arrives meanwhile has the last
-        word.
+        The worker counts as a taker before the request is sent. So a registration that arrives during the request
+        decides in the end.
         """
         self._mark(uid, told=True)
         try:

@@ -22,7 +22,7 @@ from simyard_adapter.wire import ACTIVE_SECONDS
 
 
 class Uses:
-    """The last use of each pool. ``used`` is called with a pool whenever an action on it is heard of."""
+    """The last use of each pool. ``used`` is called with a pool at each new action on it."""
 
     def __init__(self, registry: Registry, used: Callable[[WorkerPool], None]) -> None:
         self._registry = registry
@@ -30,7 +30,7 @@ class Uses:
         self._last: dict[str, datetime] = {}
 
     def look_back(self) -> None:
-        """Apply the actions in the cache: they may have been listed before the pools that they were for."""
+        """Apply the actions in the cache: the cache may have listed them before their pools."""
         for action in self._registry.actions:
             self.action_changed(None, action)
 
@@ -41,7 +41,7 @@ class Uses:
                 self._note(pool, from_seconds(event.received_at + ACTIVE_SECONDS))
 
     def get_use(self, pool: WorkerPool, *, busy: bool) -> Use:
-        """Return the use of a pool; ``busy`` says that one of its workers runs a ServiceAction.
+        """Return the use of a pool; ``busy`` is True if one of its workers runs a ServiceAction.
 
         An action on the service counts as long as no pool of the service has a worker.
         """
@@ -66,7 +66,7 @@ class Uses:
             self._note(pool, time or get_time())
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Forget a pool that is gone."""
+        """Forget a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             self._last.pop(left.metadata.uid, None)
 

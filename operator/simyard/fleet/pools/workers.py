@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates, changes and deletes the Workers of pools, as plans say."""
+"""Creates, changes and deletes the Workers of pools, as the plans demand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRITERS = 32
 class PoolWorkers:
     """The requests to the API server for the Workers of all pools.
 
-    A limited number of requests is under way at once; a large pool does not hold up a small one.
+    The number of requests under way is limited; a large pool does not delay a small one.
     """
 
     def __init__(self, registry: Registry, room: Room) -> None:
@@ -137,9 +137,9 @@ class PoolWorkers:
         await self._change(worker, {"metadata": {"labels": {names.LABEL_REVISION: revision}}})
 
     async def _change(self, worker: Worker, change: Json) -> None:
-        """Patch a Worker, and take the answer into the cache.
+        """Patch a Worker, and put the answer into the cache.
 
-        The uid in the patch makes sure that no other Worker of the same name is changed.
+        The uid in the patch ensures that no other Worker of the same name is changed.
         """
         metadata = worker.metadata
         patch = {**change, "metadata": {**change.get("metadata", {}), "uid": metadata.uid}}

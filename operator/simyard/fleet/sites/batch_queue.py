@@ -7,7 +7,7 @@ Three limits decide when a batch is sent and how large it is:
 - the pace of the site: items per second;
 - the site's breaker: items under way at once.
 
-The kinds of calls take turns, so that many deletions do not hold up creations.
+The kinds of calls take turns, so that many deletions do not delay creations.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LINGER_SECONDS = 0.01
 """Time for which a batch that is not full waits for more requests while other calls are under way."""
 CATCH_UP_SECONDS = 0.02
 THROTTLED_CALLS = 64
-"""Maximum of parallel calls while the pace limits the requests."""
+"""Maximum number of parallel calls while the pace limits the requests."""
 _NO_ROOM = float("inf")
 _FORGETTING = 0.98
 _NEARLY = 0.9
@@ -64,7 +64,7 @@ _ORDER = (Step.DELETE, Step.LOOK, Step.CREATE, Step.START, Step.STOP, Step.SUSPE
 
 
 def forget_limits(name: str) -> None:
-    """Remove the gauges of a site that has no runner any more."""
+    """Remove the gauges of a site whose runner has ended."""
     with contextlib.suppress(KeyError):
         PACE.remove(name)
     for gauge, step in itertools.product((IN_FLIGHT, BATCH_SIZE), _ORDER):
@@ -74,14 +74,14 @@ def forget_limits(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of one call to a site, as far as it concerns the site as a whole.
+    """Part of a call's result that concerns the site as a whole.
 
     Attributes:
         seconds: duration of the call.
         accepted: number of items that the site accepted.
         throttled: number of items that the site refused because of its rate limit.
         retry_after_seconds: pause that the site asked for.
-        broken: error that shows that the site does not work; None while it works.
+        broken: error that shows that the site does not work; None if the site works.
     """
 
     seconds: float
@@ -117,7 +117,7 @@ class _Calls:
 
 
 class BatchQueue:
-    """The requests to one site that wait or are under way; each key is in it once per step.
+    """Requests to one site that wait or are under way; each key occurs at most once per step.
 
     ``on_rest`` is called when the last call has been answered and no request waits.
     """
@@ -136,7 +136,7 @@ class BatchQueue:
         self._clock = asyncio.get_running_loop().time
 
     def set_limits(self, limits: SiteLimits) -> None:
-        """Use changed limits from now on; the tuners keep what they learned within them."""
+        """Use changed limits from now on; the tuners keep their settings, within the new limits."""
         self._bounds = Bounds(limits.max_in_flight)
         self._pace = self._pace.with_bound(limits.requests_per_second)
         for calls in self._calls.values():
@@ -158,7 +158,7 @@ class BatchQueue:
             self._wake.set()
 
     def is_sent(self, step: Step, key: str) -> bool:
-        """Return whether a request was sent and not answered yet."""
+        """Return whether a request was sent and is not answered yet."""
         return key in self._calls[step].sent
 
     def record_answer(self, step: Step, key: str) -> None:
@@ -171,7 +171,7 @@ class BatchQueue:
         calls.paused_until = max(calls.paused_until, self._clock() + seconds)
 
     def permit(self, items: int | None) -> None:
-        """Limit the items under way at once; None: the breaker is closed and sets no limit.
+        """Limit the items under way at once; None if the breaker is closed and sets no limit.
 
         After the breaker has closed, the tuners start again with few and small batches.
         """
@@ -184,7 +184,7 @@ class BatchQueue:
         self._wake.set()
 
     def list_observations(self) -> Iterator[CallObservation]:
-        """Return what the tuners have learned, for each kind of call that was ever made."""
+        """Return the measurements and settings of the tuners, for each kind of call that was ever made."""
         now = self._clock()
         for step, calls in self._calls.items():
             if not calls.seconds:
@@ -219,7 +219,7 @@ class BatchQueue:
         raise AssertionError("the loop does not end")
 
     def _send_all(self, group: asyncio.TaskGroup, send: Send) -> float | None:
-        """Send all batches that may go now; return the time of the next attempt, None if only a change can help.
+        """Send all batches that may be sent now; return the time of the next attempt, None if it needs a change.
 
         Steps take turns: a step that waits for room is not overtaken by the smaller batches of another step.
         """
@@ -236,7 +236,7 @@ class BatchQueue:
         return min(wakes, default=None)
 
     def _send_due(self, group: asyncio.TaskGroup, send: Send, step: Step) -> float | None:
-        """Send the batches of a step that may go now; return the time of the next attempt, infinity without room."""
+        """Send the batches of a step that may be sent now; return the time of the next attempt, or infinity."""
         calls = self._calls[step]
         while calls.waiting:
             now = self._clock()
@@ -271,7 +271,7 @@ class BatchQueue:
         return None
 
     def _batch(self, calls: _Calls, now: float) -> tuple[int, int]:
-        """Return the size that a batch may have now (0: none fits), and the number of calls that may be under way."""
+        """Return the maximum size of a batch (0 if no batch may be sent), and the maximum number of parallel calls."""
         setting = calls.tuner.setting
         size, most = min(setting.batch, self._pace.get_batch(now)), setting.calls
         if self._is_throttled(now):

@@ -23,7 +23,7 @@ REQUESTS = Counter(
     "simyard_site_requests_total", "Items of bulk calls to a site, by outcome.", ["site", "call", "outcome"]
 )
 SILENCE_SECONDS = 120.0
-"""Time without an outcome after which a call is given up. Providers have shorter deadlines of their own."""
+"""Time without an outcome after which a call fails. Providers have shorter deadlines of their own."""
 
 
 async def carry_out(
@@ -85,10 +85,10 @@ async def carry_out(
 
 
 class MachineListing:
-    """The list of all machines of a site, read after answers were lost and before anything is asked for again.
+    """List of all machines of a site, read after answers were lost and before any request is repeated.
 
-    A list that was begun earlier may not show a machine that was just created. So a caller that asks meanwhile waits
-    for the next list, and all callers that wait share it. ``apply`` is called with every machine of the list.
+    A list that is already being read may lack a machine that was just created. So a caller that asks during this time
+    waits for the next list, and all waiting callers share it. ``apply`` is called with every machine of the list.
     """
 
     def __init__(self, name: str, provider: Site, health: SiteHealth, apply: Callable[[Machine], None]) -> None:
@@ -100,7 +100,7 @@ class MachineListing:
         self._begun = 0
 
     async def refresh(self) -> None:
-        """Read a list that begins now or later, unless the breaker forbids it or the site does not answer."""
+        """Wait for a list that begins now or later, unless the breaker forbids it or the site does not answer."""
         begun = self._begun
         async with self._one:
             if self._begun > begun or self._health.permitted == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of the fleet that the runner of a site works with."""
+"""Parts of the fleet that the runner of a site uses."""
 
 from __future__ import annotations
 

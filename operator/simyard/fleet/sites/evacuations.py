@@ -43,13 +43,13 @@ class Evacuations:
                 raw = await self._registry.client.patch(WORKERS, metadata.name, change, metadata.namespace)
                 self._registry.workers.learn(raw)
             except (NotFoundError, ConflictError):
-                pass  # the Worker is gone, and its machine goes as well
+                pass  # the Worker was deleted, so its machine is deleted as well
             else:
-                self._tell(metadata.namespace, metadata.controller.name if metadata.controller else "", why)
+                self._report(metadata.namespace, metadata.controller.name if metadata.controller else "", why)
         self._why.pop(uid, None)
         self._queue.forget(uid)
 
-    def _tell(self, namespace: str, pool: str, why: str) -> None:
+    def _report(self, namespace: str, pool: str, why: str) -> None:
         found = self._registry.pools.get(namespace, pool) if pool else None
         if found is not None:
             note = f"a worker drains and is replaced: {why}"

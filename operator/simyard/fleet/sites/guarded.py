@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns every exception of a provider into an error of its site.
 
-A provider is code of others. An exception that is not a SiteError is a defect of the provider; it must end neither the
-site's runner nor the operator. It is judged, retried and shown like any other error of the site.
+A provider may be foreign code. An exception that is not a SiteError is a defect of the provider. It must end neither
+the site's runner nor the operator. So it becomes an error of the site, which is judged, retried and shown like all
+others.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class GuardedSite:
         return self._each("events", self._site.events)
 
     async def clear(self) -> None:
-        """Remove what the site keeps beside machines, as :class:`simyard_sites.base.Site` says."""
+        """Remove all objects at the site except machines, as :class:`simyard_sites.base.Site` says."""
         with _judged(self._name, "clear"):
             await self._site.clear()
 

@@ -42,7 +42,7 @@ PROBE_SECONDS = 60.0
 PROBE_DEADLINE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 60.0
 LONG_THROTTLE_SECONDS = 10.0
-"""Length of a pause from which on new Workers are placed at other sites."""
+"""Minimum length of a pause during which new Workers are placed at other sites."""
 _STATES: Mapping[BreakerState, BreakerName] = {
     BreakerState.CLOSED: "Closed",
     BreakerState.OPEN: "Open",
@@ -52,7 +52,7 @@ _STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 
 
 def forget_breaker(name: str) -> None:
-    """Remove the gauge of a site that has no breaker any more."""
+    """Remove the gauge of a site whose breaker has ended."""
     with contextlib.suppress(KeyError):
         BREAKER.remove(name)
 
@@ -106,7 +106,7 @@ class SiteHealth:
 
     @property
     def exhausted_seconds(self) -> float:
-        """Seconds for which no new Workers are placed there, because the site is full or asked for a pause."""
+        """Seconds for which no new Workers are placed at the site, because it is full or asked for a pause."""
         return max(self._full_seconds, self._throttled_seconds)
 
     @property
@@ -119,12 +119,12 @@ class SiteHealth:
 
     @property
     def capacity(self) -> int | None:
-        """The number of machines for which the site has room in all; None if the site does not say it."""
+        """The total number of machines for which the site has room; None if the site does not report it."""
         return self._capacity
 
     @property
     def full_at(self) -> int | None:
-        """The number of machines with which the site was full; None if more machines fit by now."""
+        """The number of machines with which the site was full; None if more machines fit now."""
         return self._full_at
 
     @property
@@ -134,11 +134,11 @@ class SiteHealth:
 
     @property
     def permitted(self) -> int | None:
-        """The number of items that the breaker lets be under way at once; None: no limit."""
+        """The maximum number of items under way that the breaker permits; None without a limit."""
         return self._breaker.permitted
 
     def observe(self, machines: SiteWorkers, desired: int, calls: Iterable[CallObservation]) -> SiteObservation:
-        """Return what the status of the CloudSite is made from."""
+        """Return the observations from which the status of the CloudSite is made."""
         pending, prolog, boot, running = (self._median(stage) for stage in _STAGES)
         throttled = self._throttled_seconds > 0
         return SiteObservation(
@@ -158,7 +158,10 @@ class SiteHealth:
         )
 
     def record_stream(self, error: SiteError | None) -> None:
-        """Note that the stream of events broke, or (None) works again; it uses the credentials of all calls."""
+        """Note that the stream of events broke; None means that it works again.
+
+        The stream uses the credentials of all calls, so its errors count for the site.
+        """
         self._stream_error = error
         if isinstance(error, UnauthenticatedError | PermissionDeniedError):
             self.record_failure(error)
@@ -181,7 +184,7 @@ class SiteHealth:
             ends = begins
 
     def record_creation(self, machines: int) -> None:
-        """Note that the site created a machine, as number ``machines``, and so is not full."""
+        """Note that the site has created a machine, and so is not full; it now has ``machines`` machines."""
         self._full = 0
         if self._full_at is not None and machines > self._full_at:
             self._full_at = machines if self._full_seconds else None
@@ -190,7 +193,7 @@ class SiteHealth:
             self._changed()
 
     def record_full(self, error: SiteError, machines: int) -> float:
-        """Note that the site has no room beside ``machines``; return the seconds until the next attempt."""
+        """Note that the site is full with ``machines`` machines; return the seconds until the next attempt."""
         self._full_at = machines
         if not self._full_seconds:
             self._full += 1
@@ -216,7 +219,7 @@ class SiteHealth:
     def record_failure(self, error: SiteError) -> None:
         """Note that a call showed that the site does not work.
 
-        A defect of the provider is shown until the second probe from now.
+        A defect of the provider is shown until the second probe after it.
         """
         if isinstance(error, DefectError):
             self._defect, self._defect_until = error, self._clock() + 1.5 * PROBE_SECONDS
@@ -237,7 +240,7 @@ class SiteHealth:
             await self._until_next_probe()
 
     async def _until_next_probe(self) -> None:
-        """Wait for the end of an open breaker's pause; otherwise for a failed call, or a minute."""
+        """Wait until the next probe: the end of an open breaker's pause, otherwise a failed call, at most a minute."""
         await asyncio.sleep(self._first_pause_seconds)
         if self._breaker.state is not BreakerState.OPEN:
             with contextlib.suppress(TimeoutError):
@@ -258,7 +261,7 @@ class SiteHealth:
         return None
 
     def _apply_capacity(self, capacity: int | None) -> None:
-        """Take over the capacity; a site that has room for more than before is not full any more."""
+        """Apply the reported capacity; a site whose capacity has grown is not full any more."""
         before, self._capacity = self._capacity, capacity
         if before is not None and (capacity is None or capacity > before):
             self._exhausted = self._full_at = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of one site as its events tell of them, and whether all of them are known."""
+"""Machines of one site as its events report them, and whether all of them are known."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from simyard_sites.base import Machine
 class Inventory:
     """The machines of one site; keeps the site's meter informed.
 
-    Events of a site can be lost: the stream of events breaks, and begins again with a list of all machines. A machine
-    that the new list does not contain may be gone, or the list may lag behind. This machine is a *suspect* until the
-    site is asked for it, and until then the meter counts nothing.
+    Events of a site can be lost. After the stream of events breaks, it begins again with a list of all machines. A
+    machine that the new list does not contain may be gone, or the list may lag behind. This machine is a *suspect*
+    until the site has been asked for it, and until then the meter counts nothing.
 
     Attributes:
         machines: the known machines.
@@ -39,7 +39,7 @@ class Inventory:
         self.suspects.update(machine.id for machine in self.machines.find_absent(listed))
 
     def mark_complete(self) -> None:
-        """Note that all machines of a list have been put into the inventory."""
+        """Note that the inventory now contains all machines of a list."""
         self.complete = True
         self._inform_meter()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles the machines of one site with its Workers.
 
-The plan (:mod:`simyard.plan.worker_machines`) decides; this module collects what the plan depends on, and carries it
-out. A pass over one Worker runs when its machine or the Worker changed, and again after a failure. Most passes run
-within the event that caused them, without a wait. Only a machine without a known Worker goes through the queue, because
-the API server is asked for its Worker.
+The plan (:mod:`simyard.plan.worker_machines`) decides; this module collects the input of the plan, and carries the plan
+out. A pass over one Worker runs when the Worker or its machine has changed, and again after a failure. Most passes run
+directly in the handler of the event that caused them. Only a pass over a machine without a known Worker goes through
+the queue, because it waits for the API server's answer about the Worker.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MachineReconciler:
     # Changes
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Reconcile the machine of a Worker that is new, changed or gone."""
+        """Reconcile the machine of a Worker that is new, changed or deleted."""
         if (left := find_removed(old, new)) is not None:
             self._lost.discard(left.metadata.uid)
             self._restarts.forget(left.metadata.uid)
@@ -72,7 +72,7 @@ class MachineReconciler:
             self.reconcile(new.metadata.uid)
 
     def machine_seen(self, machine: Machine) -> None:
-        """Take over the state of a machine, and reconcile its Worker if a step follows from it."""
+        """Store the state of a machine, and reconcile its Worker if a step follows from this state."""
         old = self._inventory.put(machine)
         if machine.state is MachineState.RUNNING and (old is None or old.state is not MachineState.RUNNING):
             self._health.record_boot(machine)
@@ -86,7 +86,7 @@ class MachineReconciler:
             self.reconcile(uid)
 
     def machine_gone(self, machine_id: str) -> None:
-        """Forget a machine that the site does not have any more; its Worker is lost unless the end was asked for."""
+        """Forget a machine that the site does not have any more; its Worker is lost unless this was requested."""
         self._deleting.pop(machine_id, None)
         self._attempts.pop(machine_id, None)
         machine = self._inventory.remove(machine_id)
@@ -99,7 +99,7 @@ class MachineReconciler:
         self._context.changed()
 
     def inventory_complete(self) -> None:
-        """Reconcile every Worker and every machine of the site: all machines are known."""
+        """Reconcile every Worker and every machine of the site, because all machines are now known."""
         uids = [machine.owner.worker_uid for machine in self._inventory.machines]
         uids += [worker.metadata.uid for worker in self._registry.workers.list_by("site", self._name)]
         for uid in dict.fromkeys(uids):
@@ -122,11 +122,11 @@ class MachineReconciler:
         self._deleting[machine_id] = self._clock()
 
     def end_look(self, machine_id: str) -> str | None:
-        """Return the uid of the Worker that misses a machine, once the site has answered; None if no Worker does."""
+        """Return the uid of the Worker whose machine the site was asked for; None if no Worker needs the machine."""
         return self._missing.pop(machine_id, None)
 
     def machine_found(self, machine: Machine) -> None:
-        """Take over the state of a machine that was looked for, and go on with what was to be done with it."""
+        """Store the state of a machine that the site was asked for, and continue with the step for it."""
         self.machine_seen(machine)
         if self._deleting.pop(machine.id, None) is not None:
             self._requests.add(Step.DELETE, machine.id)
@@ -134,7 +134,7 @@ class MachineReconciler:
             self.reconcile(machine.owner.worker_uid)
 
     def machine_not_found(self, machine_id: str, uid: str | None) -> None:
-        """Forget a machine that was looked for, and report the Worker that misses it as lost."""
+        """Forget a machine that the site was asked for and does not have; report its Worker as lost."""
         self.machine_gone(machine_id)
         if uid is not None and not self._inventory.machines.list_of_worker(uid):
             self._report_lost(uid)
@@ -149,14 +149,14 @@ class MachineReconciler:
         return None
 
     async def _reconcile_owner(self, uid: str) -> float:
-        """Ask the API server for the Worker of a machine that no cache has; return the seconds to wait for it."""
+        """Ask the API server for the Worker of a machine; return the seconds to wait for the Worker."""
         machines = self._inventory.machines.list_of_worker(uid)
         if not self._inventory.complete or not machines or not self._orphans.may_be(uid, machines[0]):
             return 0.0
         return await self._orphans.fetch_owner(uid, machines[0])
 
     def reconcile(self, uid: str) -> None:
-        """Ask the site for what a Worker's machine needs, without a wait."""
+        """Request the next step for a Worker's machine from the site, without waiting."""
         self._carry_out(uid, plan_worker_machines(self._observe(uid)))
 
     def _observe(self, uid: str) -> WorkerMachines:

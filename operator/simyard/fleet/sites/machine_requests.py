@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the requests for Workers' machines, once everything that a machine needs exists."""
+"""Builds the requests for Workers' machines, after the objects that a machine needs were created."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from simyard_sites.base import MachineRequest, Owner
 
 
 class MachineRequests:
-    """The requests for machines of one site, and the Workers that may not have a machine there now.
+    """Requests for machines of one site, and the Workers that must not have a machine there now.
 
-    A user who may create Workers can name any site in ``spec.site``. So this last step before the site decides again,
-    by the present spec of the CloudSite. A Worker that is denied a machine says so in its condition ``Ready``. It is
-    tried again when the CloudSite changes or another Worker of the site is gone.
+    A user who may create Workers can write any site into ``spec.site``. So this last step before the call to the site
+    checks again whether the present spec of the CloudSite permits the Worker. If not, the condition ``Ready`` of the
+    Worker gives the reason. The Worker is tried again when the CloudSite changes or another Worker of the site was
+    deleted.
     """
 
     def __init__(self, site: CloudSite, context: SiteContext, machines: MachineTable) -> None:
@@ -43,18 +44,18 @@ class MachineRequests:
         return list(self._denied)
 
     def forget(self, uid: str) -> list[str]:
-        """Forget a Worker that is gone; return the uid of a Worker that waits for its place, if there is one."""
+        """Forget a deleted Worker; return the uid of a Worker that waits for its place, if there is one."""
         self._denied.pop(uid, None)
         return list(islice(self._denied, 1))
 
     def record_answers(self, uids: Iterable[str]) -> None:
-        """Note that the site has answered these requests: from now on its machines show which Workers have one."""
+        """Note that the site has answered these requests: from now on, its machines show which Workers have places."""
         self._asked.difference_update(uids)
 
     async def prepare(self, workers: Sequence[Worker]) -> dict[str, MachineRequest]:
         """Create the queues of Workers, and return the requests for their machines, by the uid of the Worker.
 
-        The result leaves out Workers that are gone, Workers whose service is missing or invalid, and Workers that the
+        The result leaves out deleted Workers, Workers whose service is missing or invalid, and Workers that the
         CloudSite does not permit now.
 
         Raises:
@@ -76,7 +77,7 @@ class MachineRequests:
 
     def _refusal(self, worker: Worker) -> str:
         if self._site.spec.cordoned and worker.status.machine_id:
-            return ""  # the Worker runs there already: its machine is created anew after a stop
+            return ""  # the Worker is at the site already: its machine is created again after a stop
         pools = self._registry.pools.list_by("uid", get_pool_uid(worker)) if get_pool_uid(worker) else []
         consent = pools[0].spec.placement.consent if pools else None
         return find_refusal(self._site, worker.metadata.namespace, consent)
@@ -90,14 +91,14 @@ class MachineRequests:
         return limit - sum(1 for uid in uids if uid in self._asked or self._machines.list_of_worker(uid))
 
     def _deny(self, worker: Worker, why: str) -> bool:
-        """Report why a Worker is denied a machine, or that it is permitted again; return whether it is denied."""
+        """Report why a Worker may not have a machine, or that it may have one again; return whether it may not."""
         uid = worker.metadata.uid
         message = f"CloudSite {worker.spec.site} {why}" if why else ""
         if message != self._denied.get(uid, ""):
             self._statuses.observe(uid, denied=message)
         self._denied.pop(uid, None)
         if message:
-            self._denied[uid] = message  # at the end: Workers that wait longer come first
+            self._denied[uid] = message  # added at the end, so that Workers that wait longer come first
         return bool(message)
 
     def _request(self, worker: Worker) -> MachineRequest | None:

@@ -30,7 +30,7 @@ class MachineTable:
         return self._states
 
     def list_of_worker(self, uid: str) -> list[Machine]:
-        """Return the machines of a Worker, first the one to keep; more than one is rare."""
+        """Return the machines of a Worker, beginning with the machine to keep; more than one machine is rare."""
         machines = list(self._of_worker.get(uid, {}).values())
         if len(machines) > 1:
             machines.sort(key=lambda item: (item.state is MachineState.FAILED, item.id))
@@ -41,7 +41,7 @@ class MachineTable:
         return self._of_pool[namespace, pool]
 
     def get(self, machine_id: str) -> Machine | None:
-        """Return the machine of an id, if the table has it."""
+        """Return the machine with an id, if the table has it."""
         return self._machines.get(machine_id)
 
     def put(self, machine: Machine) -> Machine | None:
@@ -76,6 +76,6 @@ class MachineTable:
         return old
 
     def find_absent(self, machines: Iterable[Machine]) -> list[Machine]:
-        """Return the machines of the table that are not among these."""
+        """Return the machines of the table that are not in the given list."""
         there = {machine.id for machine in machines}
         return [machine for machine in self._machines.values() if machine.id not in there]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the machines of a site that have no Worker, and gives them up after a grace period."""
+"""Finds the machines of a site that have no Worker, and releases them for deletion after a grace period."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ORPHANS = Counter("simyard_site_orphans_total", "Machines that were deleted beca
 
 
 class Orphans:
-    """The Workers, by uid, that machines of one site name and that do not exist.
+    """Missing Workers of one site's machines, by uid.
 
-    ``removed`` is called with a machine that has had no Worker for ``grace_seconds``, unless its Worker was seen to be
-    deleted.
+    ``removed`` is called with a machine that has had no Worker for ``grace_seconds``. It is not called if this process
+    saw the deletion of the Worker.
     """
 
     def __init__(self, name: str, registry: Registry, grace_seconds: float, removed: Callable[[Machine], None]) -> None:
@@ -31,21 +31,21 @@ class Orphans:
 
     @property
     def uids(self) -> Collection[str]:
-        """The uids of the missing Workers."""
+        """Uids of the missing Workers."""
         return self._since.keys()
 
     def note(self, uid: str) -> None:
-        """Start the grace period of a machine whose Worker is not known."""
+        """Start the grace period of a machine whose Worker is unknown."""
         self._since.setdefault(uid, self._clock())
 
     def forget(self, uid: str) -> None:
-        """Forget a Worker that exists, or that has no machine any more."""
+        """Forget a Worker that exists after all, or whose machine is gone."""
         self._since.pop(uid, None)
 
     def may_be(self, uid: str, machine: Machine) -> bool:
         """Return whether a machine may be an orphan.
 
-        A machine whose Worker was seen to be deleted is no orphan: it is deleted at once.
+        If this process saw the deletion of its Worker, a machine is no orphan, and is deleted at once.
         """
         if self._registry.find_worker(uid) is not None or machine.state is MachineState.TERMINATING:
             return False
@@ -54,7 +54,7 @@ class Orphans:
     async def fetch_owner(self, uid: str, machine: Machine) -> float:
         """Ask the API server for the Worker of a machine; return the seconds to wait for it.
 
-        After 0 seconds the Worker exists, or the machine is given up and its Worker is known to be gone.
+        The result 0 means that the Worker exists, or that it is known to be deleted and the machine can be deleted.
         """
         owner = machine.owner
         await self._registry.fetch_worker(owner.namespace, owner.worker, uid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of one site's runner that share the work on its machines."""
+"""Parts of one site's runner that share the work on its machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simyard_sites.base import Site, stop_ends
 
 @dataclass(frozen=True, slots=True)
 class SiteParts:
-    """The memory of one site's runner. The reconciler, the sender and the runner itself work on it."""
+    """Memory of one site's runner, which the reconciler, the sender and the runner itself share."""
 
     name: str
     provider: Site
@@ -30,7 +30,7 @@ class SiteParts:
 
     @classmethod
     def create(cls, site: CloudSite, provider: Site, context: SiteContext) -> SiteParts:
-        """Return the parts of a site about which nothing is known yet."""
+        """Return empty parts for a new site."""
         name, registry = site.metadata.name, context.registry
         inventory = Inventory(context.meter)
         requests = BatchQueue(name, site.spec.limits, context.changed)

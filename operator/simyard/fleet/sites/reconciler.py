@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciles CloudSites: runs each one whose provider is installed, and writes its status."""
+"""Reconciles CloudSites: runs each CloudSite whose provider is installed, and writes its status."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Running:
 class Sites:
     """The runners of all CloudSites.
 
-    ``installation`` tells this installation's machines at a site from those of other installations.
+    ``installation`` distinguishes this installation's machines at a site from the machines of other installations.
     """
 
     def __init__(
@@ -105,20 +105,20 @@ class Sites:
         raise AssertionError("the queue does not end")
 
     def platform_changed(self, problem: PlatformProblem | None) -> None:
-        """Have every CloudSite tell what is wrong with the platform itself, or that nothing is."""
+        """Show a problem of the platform itself, or its end, at every CloudSite."""
         self._platform = problem
         for site in self._registry.sites:
             self._queue.add(site.metadata.name)
 
     def list_states(self, reserved: Mapping[str, int]) -> dict[str, SiteState]:
-        """Return every CloudSite as placement needs it; ``reserved`` counts Workers before their creation."""
+        """Return the state of every CloudSite for placement; ``reserved`` contains Workers that are not created yet."""
         return {site.metadata.name: self._state(site, reserved) for site in self._registry.sites}
 
     def count_machines_of_pool(self, namespace: str, pool: str) -> dict[str, int | None]:
-        """Return the number of machines of a pool by site; None where machines are unknown.
+        """Return the number of machines of a pool by site; None for sites whose machines are unknown.
 
-        A site that is not Ready is left out, because it would hold up the deletion of the pool. A machine that is left
-        there is deleted as an orphan when the site is back.
+        A site that is not Ready is left out, because it would delay the deletion of the pool. Machines that are left
+        there are deleted as orphans when the site is back.
         """
         counts: dict[str, int | None] = {}
         for site in self._registry.sites:
@@ -144,7 +144,7 @@ class Sites:
         await self._clear(name)
 
     async def _clear(self, name: str) -> None:
-        """Remove what a site keeps beside machines, if the site can be reached."""
+        """Remove all objects at a site except machines, if the site can be reached."""
         running = self._running.get(name)
         if running is None or not running.runner.complete:
             return
@@ -189,7 +189,7 @@ class Sites:
             self._queue.add(item.metadata.name)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Pass a change of a Worker to the runner of its site; write the site's status if the number changed."""
+        """Pass a change of a Worker to the runner of its site; write the site's status if a Worker came or went."""
         worker = new or old
         if worker is None:
             return
@@ -225,7 +225,7 @@ class Sites:
             self._problems[name] = error
 
     def _next_pass_seconds(self, site: CloudSite) -> float | None:
-        """Return the seconds until the Secret is read again or a full site may have room; None: neither is due."""
+        """Return the seconds until the Secret is read again or a full site may have room; None without such a time."""
         name = site.metadata.name
         secret_seconds = SECRET_CHECK_SECONDS if _secret_name(site) or name in self._problems else None
         running = self._running.get(name)
@@ -233,7 +233,7 @@ class Sites:
         return min(exhausted, secret_seconds or exhausted) if exhausted else secret_seconds
 
     async def _keep_running(self, site: CloudSite) -> None:
-        """Start a runner, unless one runs that was created from the present CloudSite and Secret."""
+        """Start a runner, unless the running one was created from the present CloudSite and Secret."""
         name = site.metadata.name
         config = await self._config(site)
         running = self._running.get(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers which restarts and stops of machines were asked for, and which of them the site accepted."""
+"""Remembers which restarts and stops of machines were requested, and which of them the site accepted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from simyard_sites.base import Machine, MachineState, Owner
 class Restarts:
     """The restarts and stops of one site's machines.
 
-    A restart counts from the moment in which the site accepts it; then it is written into the Worker's status. An
-    operator that is killed between the two restarts the machine once more: a restart happens at least once.
+    A restart counts from the moment at which the site accepts it; then it is written into the Worker's status. If the
+    operator is killed between these two steps, the next operator restarts the machine again. So a restart happens at
+    least once.
 
     Attributes:
-        stop_ends: whether the site deletes machines that are stopped or restarted, so that they are created anew.
+        stop_ends: whether the site deletes machines that are stopped or restarted, so that they must be created again.
     """
 
     def __init__(self, machines: MachineTable, registry: Registry, statuses: WorkerStatuses, stop_ends: bool) -> None:
@@ -46,7 +47,7 @@ class Restarts:
         return self.stop_ends and (stopped or worker.metadata.uid in self._ended)
 
     def report_rest(self, worker: Worker) -> None:
-        """Report the machine of a Worker as stopped, although the site has none meanwhile."""
+        """Report the machine of a Worker as stopped, although the site has deleted it."""
         metadata = worker.metadata
         owner = Owner(metadata.namespace, metadata.name, metadata.uid)
         name = make_machine_name(metadata.name, metadata.uid)
@@ -58,7 +59,7 @@ class Restarts:
         self._ended.discard(uid)
 
     def record_request(self, step: Step, machine_ids: Sequence[str]) -> None:
-        """Note that a step is about to be asked for."""
+        """Note that a step is about to be requested."""
         if step in (Step.STOP, Step.RESTART) and self.stop_ends:
             machines = [
                 machine for machine_id in machine_ids if (machine := self._machines.get(machine_id)) is not None
@@ -80,7 +81,7 @@ class Restarts:
             self._statuses.observe(worker.metadata.uid, restarts=count)
 
     def forget(self, uid: str) -> None:
-        """Forget a Worker that is gone, and the requests for it that were never answered."""
+        """Forget a deleted Worker, and the requests for it that were never answered."""
         self._sent = {machine_id: sent for machine_id, sent in self._sent.items() if sent[0] != uid}
         self._accepted.pop(uid, None)
         self._ended.discard(uid)

@@ -12,8 +12,7 @@ from simyard.kube.cache import Key
 
 GATHER_SECONDS = 0.1
 SECONDS_PER_POOL = 1 / 500
-"""Delay per waiting pool before the pools are told of a free place: the more pools wait, the less often they are
-told.
+"""Delay per waiting pool before the pools are planned for a free place: a long queue is planned less often.
 """
 
 
@@ -21,7 +20,7 @@ class Room:
     """The reserved places by site, and the waiting pools. ``wake`` is called with a pool and a delay in seconds.
 
     Attributes:
-        reserved: Workers of each site that plans have decided to create and that the API server has not stored yet.
+        reserved: Workers of each site that plans create and that the API server has not stored yet.
     """
 
     def __init__(self, wake: Callable[[Key, float], None]) -> None:
@@ -33,7 +32,7 @@ class Room:
 
     @contextlib.contextmanager
     def reserve(self, sites: Iterable[str]) -> Iterator[Counter[str]]:
-        """Reserve places until each is occupied (:meth:`occupy`); the places that are left at the end are released."""
+        """Reserve places; :meth:`occupy` occupies one, and the end of the context releases the rest."""
         places = Counter(sites)
         self.reserved.update(places)
         try:
@@ -58,7 +57,7 @@ class Room:
             self._wake(key, left)
 
     def place_freed(self) -> None:
-        """Wake the waiting pools: a place is free. Places that become free within a moment share one call."""
+        """Wake the waiting pools: a place is free. Places that become free at almost the same time share one call."""
         if not self._waiting or self._time() < self._told_until:
             return
         seconds = GATHER_SECONDS + len(self._waiting) * SECONDS_PER_POOL

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one site: follows its events and its Workers, and has their difference carried out.
+"""Runs one site: follows its events and its Workers, and removes the difference between machines and Workers.
 
 The parts, in the order in which a change passes them:
 
-1. :class:`~simyard.fleet.sites.inventory.Inventory` holds the machines that the site told of.
-2. :class:`~simyard.fleet.sites.machine_reconciler.MachineReconciler` compares them with the Workers and asks for steps.
-3. :class:`~simyard.fleet.sites.batch_queue.BatchQueue` holds the steps until the site may be asked.
-4. :class:`~simyard.fleet.sites.sender.Sender` sends them, and gives the answers back to the reconciler.
+1. :class:`~simyard.fleet.sites.inventory.Inventory` holds the machines that the site reported.
+2. :class:`~simyard.fleet.sites.machine_reconciler.MachineReconciler` compares these machines with the Workers and
+requests steps.
+3. :class:`~simyard.fleet.sites.batch_queue.BatchQueue` holds the steps until a call to the site is permitted.
+4. :class:`~simyard.fleet.sites.sender.Sender` sends the steps, and passes the answers to the reconciler.
 
-:class:`~simyard.fleet.sites.health.SiteHealth` judges the site by all that it answers.
+:class:`~simyard.fleet.sites.health.SiteHealth` judges the site by its answers.
 """
 
 from __future__ import annotations
@@ -57,27 +58,27 @@ class SiteRunner:
         return self._inventory.complete
 
     def observe(self) -> SiteObservation:
-        """Return what the status of the CloudSite is made from."""
+        """Return the observations from which the status of the CloudSite is made."""
         desired = self._context.registry.workers.count("site", self.name)
         machines = count_machines(self.machines.states)
         return self.health.observe(machines, desired, self._requests.list_observations())
 
     def adjust(self, spec: CloudSiteSpec) -> None:
-        """Use a changed spec from now on, as far as it does not need another provider."""
+        """Apply a changed spec, except for changes that need a new provider."""
         self._requests.set_limits(spec.limits)
         self._orphans.grace_seconds = spec.orphan_grace_seconds
         for uid in (*self._orphans.uids, *self._bodies.adjust(spec)):
             self.reconciler.wake(uid)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Reconcile a Worker of the site that is new, changed or gone, and one that waits for the place of a Worker."""
+        """Reconcile a Worker that is new, changed or deleted; a free place goes to a waiting Worker."""
         self.reconciler.worker_changed(old, new)
         if (left := find_removed(old, new)) is not None:
             for uid in self._bodies.forget(left.metadata.uid):
                 self.reconciler.reconcile(uid)
 
     async def clear(self) -> None:
-        """Remove what the site keeps beside machines, once no machine is known to be left.
+        """Remove all objects at the site except machines, once no machine is known to be left.
 
         Raises:
             SiteError: the site did not remove it.

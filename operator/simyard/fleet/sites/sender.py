@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends batches of requests to one site, and applies the answers.
 
-An answer can be lost after the site has done its work. So a creation without an answer is not repeated at once: all
-machines of the site are listed first, because a second request could create a second machine.
+An answer can be lost after the site has done its work. Then a second request could create a second machine. So a
+creation without an answer is not repeated at once: all machines of the site are listed first.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from simyard_sites.base import (
 log = logging.getLogger(__name__)
 
 SERVICE_WAIT_SECONDS = 30.0
-"""Pause before a Worker whose service is missing or invalid is tried again."""
+"""Delay before the next attempt for a Worker whose service is missing or invalid."""
 
 
 class Sender:
-    """The way from the requests of one site to its provider, and from the provider's answers to the reconciler."""
+    """Sender of one site's requests to its provider, and of the provider's answers to the reconciler."""
 
     def __init__(self, parts: SiteParts, reconciler: MachineReconciler, bodies: MachineRequests) -> None:
         self._name = parts.name
@@ -154,9 +154,9 @@ class Sender:
         """Send a request again, at a time that depends on the error.
 
         A throttled request goes again at the site's pace. A request that a full site refused waits until there is room.
-        Every other request waits for a pause of its own; a quota that does not concern the whole site holds up no
-        other request. The Worker reports errors that are not the site's. It reports every failure to stop, suspend or
-        start its machine, because the user sees these nowhere else.
+        Every other request waits for a pause of its own; a quota that does not concern the whole site delays no other
+        request. The Worker's status reports the errors that are not the site's. It also reports every failure to stop,
+        suspend or start the machine, because users see these failures nowhere else.
         """
         lasting = error.scope is ErrorScope.ITEM and not error.retryable
         if error.scope is ErrorScope.POOL or lasting or step in POWER_ACTIONS:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service side of the Cloud4E binding: foreign service adapters, each with a queue that an amqplink names.
+"""The service side of the Cloud4E binding: foreign service adapters.
+
+An amqplink contains the name of an adapter's queue.
 
 An action on such a link is forwarded to its queue; if no adapter reads the queue, the client gets 503 at once. The
 attributes of a link are requested from its adapter when a client wants fresh values. The backend calls
 :meth:`ServiceAdapters.invoke` for an action on an amqplink that a client has made, and :meth:`ServiceAdapters.pull`
 when it refreshes one. An adapter registers with ordinary OCCI requests (``POST /-/`` with its mixin, ``POST
-/amqplink/``), or with a single one (:mod:`simyard.frontend.amqp.registration`).
+/amqplink/``), or with a single request (:mod:`simyard.frontend.amqp.registration`).
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ Properties = spec.Basic.Properties
 
 
 class ServiceAdapters:
-    """Connection to foreign service adapters; ``run`` must run meanwhile."""
+    """Connection to foreign service adapters; it works while ``run`` runs."""
 
     def __init__(self) -> None:
         self._link: BrokerChannel | None = None
@@ -62,7 +64,7 @@ class ServiceAdapters:
 
     @property
     def connected(self) -> bool:
-        """True if adapters can be asked."""
+        """True if requests can be sent to adapters."""
         return self._link is not None
 
     async def run(self, access: BrokerAccess) -> NoReturn:
@@ -73,7 +75,7 @@ class ServiceAdapters:
         """Forward an action to the queue of a link.
 
         The idempotency key becomes the id of the message, for an adapter that carries out each message once. A client
-        that waits gets the result; adapters of Cloud4E itself never give one.
+        that waits gets the result; Cloud4E's own adapters never return a result.
 
         Args:
             queue: the queue of the link, ``occi.amqplink.queue``.
@@ -81,7 +83,7 @@ class ServiceAdapters:
             invocation: the action, its parameters, and whether the client waits.
 
         Returns:
-            The result, a JSON object; None if the client does not wait: then the queue of the adapter has the action.
+            The result, a JSON object; None if the client does not wait; then the action is in the adapter's queue.
 
         Raises:
             OcciError: 503, no adapter reads the queue, and nothing was done; 504, the adapter did not answer; else the
@@ -125,7 +127,7 @@ class ServiceAdapters:
     async def pull(self, queue: str, model: Model, *, timeout_seconds: float) -> Draft | None:
         """Return the link as its adapter reports it; None if the adapter is absent or does not answer in time.
 
-        Simultaneous requests for one queue share one question to its adapter.
+        Simultaneous calls for the same queue share one request to its adapter.
         """
         task = self._pulls.get(queue)
         if task is None:
@@ -145,10 +147,10 @@ class ServiceAdapters:
         return dataclasses.replace(draft, attributes=_drop_nulls(safe))
 
     async def _ask(self, queue: str, timeout_seconds: float) -> bytes | None:
-        """Send ``update_link`` to the queue, and return the answer from another queue, as Cloud4E's server did.
+        """Send ``update_link`` to the queue, and return the answer from the reply queue, as Cloud4E's server did.
 
-        The name of the other queue is fixed. So two frontends that ask at once may get each other's answer, which has
-        the same content.
+        The name of the reply queue is fixed. So two frontends that ask at the same time may get each other's answer,
+        which has the same content.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -170,7 +172,7 @@ class ServiceAdapters:
             return None
 
     async def _ensure_consumer(self, queue: str, path: str) -> None:
-        """Return if an adapter reads the queue.
+        """Raise an error unless an adapter reads the queue.
 
         Raises:
             OcciError: 503, no consumer; 400, the name is not one of a service adapter's queue.
@@ -248,7 +250,9 @@ def _text(value: Value) -> str:
 
 
 def _result(delivered: DeliveredMessage, path: str) -> Mapping[str, Value]:
-    """Return the body of a reply. Its headers ``status_code`` and ``is_error`` mean the same as in a response here.
+    """Return the body of a reply.
+
+    Its headers ``status_code`` and ``is_error`` have the same meaning as in a response of this frontend.
 
     Raises:
         OcciError: the reply is an error, or :mod:`simyard.guest` refuses it.

@@ -2,9 +2,9 @@
 """Consumer of the queue that all frontends of an endpoint share: OCCI over AMQP (Cloud4E's binding).
 
 A request is acknowledged when the broker has its response. So a request that a frontend could not finish is delivered
-to another one. A request that changes something carries a key (:attr:`~simyard.frontend.exchange.OcciRequest.key`),
-under which the backend carries it out once. A message that cannot be understood and names no reply queue goes to the
-dead letters.
+to another frontend. A request that changes something carries an idempotency key
+(:attr:`~simyard.frontend.exchange.OcciRequest.key`), so the backend carries it out once. A message that cannot be
+parsed and has no reply queue goes to the dead letters.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 PREFETCH = 100
 """Unacknowledged messages per consumer. Most of them wait for the results of actions, or for a place."""
 MAX_REQUESTS_AT_ONCE = 10
-"""Maximum of requests that are answered at a time, beside actions."""
+"""Maximum number of requests that are handled at a time, without actions."""
 MAX_ACTIONS_PER_USER = 40
-"""Maximum of actions of one user that are under way here.
+"""Maximum number of one user's actions under way in this process.
 
-Their results may take long, so one user with many actions must leave room for others.
+Their results may take long, so a user with many actions must leave room for other users.
 """
 HANDLE_SECONDS = 120.0
 PUBLISH_SECONDS = 10.0
@@ -64,12 +64,12 @@ Identify = Callable[[str], Awaitable[Identity]]
 
 
 class AmqpServer:
-    """A consumer of requests and publisher of responses; ``run`` must run meanwhile."""
+    """A consumer of requests and publisher of responses; it works while ``run`` runs."""
 
     def __init__(self, endpoint: str, handle: Handle, identify: Identify) -> None:
         """Create the server.
 
-        ``endpoint`` is the URL that names the queue and begins absolute URIs.
+        ``endpoint`` is the URL that gives the queue its name, and the beginning of absolute URIs.
         """
         self.queue = name_request_queue(endpoint)
         self._base = endpoint.rstrip("/")
@@ -107,12 +107,12 @@ class AmqpServer:
         raise AssertionError("the tasks end by cancellation only")
 
     async def drain(self) -> None:
-        """Accept no new request any more, and return when the accepted requests are answered."""
+        """Stop accepting requests, and return when the accepted requests are answered."""
         self._draining = True
         await self.pause()
 
     async def pause(self) -> None:
-        """Accept no new request until ``run`` is called again, and return when the accepted requests are answered.
+        """Stop accepting requests until ``run`` is called again; return when the accepted requests are answered.
 
         Messages that the broker has already sent count as accepted.
         """
@@ -176,7 +176,7 @@ class AmqpServer:
         tag = delivered.delivery_tag
         assert tag is not None, "a delivery has a tag"
         envelope = Envelope.of(delivered.header.properties)
-        # If the connection is lost meanwhile, the broker gives the message to another consumer.
+        # If the connection is lost during the request, the broker gives the message to another consumer.
         with suppress(MessagingError):
             response = await self._answer(delivered, envelope)
             try:
@@ -195,7 +195,7 @@ class AmqpServer:
                     await link.channel.basic_ack(tag)
 
     async def _answer(self, delivered: DeliveredMessage, envelope: Envelope) -> OcciResponse | None:
-        """Return the response; None if the message cannot be understood and names no reply queue."""
+        """Return the response; None if the message cannot be parsed and has no reply queue."""
         clock = asyncio.get_running_loop().time
         started, method = clock(), "other"
         try:
@@ -229,11 +229,11 @@ class AmqpServer:
             return await self._handle_in_turn(request)
         response = await self._repetitions.run_once(request.key, lambda: self._handle_in_turn(request))
         if redelivered and unauthenticated.method == "DELETE" and response.status == 404:
-            return replace(response, status=200, body=b"OK")  # the frontend that ended has deleted the entity
+            return replace(response, status=200, body=b"OK")  # another frontend, which has ended, deleted the entity
         return response
 
     async def _handle_in_turn(self, request: OcciRequest) -> OcciResponse:
-        """Handle a request when it has a place. Actions have places of their own, since they may wait for long."""
+        """Wait for a place, then handle the request. Actions have their own places, because they may take long."""
         user = request.identity.user
         if request.method != "POST" or "action" not in request.query:
             async with self._places:
@@ -254,11 +254,11 @@ class AmqpServer:
         return response
 
     async def _reply(self, envelope: Envelope, response: OcciResponse, *, last: bool) -> None:
-        """Send the response to the broker; the loss of a response whose queue is gone or full is only counted.
+        """Send the response to the broker; if the reply queue is missing or full, only count the lost response.
 
         Raises:
-            MessagingError: the broker did not accept the response. A refusal is raised unless this is the ``last``
-                attempt.
+            MessagingError: the broker did not accept the response. In the ``last`` attempt, a refusal by the broker is
+                not raised.
         """
         body, properties = build_message(envelope, response)
         try:
@@ -277,7 +277,7 @@ class AmqpServer:
                         except DeliveryError:
                             REPLIES_LOST.labels("full").inc()
         except BrokerRefusedError:
-            # The broker closes the channel for all its publishers, so it is unknown which response it refused.
+            # The broker closes the channel for all its publishers, so the refused response is unknown.
             if not last:
                 raise
             REPLIES_LOST.labels("refused").inc()

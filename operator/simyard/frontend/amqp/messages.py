@@ -3,7 +3,7 @@
 
 A request has the properties ``type`` (the HTTP method in lower case), ``content_type``, ``reply_to``, ``message_id``,
 and the headers ``path_info`` (path and query), ``accept``, ``auth`` (a table: ``type`` basic, ``username``,
-``password``) or ``X-AUTH-TOKEN``. HTTP headers of text/occi are headers here, too: ``CATEGORY``, ``LINK``,
+``password``) or ``X-AUTH-TOKEN``. The HTTP headers of text/occi are headers of the message: ``CATEGORY``, ``LINK``,
 ``X_OCCI_ATTRIBUTE``, ``X_OCCI_LOCATION``. A response has ``correlation_id`` (the request's ``message_id``) and the
 headers ``status_code``, ``path_info`` and, for an error, ``is_error``; the headers of text/occi have the same names.
 """
@@ -29,7 +29,10 @@ MAX_HEADER_BYTES = 64 * 1024
 """Limit for the headers of a request or a response: all headers of a message must fit into one frame of at most 128
 KiB."""
 UNIQUE_ID_CHARACTERS = 16
-"""Minimum length of a unique message id. A shorter one is a counter, and unique only together with the reply queue."""
+"""Minimum length of a unique message id.
+
+A shorter id is a counter, which is unique only together with the reply queue.
+"""
 PASSED = frozenset(
     {
         *("accept", "cache-control", "category", "if-match", "if-none-match", "link", "user-agent"),
@@ -52,7 +55,7 @@ RETURNED = {
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The part of a request that its response needs; it can be read however malformed the request is."""
+    """The part of a request that its response needs; it can be read even if the rest is malformed."""
 
     reply_to: str
     correlation_id: str
@@ -61,7 +64,7 @@ class Envelope:
 
     @classmethod
     def of(cls, properties: Properties) -> Envelope:
-        """Return the envelope of a message; a part that cannot be read is empty."""
+        """Return the envelope of a message; parts that cannot be read are empty."""
         headers = properties.headers or {}
         accept = next((value for name, value in headers.items() if name.lower() == "accept"), "")
         path = headers.get("path_info")
@@ -84,8 +87,8 @@ class UnauthenticatedRequest:
         headers: names in lower case, and values.
         body: the whole body.
         token: the credentials of the sender; "" if there are none.
-        fingerprint: the same for every delivery of this request, and for its repetition by the client; "" if there is
-            no message id.
+        fingerprint: the same value for every delivery of this request, and for its repetition by the client; "" without
+            a message id.
     """
 
     method: str
@@ -158,7 +161,7 @@ def build_message(envelope: Envelope, response: OcciResponse) -> tuple[bytes, Pr
         delivery_mode=TRANSIENT,
         headers=headers,
     )
-    # Cloud4E's client reads a list with one URI as the URI itself, so it must not end with a line feed.
+    # Cloud4E's client takes a list with a single URI as the URI itself, so the list must not end with a line feed.
     body = response.body.removesuffix(b"\n") if properties.content_type == "text/uri-list" else response.body
     return body, properties
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registrations of foreign service adapters, as the Cloud4E binding has them, translated for the handlers."""
+"""Translates registrations of foreign service adapters (Cloud4E binding) into requests for the handlers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ Handle = Callable[[OcciRequest], Awaitable[OcciResponse]]
 def accept_registrations(handle: Handle) -> Handle:
     """Return handlers that also accept registrations as service adapters send them.
 
-    ``POST /amqplink/`` of a link whose id exists already replaces it: an adapter that starts again sends this. One
-    message may also be a whole registration: a JSON document of ``mixins`` and ``actions`` (definitions, as for ``POST
-    /-/``) and ``links``, each with an ``id``. The mixins are defined, then every link is created or replaced; the same
-    message again changes nothing. The answer is that of the last request, or of the first one that is refused.
+    ``POST /amqplink/`` of a link whose id exists already replaces the link, because an adapter sends it again after a
+    restart. One message may also be a whole registration: a JSON document of ``mixins`` and ``actions`` (definitions,
+    as for ``POST /-/``) and ``links``, each with an ``id``. The mixins are defined, then every link is created or
+    replaced; a repetition of the message changes nothing. The response is that of the last request, or of the first
+    refused request.
     """
 
     async def handle_registration(request: OcciRequest) -> OcciResponse:
@@ -53,10 +54,10 @@ def accept_registrations(handle: Handle) -> Handle:
 
 
 async def _replace(handle: Handle, request: OcciRequest) -> OcciResponse:
-    """Send PUT of a link; if the adapter serves another compute now, delete the old link first.
+    """Send PUT of a link; if the adapter now serves a different compute, delete the old link first.
 
-    The ends of a link cannot change. The old link is deleted only if the other compute exists and the old link prevents
-    the change.
+    The ends of a link cannot change. So the old link is deleted, but only if the new compute exists and the old link
+    prevents the change.
     """
     response = await handle(request)
     if request.method != "PUT" or response.status != 403 or not await _connects_others(handle, request):
@@ -66,7 +67,7 @@ async def _replace(handle: Handle, request: OcciRequest) -> OcciResponse:
 
 
 async def _connects_others(handle: Handle, request: OcciRequest) -> bool:
-    """Return true if the existing link starts or ends at another entity than the link in the request."""
+    """Return true if the existing link has a different source or target than the link in the request."""
     get_request = replace(request, method="GET", headers=(("accept", JSON),), body=b"", key="")
     shown = await handle(get_request)
     draft = _draft(request)
@@ -81,7 +82,7 @@ async def _connects_others(handle: Handle, request: OcciRequest) -> bool:
 
 
 def _draft(request: OcciRequest) -> Draft:
-    """Return the content of a request; an empty draft if it cannot be read: then the handlers report the error."""
+    """Return the content of a request; if it cannot be read, an empty draft: then the handlers report the error."""
     try:
         return parse(read_content_type(request.get_header("content-type")), request.headers, request.body, _MODEL)
     except OcciError:
@@ -89,7 +90,7 @@ def _draft(request: OcciRequest) -> Draft:
 
 
 def _path_asked_for(request: OcciRequest) -> str:
-    """Return the path of the single link in a request, by its id; "" if it has none."""
+    """Return the path of the single link in a request, by its id; "" if the link has no id."""
     draft = _draft(request)
     asked_for = draft.attributes.get("occi.core.id")
     return AMQPLINKS + asked_for if _is_id(asked_for) and not draft.members else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until the service adapter of a worker has registered anew, after a restart."""
+"""Waits until the service adapter of a worker has registered again after a restart."""
 
 from __future__ import annotations
 

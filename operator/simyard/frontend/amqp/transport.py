@@ -48,14 +48,14 @@ class AmqpTransport:
 
     @property
     def health_check(self) -> HealthCheck:
-        """The state of the connection, for health checks. It is good, too, where clients may not speak AMQP."""
+        """The state of the connection, for health checks. It is also good if clients may not speak AMQP."""
         if self._access is None:
             return HealthCheck("amqp", True, "off: the broker has no virtual host for clients")
         connected = self._server.connected
         return HealthCheck("amqp", connected, f"serves {self._server.queue}" if connected else "not connected")
 
     def use_access(self, access: BrokerAccess | None) -> None:
-        """Use this access to the clients' virtual host from now on; None if there is no such host."""
+        """Use this access to the clients' virtual host from now on; None if this host does not exist."""
         if access != self._access:
             self._access = access
             self._changed.set()
@@ -80,12 +80,12 @@ class AmqpTransport:
                     task.cancel()
 
     async def drain(self) -> None:
-        """Accept no new request, and return when the accepted requests are answered."""
+        """Stop accepting requests, and return when the accepted requests are answered."""
         await self._server.drain()
 
 
 def build_clients_access(access: BrokerAccess, secret: Mapping[str, str]) -> BrokerAccess | None:
-    """Return the access to the clients' virtual host; None where there is no such host.
+    """Return the access to the clients' virtual host; None if this host does not exist.
 
     Args:
         access: the access to the installation's own virtual host.

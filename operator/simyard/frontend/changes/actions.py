@@ -82,7 +82,7 @@ class EntityActions:
         return results[0] if len(entities) == 1 else None
 
     async def _act(self, entity: Entity, invocation: Invocation) -> Mapping[str, Value] | None:
-        """Carry out an action on one entity: the scheme of the action says which part of the platform does it."""
+        """Carry out an action on one entity; the scheme of the action decides which part of the platform does this."""
         path, action = entity.path, invocation.action
         if (declared := self._view.catalogue.find_declared_action(action.id)) is not None:
             await self._check_stored(path, invocation)
@@ -101,7 +101,7 @@ class EntityActions:
         return None
 
     async def _check_stored(self, path: str, invocation: Invocation) -> None:
-        """Check an entity as the API server has it now, because no write to it follows that could carry the check.
+        """Check the API server's present state of an entity, because no write follows that could contain the check.
 
         Raises:
             OcciError: the check failed.
@@ -127,9 +127,9 @@ class EntityActions:
         return [pool] if pool is not None else []
 
     async def _change_power(self, worker: CachedWorker, invocation: Invocation) -> None:
-        """Write into the Worker what its machine should do.
+        """Write the desired power state into the Worker.
 
-        The operator has the site do it, now or when the site is back.
+        The operator applies it at the site, at once or when the site is back.
         """
         term, wait = invocation.action.term, invocation.wait
         if term == "restart":
@@ -149,17 +149,17 @@ class EntityActions:
         checked = add_check(invocation.check, lambda _: change)
         await self._store.change(self._view.directory.workers, worker, checked, invocation.key)
         if wait:
-            # A machine that is stopping is inactive, too, long before it has stopped.
+            # A machine that is stopping already counts as inactive, long before it has stopped.
             is_done = _has_stopped if term == "stop" else lambda now: compute_state(now) is state
             await self._wait_until(worker, term, is_done)
 
     async def _restart(self, worker: CachedWorker, invocation: Invocation) -> tuple[int, bool]:
-        """Ask for one more restart, and return the number of restarts then, and true if the site has not done it yet.
+        """Request a restart; return the number of requested restarts, and true if the last one is still to be done.
 
         Two clients that ask at the same moment ask for the same restart.
         """
         workers, metadata = self._view.directory.workers, worker.metadata
-        # A stale copy would make the last restart look like one that another client asks for at this moment.
+        # In a stale copy, the last restart would look like a restart that another client requests at this moment.
         found = await self._store.get(workers, metadata.name, metadata.namespace)
         if found is None or found.metadata.uid != metadata.uid:
             raise OcciError(404, f"{metadata.name} has been deleted meanwhile")
@@ -221,8 +221,8 @@ class EntityActions:
     ) -> Mapping[str, Value] | None:
         """Invoke an action that a service declares, and return its result if the client waits for it.
 
-        A Sync action answers with its result. If the client asks not to wait for it, a ServiceAction records it, as it
-        does for an Async action.
+        A Sync action answers with its result. If the client does not want to wait, a ServiceAction records the result,
+        as for an Async action.
         """
         service = self._view.get_service(worker.service)
         if service is None:

@@ -78,7 +78,8 @@ class IdClaim:
     Attributes:
         wanted: the id; "" if the frontend chooses it.
         key: the idempotency key; "" if the request has none.
-        exact: the entity gets the wanted id or is not created; else it gets another id if the wanted one is taken.
+        exact: true if the entity gets the wanted id or is not created; false if it gets another id when the wanted id
+            is taken.
     """
 
     wanted: str
@@ -90,7 +91,7 @@ class IdClaim:
         return bool(self.key) and item.metadata.annotations.get(names.ANNOTATION_OCCI_KEY) == compute_digest(self.key)
 
     def build_annotations(self, entity_id: str) -> dict[str, str]:
-        """Return the annotations with which an object keeps its id and the request that has created it."""
+        """Return the annotations in which an object keeps its id and the request that has created it."""
         created_by = {names.ANNOTATION_OCCI_KEY: compute_digest(self.key)} if self.key else {}
         return {names.ANNOTATION_OCCI_ID: entity_id, **created_by}
 
@@ -113,7 +114,7 @@ class Creation:
         return await self._create_link(draft, draft.source, claim)
 
     async def create_links(self, links: tuple[Checked, ...], source: str, key: str = "") -> None:
-        """Create links that start at an entity, all or none."""
+        """Create all links that start at an entity, or none of them."""
         for link in links:
             _check_kind(link.kind.id)
         made: list[str] = []
@@ -144,7 +145,7 @@ class Creation:
         return self._require_entity(path)
 
     def _worker_body(self, draft: Checked, claim: IdClaim) -> Callable[[str], Json]:
-        """Return a function that gives the Worker for an id of the compute."""
+        """Return a function that returns the Worker for an id of the compute."""
         requested = self._requested_compute(draft)
         _check_licence(requested.service)
         site, named = self._site(requested), build_mixins_annotation(draft)
@@ -190,7 +191,7 @@ class Creation:
         return RequestedCompute(service, {name: value for name, value in spec.items() if value}, attributes)
 
     def _service(self, draft: Checked) -> CachedService:
-        """Return the service that a template or an interface names, or else the oldest service that is available."""
+        """Return the service of a template or an interface; without them, the oldest service that is available."""
         catalogue = self._view.catalogue
         named = {name for mixin in draft.mixins if (name := catalogue.find_service(mixin.id)) is not None}
         if len(named) > 1:
@@ -255,7 +256,7 @@ class Creation:
         return self._require_entity(path)
 
     async def _find_created(self, cache: Cache[T], claim: IdClaim) -> T | None:
-        """Return the object that the same request has created at an earlier delivery, here or at another frontend."""
+        """Return the object that an earlier delivery of the same request has created, at any of the frontends."""
         for entity_id in (claim.wanted, make_id(claim.key)) if claim.key else ():
             if entity_id:
                 found = await self._store.get(cache, make_object_name(entity_id), self._view.namespace)
@@ -267,7 +268,7 @@ class Creation:
         """Store an object under the id that the client wants, or under a new id.
 
         A new id is used only if the wanted one is taken and the claim is not exact. The result is the object, and true
-        if it is new: else the same request has created it at the same moment.
+        if this call created it; false if another delivery of the request created it at the same moment.
         """
         candidates = [] if claim.exact else [make_id(claim.key)]
         if claim.wanted and await self._is_free(cache, claim):
@@ -325,7 +326,7 @@ def _kept_annotations(attributes: Mapping[str, Value]) -> dict[str, str]:
 
 
 def _check_kind(kind: str) -> None:
-    """Refuse a kind of which clients cannot create entities.
+    """Refuse a kind whose entities clients cannot create.
 
     Raises:
         OcciError: 501.
@@ -368,7 +369,7 @@ def _owner_reference(worker: CachedWorker) -> Json:
 
 
 def _occi_link(draft: Checked, source: str, metadata: Json) -> Json:
-    """Return the OcciLink that becomes a link."""
+    """Return the OcciLink for a link."""
     return {
         "apiVersion": names.OCCI_LINKS.api_version,
         "kind": names.OCCI_LINKS.kind,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deleted entities, and the requests that have deleted them.
 
-A client that repeats its DELETE at another frontend so learns that it is done.
+So a client that repeats its DELETE at another frontend gets the answer that it is done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T", CachedWorker, CachedPool, OcciLink)
 
 
 class DeletedEntities:
-    """The entities that were deleted last, by path, with the requests that are noted in their objects."""
+    """The newest deleted entities, by path, with the requests that are noted in their objects."""
 
     def __init__(self, view: View) -> None:
         self._known: OrderedDict[str, Metadata] = OrderedDict()

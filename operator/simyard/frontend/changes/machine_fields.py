@@ -30,7 +30,7 @@ from simyard.serving.objects import CachedService, CachedWorker
 
 
 def build_mixins_annotation(draft: Checked) -> dict[str, str]:
-    """Return the annotation with the mixins that the client named and the fields of the Worker do not tell apart."""
+    """Return the annotation with the mixins of the client that the fields of the Worker cannot distinguish."""
     ids = [
         mixin.id
         for mixin in draft.mixins
@@ -40,7 +40,7 @@ def build_mixins_annotation(draft: Checked) -> dict[str, str]:
 
 
 def replace_template(worker: CachedWorker, added: Iterable[Mixin]) -> dict[str, str]:
-    """Return the annotation in which a new template of a size replaces the old one; empty without a new template."""
+    """Return the annotation in which a new size template replaces the old one; empty without a new template."""
     new = [mixin.id for mixin in added if mixin.scheme == RESOURCE_TPL_SCHEME]
     if not new:
         return {}
@@ -50,9 +50,9 @@ def replace_template(worker: CachedWorker, added: Iterable[Mixin]) -> dict[str, 
 
 
 def check_template(mixin: Mixin, worker: CachedWorker, service: CachedService | None) -> None:
-    """Check that a mixin of the provider may replace the one that a compute has.
+    """Check that a mixin of the provider may replace the present mixin of a compute.
 
-    No site can resize a machine, so only a template of the same size may replace the template of a size.
+    No site can resize a machine, so only a template of the same size may replace a size template.
 
     Raises:
         OcciError: 409; the message says what is possible.
@@ -81,7 +81,7 @@ def _measure(resources: Resources) -> tuple[int, Fraction]:
 
 
 def pop_given(draft: Checked, attributes: dict[str, Value], name: str) -> Value | None:
-    """Remove an attribute, and return its value if the client itself, not its template, has set it."""
+    """Remove an attribute, and return its value if the client has set it, and not its template."""
     value = attributes.pop(name, None)
     return value if name in draft.given else None
 
@@ -89,7 +89,7 @@ def pop_given(draft: Checked, attributes: dict[str, Value], name: str) -> Value 
 def read_resources(draft: Checked, service: CachedService, cores: Value | None, memory: Value | None) -> Json | None:
     """Return the size that the client asks for; None for the service's own size. A template overrides the attributes.
 
-    The exact memory is kept, so that a client reads the value that it has sent; sites round it up to whole MiB.
+    The exact memory is kept, so that a client reads the value that it has sent; sites round the memory up to whole MiB.
     """
     terms = [mixin.term for mixin in draft.mixins if mixin.scheme == RESOURCE_TPL_SCHEME]
     template = SIZES.get(terms[0]) if terms else None
@@ -119,7 +119,7 @@ def pop_user_data(attributes: dict[str, Value]) -> str:
 
 
 def pop_keys(attributes: dict[str, Value]) -> list[str]:
-    """Remove the attributes with public keys, and return the keys, which stand one per line."""
+    """Remove the attributes with public keys, and return the keys; each line of the values is one key."""
     texts = [str(attributes.pop(name, "")) for name in (SSH_PUBLIC_KEY, OPENSTACK_KEY_VALUE)]
     keys = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
     check_keys(keys)

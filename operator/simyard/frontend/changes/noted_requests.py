@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes in an object of the requests that have changed it already. Pure.
+"""Notes in an object about the requests that have changed it already. Pure.
 
 One request may arrive at two frontends. Its idempotency key is noted in the same write as the change, so the second
 frontend sees that the change is made. Only the newest notes are kept: a request is delivered again within seconds, not
@@ -16,7 +16,7 @@ from simyard.frontend.entities.identifiers import compute_digest
 
 MAX_ENTRIES = 100
 MAX_NOTES_PER_CHANGE = 15_000
-"""Maximum of notes from one change with many keys: all annotations of an object together may have 256 KiB."""
+"""Maximum number of notes from one change with many keys: all annotations of an object together may have 256 KiB."""
 
 
 def find_unnoted_keys(metadata: Metadata, keys: Iterable[str]) -> list[str]:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entity tags, and conditions of requests on them (RFC 9110, 8.8.3 and 13). Pure.
 
-A tag has two parts, ``"STATE-RENDERING"``. ``If-None-Match`` of a GET compares both. ``If-Match`` compares the first
-part alone, which is a digest of everything that clients can change: a service changes its own attributes at any moment,
-so a client that changes a title would otherwise seldom succeed. Both parts are digests of the shown content. So every
+A tag has two parts, ``"STATE-RENDERING"``. ``If-None-Match`` of a GET compares both. ``If-Match`` compares only the
+first part, a digest of everything that clients can change. The reason is that a service changes its own attributes at
+any moment, so otherwise a client could seldom change a title. Both parts are digests of the shown content. So every
 frontend computes the same tag, and no change of a rendering can be missed.
 
-An entity may change between the check of a condition and the write. So the write takes the check along
-(:func:`make_check`): the check runs before each attempt to write, and the write names the resource version that was
+An entity may change between the check of a condition and the write. So the check is a part of the write
+(:func:`make_check`): the check runs before each attempt to write, and the write contains the resource version that was
 checked.
 """
 
@@ -40,7 +40,7 @@ def compute_state_digest(entity: Entity, model: Model) -> str:
 
 
 def build_tag(rendered: Rendered, state: str = "") -> str:
-    """Return the tag of a rendering with its quotes; ``state`` is the state digest of the entity that it shows."""
+    """Return the tag of a rendering, with quotes; ``state`` is the state digest of the entity in the rendering."""
     return f'"{state}-{_digest(rendered.body, *(value.encode() for _, value in rendered.headers))}"'
 
 
@@ -62,7 +62,7 @@ def make_check(request: OcciRequest, backend: Backend, path: str) -> Preconditio
 
 
 def check_conditions(request: OcciRequest, state: str | None) -> None:
-    """Check the conditions of a request against the state of its entity; None if there is no entity.
+    """Check the conditions of a request against the state of its entity: None if the entity does not exist.
 
     ``If-Match`` compares strongly: a weak tag never matches (RFC 9110, 13.1.1). ``If-None-Match`` compares weakly.
 
@@ -93,7 +93,7 @@ def refuse_conditions(request: OcciRequest) -> None:
 
 
 def _matches(request: OcciRequest, name: str, tag: str, prefixes: Set[str]) -> bool:
-    """Return true if a header names a tag behind one of the prefixes, or its first part if it has no second part."""
+    """Return true if a header contains the tag after one of the prefixes, or only the tag's first part."""
     state = tag[1:].partition("-")[0]
     for value in (value for known, value in request.headers if known == name):
         if value.strip() == "*":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Execution of a request once, however often it arrives."""
+"""Carries out a request only once, even if it arrives several times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simyard.serving.answers import RecentAnswers
 RESPONSE_TTL_SECONDS = 120.0
 MAX_ENTRIES = 1000
 MAX_BODY_BYTES = 16 * 1024
-"""Maximum size of a response that is kept. Repeating a request with a longer response is safe, only slower."""
+"""Maximum size of a response that is kept. The repetition of a request with a longer response is safe, but slower."""
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class _Turn:
 class Repetitions:
     """The newest responses by the keys of their requests.
 
-    They are kept in this process alone; the backend recognizes a request that another frontend has carried out. A
-    response that says that nothing was done is not kept, so that the client can try again.
+    They are kept only in this process; the backend recognizes requests that other frontends have carried out. If
+    nothing was done, the response is not kept, so that the client can try again.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,7 +39,7 @@ class Repetitions:
         self._turns: dict[str, _Turn] = {}
 
     async def run_once(self, key: str, carry_out: Callable[[], Awaitable[OcciResponse]]) -> OcciResponse:
-        """Return the kept response of a key, or else carry out the request; requests of one key run one at a time."""
+        """Return the kept response of a key, or carry out the request; requests with the same key run one at a time."""
         turn = self._turns.setdefault(key, _Turn())
         turn.users += 1
         try:

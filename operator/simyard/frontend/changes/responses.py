@@ -16,7 +16,7 @@ from simyard.occi.values import encode_json
 
 
 def render_entities(entities: Sequence[Entity], rendering: Rendering, base: str, model: Model) -> Rendered:
-    """Return entities as listings show them: in full in JSON, else as locations."""
+    """Return entities as listings show them: in full in JSON, as locations in all other formats."""
     if rendering is not Rendering.JSON:
         return render_locations([entity.path for entity in entities], rendering, base)
     parts = [(isinstance(entity, Link), render_entity_part(entity, rendering, model)) for entity in entities]

@@ -23,7 +23,7 @@ MAX_REPLICAS = 100_000
 
 
 class Scaling:
-    """Changes of WorkerPools, each made once for one ``key``. Its caller has checked the rights."""
+    """Changes of WorkerPools, each made once for one ``key``. The caller has checked the rights."""
 
     def __init__(self, view: View, store: ObjectStore, access: Access) -> None:
         self._view = view
@@ -35,8 +35,9 @@ class Scaling:
     ) -> CachedPool:
         """Raise the number of workers in the pool of a service to at least ``count``, and return the pool.
 
-        It stops no workers: the action ``scale`` does. It changes the pool that is named after the service, or else the
-        only pool of the service. If the service has no pool, it creates one, which takes a right of its own.
+        This action stops no workers; the action ``scale`` can stop them. It changes the pool with the name of the
+        service, or the only pool of the service. If the service has no pool, the action creates one, which needs an
+        additional right.
 
         Raises:
             OcciError: 403, the user may not create the pool; 409, the service has several pools and none has its name.
@@ -69,7 +70,7 @@ class Scaling:
         return await self._change(pool, lambda now: {} if now.replicas == wanted else {"replicas": wanted}, key, check)
 
     async def scale_in(self, pool: CachedPool, uids: Sequence[str]) -> CachedPool:
-        """Lower the number of workers in a pool by the Workers that go.
+        """Lower the number of workers in a pool by the Workers that are deleted.
 
         Each uid is noted in the pool and counts once, even if another request ends the same Worker.
         """
@@ -99,10 +100,10 @@ class Scaling:
         return await self._store.change(self._view.directory.pools, pool, add_check(check, changed), key)
 
     async def wait_ready(self, pool: CachedPool) -> None:
-        """Wait until a pool has as many ready workers as it should have.
+        """Wait until a pool has its desired number of ready workers.
 
         Raises:
-            OcciError: 504, the time is over; the pool goes on.
+            OcciError: 504, the wait timed out; the change of the pool continues.
         """
         found = await self._wait_until(pool, lambda now: now.ready >= now.replicas)
         if found is not None:
@@ -116,7 +117,7 @@ class Scaling:
         """Wait until a suspended pool has no ready workers.
 
         Raises:
-            OcciError: 504, the time is over; the pool goes on.
+            OcciError: 504, the wait timed out; the change of the pool continues.
         """
         found = await self._wait_until(pool, lambda now: not now.ready)
         if found is not None:
@@ -127,7 +128,7 @@ class Scaling:
             )
 
     async def _wait_until(self, pool: CachedPool, check: Callable[[CachedPool], bool]) -> CachedPool | None:
-        """Wait until the operator has seen the pool as it is and a condition holds; return the pool if it does not."""
+        """Wait until the operator has observed the pool and a condition holds; after a timeout, return the pool."""
         namespace, name, uid = pool.metadata.namespace, pool.metadata.name, pool.metadata.uid
 
         def now() -> CachedPool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a request beside its path: body or OCCI headers, and query. Pure.
+"""The content of a request without its path: body or OCCI headers, and query. Pure.
 
-No part of a request is ignored: a deletion that overlooked one line would delete everything else as well. So OCCI
-headers count whatever the Content-Type says, and a part that is sent twice or has no meaning is refused.
+No part of a request is ignored: a deletion that overlooked a line of its filter would delete other entities as well. So
+OCCI headers count for every Content-Type, and a part that is sent twice or has no meaning is refused.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def refuse_query(request: OcciRequest, known: frozenset[str] = frozenset()) -> N
 
 
 def read_locations(draft: Draft, model: Model) -> tuple[str, ...] | None:
-    """Return the locations of the entities that a request names, as sent; None if it names none.
+    """Return the locations of the entities in a request, as sent; None if there are none.
 
-    A request names entities by X-OCCI-Location, a text/uri-list, an array of URIs, or as members of a collection in
-    JSON.
+    A request selects entities by X-OCCI-Location, by a text/uri-list, by an array of URIs, or as members of a
+    collection in JSON.
 
     Raises:
         OcciError: 400, one of several members has neither a location nor a kind and an id.
@@ -64,10 +64,10 @@ def read_locations(draft: Draft, model: Model) -> tuple[str, ...] | None:
 
 
 def read_members(draft: Draft, model: Model) -> tuple[str, ...]:
-    """Return the locations of the entities that a request names for a mixin; it may name a single entity, too.
+    """Return the locations of the entities in a request for a mixin; they may also be a single entity.
 
     Raises:
-        OcciError: 400, the request has content, but names no entities.
+        OcciError: 400, the request has content, but selects no entities.
     """
     return () if draft == _NOTHING else read_locations(draft, model) or tuple(_names((draft,), model))
 

@@ -31,16 +31,16 @@ MAX_PARALLEL_WRITES = 32
 MAX_ATTEMPTS = 10
 PAUSE_SECONDS = 0.02
 MAX_PAUSE_SECONDS = 10.0
-"""Pause after the first attempt that met a conflict; each further pause is twice as long."""
+"""Maximum pause before a further attempt; the pause doubles with each conflict."""
 _MISFITS = ("the server rejected our request due to an error in our request", "Duplicate value")
-"""Messages of kube-apiserver for a JSON patch with a failed test, and for a member that a set has already."""
+"""Messages of kube-apiserver for a JSON patch with a failed test, and for a member that is already in a set."""
 T = TypeVar("T", bound=HasMetadata)
 I = TypeVar("I")  # noqa: E741 - an item
 JsonPatch = list[Json]
 
 
 class ObjectStore:
-    """Objects in the Kubernetes API; the local copies have the answer to a write at once."""
+    """Objects in the Kubernetes API; after a write, the local copies contain the answer at once."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -65,7 +65,7 @@ class ObjectStore:
                 return None
 
     async def refresh(self, cache: Cache[T], item: T) -> None:
-        """Bring the copy of an object up to date, or remove the copy if the object is gone."""
+        """Update the copy of an object, or remove the copy if the object was deleted."""
         found = await self.get(cache, item.metadata.name, item.metadata.namespace)
         if found is None or found.metadata.uid != item.metadata.uid:
             cache.forget(item)
@@ -81,7 +81,7 @@ class ObjectStore:
 
         Raises:
             ConflictError: the change has ``metadata.resourceVersion``, and another write came first.
-            OcciError: the change is not possible; 404, the object is gone.
+            OcciError: the change is not possible; 404, the object was deleted.
         """
         metadata = {**change.get("metadata", {}), "uid": item.metadata.uid}
         patch = {**change, "metadata": metadata}
@@ -90,16 +90,17 @@ class ObjectStore:
             return _written(cache, raw)
 
     async def change(self, cache: Cache[T], item: T, change: Callable[[T], Json | None], key: str = "") -> T:
-        """Change an object depending on its present state, while others may change it at the same time.
+        """Change an object depending on its present state, although other clients may change it at the same time.
 
         Args:
             cache: the cache of the resource.
             item: the object as the cache has it.
             change: returns the merge patch for the object, None for no change; called again after a conflict.
-            key: the idempotency key: a change that was made under it, here or by another frontend, is not made again.
+            key: the idempotency key: a change that this frontend or another one has made under this key is not
+                repeated.
 
         Raises:
-            OcciError: the change is not possible; 404, the object is gone; 503, too many others change it.
+            OcciError: the change is not possible; 404, the object was deleted; 503, too many other clients change it.
         """
         metadata, what = item.metadata, f"{cache.resource.kind} {item.metadata.name}"
         for attempt in range(MAX_ATTEMPTS):
@@ -124,7 +125,7 @@ class ObjectStore:
         """Apply a JSON patch; return None if the patch does not fit the present object.
 
         Raises:
-            OcciError: the change is not possible; 404, the object is gone.
+            OcciError: the change is not possible; 404, the object was deleted.
         """
         metadata = item.metadata
         guarded = [{"op": "test", "path": "/metadata/uid", "value": metadata.uid}, *patch]
@@ -140,13 +141,13 @@ class ObjectStore:
             return _written(cache, raw)
 
     async def delete(self, cache: Cache[T], item: T, check: Precondition | None = None) -> None:
-        """Delete the object with the uid of ``item``; an object that is gone counts as deleted.
+        """Delete the object with the uid of ``item``; a missing object counts as deleted.
 
-        With a ``check``, the object is deleted only in the version that was checked. An object that is gone is checked,
-        too.
+        With a ``check``, the object is deleted only in the version that was checked. A missing object is checked as
+        well.
 
         Raises:
-            OcciError: the deletion is not possible; ``check`` raised it; 503, too many others change the object.
+            OcciError: the deletion is not possible; ``check`` raised it; 503, too many other clients change the object.
         """
         what = f"{cache.resource.kind} {item.metadata.name}"
         for attempt in range(MAX_ATTEMPTS):
@@ -186,7 +187,7 @@ def add_check(check: Precondition | None, change: Callable[[T], Json | None]) ->
 
 
 async def back_off(attempt: int) -> None:
-    """Wait longer after each attempt, for a random time, so that writers of the same object spread out."""
+    """Wait for a random time that grows with each attempt, so that writers of the same object spread out."""
     await asyncio.sleep(draw_delay(attempt, MAX_PAUSE_SECONDS, PAUSE_SECONDS))
 
 
@@ -228,7 +229,7 @@ def translate_api_error(error: ApiError, what: str) -> OcciError:
 
 
 async def for_each(items: Iterable[I], do: Callable[[I], Awaitable[None]], at_once: int = MAX_PARALLEL_WRITES) -> None:
-    """Call a function for every item, some at a time; raise the first failure when all items were tried."""
+    """Call a function for every item, with limited concurrency; after all items, raise the first failure."""
     known = list(items)
     left = iter(known)
     failures: list[OcciError | StatusError] = []
@@ -248,7 +249,7 @@ async def for_each(items: Iterable[I], do: Callable[[I], Awaitable[None]], at_on
 
 
 def _written(cache: Cache[T], raw: Json) -> T:
-    """Bring the answer to a write into the cache, and record the write for the other replicas."""
+    """Put the answer to a write into the cache, and record the write for the other replicas."""
     item = cache.learn(raw)
     metadata = raw["metadata"]
     version = int(metadata["resourceVersion"])
@@ -261,7 +262,7 @@ def _written(cache: Cache[T], raw: Json) -> T:
 
 
 def _deleted(cache: Cache[T], item: T, left: Json | None) -> None:
-    """Bring the answer to a deletion into the cache, and record it; ``left`` is the object while finalizers keep it."""
+    """Put the answer to a deletion into the cache, and record it; ``left`` is the object that finalizers still keep."""
     if left is not None:
         _written(cache, left)
         return

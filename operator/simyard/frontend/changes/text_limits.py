@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for texts, as the objects that keep them have them.
+"""Limits for texts, equal to the limits of the objects that keep them.
 
-A text above a limit is refused with the name of its OCCI attribute, before anything is created.
+A text above its limit is refused before anything is created; the error has the name of the OCCI attribute.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from simyard.occi.errors import OcciError
 from simyard.occi.model import SUMMARY, TARGET, TITLE, Mixin
 
 MAX_COMPUTE_CHARACTERS: Mapping[str, int] = {TITLE: 256, SUMMARY: 1024, HOSTNAME: 253, "occi.compute.userdata": 65_536}
-"""Maximum of characters in the texts of a compute (Worker), by attribute."""
+"""Maximum number of characters in the texts of a compute (Worker), by attribute."""
 MAX_LINK_CHARACTERS: Mapping[str, int] = {TITLE: 1024, TARGET: 2048}
 MAX_KEYS, MAX_KEY_CHARACTERS = 16, 8192
 MAX_MIXIN_CHARACTERS: Mapping[str, int] = {"scheme": 768, "term": 255, "title": 1024, "location": 512}
 
 
 def check_lengths(texts: Mapping[str, str], limits: Mapping[str, int] = MAX_COMPUTE_CHARACTERS) -> None:
-    """Refuse texts that are too long, given by the names of their attributes.
+    """Refuse texts that are too long; ``texts`` has the texts by the names of their attributes.
 
     Raises:
         OcciError: 400.
@@ -31,7 +31,7 @@ def check_lengths(texts: Mapping[str, str], limits: Mapping[str, int] = MAX_COMP
 
 
 def check_keys(keys: list[str]) -> None:
-    """Refuse public keys that are too many or too long.
+    """Refuse too many public keys, and keys that are too long.
 
     Raises:
         OcciError: 400.

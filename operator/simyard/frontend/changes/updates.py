@@ -64,15 +64,15 @@ _LEAVING = (Reason.DRAINING, Reason.DRAINED)
 
 @dataclass(slots=True)
 class _Deletion:
-    """The objects that a deletion concerns, by what must be done with them.
+    """The objects that a deletion concerns, by the way in which they are changed.
 
     Attributes:
         alone: Workers without a pool.
-        of_pools: Workers by the names of their pools, which are scaled in with them.
+        of_pools: Workers by the names of their pools; these pools are scaled in.
         pools: pools that are deleted.
         links: links that clients made.
         paths: the paths of all entities that are deleted.
-        kept: reasons of the entities that no client can delete.
+        kept: reasons why some of the entities cannot be deleted by clients.
     """
 
     alone: list[CachedWorker] = field(default_factory=list)
@@ -109,7 +109,7 @@ class EntityChanges:
     ) -> Entity:
         """Change an entity, as :class:`simyard.frontend.backend.Backend` says.
 
-        A change that is refused is refused before anything is written.
+        A change that is not permitted is refused before anything is written.
         """
         path = entity.path
         worker = self._view.find_worker(path)
@@ -141,16 +141,16 @@ class EntityChanges:
     async def delete(
         self, identity: Identity, entities: Sequence[Entity], key: str = "", check: Precondition | None = None
     ) -> None:
-        """Delete entities. A ``key`` is noted in the objects first, so other frontends see which request deletes them.
+        """Delete entities. A ``key`` is first noted in the objects, so other frontends see which request deletes them.
 
-        Deleting a compute of a pool also scales the pool in by one, else the pool would create another worker in its
-        place. First the Worker is marked as the one to go, then the pool is scaled, then the Worker is deleted:
-        wherever this stops, the pool ends no other worker instead. A ``check`` of such a compute holds until the Worker
-        is marked: then the compute is deleted in any case.
+        The deletion of a compute of a pool also scales the pool in by one. Otherwise the pool would create a new
+        worker. The three steps are: mark the Worker for deletion, scale the pool, delete the Worker. If the frontend
+        stops after any of these steps, the pool still removes this worker and no other one. A ``check`` of such a
+        compute is valid until the Worker is marked: from then on the compute is deleted in any case.
 
-        An entity that belongs to another one (the amqplink of a compute, a componentlink) goes with it, and an
-        application belongs to its vendor. A deletion of such entities alone is refused; among other entities they are
-        skipped.
+        Some entities are deleted only together with another entity: the amqplink of a compute, and a componentlink. An
+        application belongs to its vendor. A request to delete only such entities is refused; if the request contains
+        other entities as well, such entities are skipped.
 
         Raises:
             OcciError: 403, a client can delete none of the entities, or the user may not scale the pool.
@@ -247,7 +247,7 @@ class EntityChanges:
 
     @staticmethod
     def _worker_change(worker: CachedWorker, update: Update) -> Json:
-        """Return the merge patch of a Worker; a field that a full update leaves out returns to its default."""
+        """Return the merge patch of a Worker; a field that is missing in a full update returns to its default."""
         check_lengths(
             {
                 TITLE: update.title or "",
@@ -330,7 +330,7 @@ class EntityChanges:
         await for_each(deletion.links, partial(note, self._view.links))
 
     async def _scale_in(self, pool_name: str, workers: Sequence[CachedWorker], check: Precondition | None) -> bool:
-        """Scale a pool in by those of its Workers that go; return true if these Workers are marked."""
+        """Scale a pool in by its Workers that are deleted; return true if these Workers are marked."""
         pool = self._view.directory.pools.get(self._view.namespace, pool_name)
         staying = {worker.metadata.uid: worker for worker in workers if worker.state.reason not in _LEAVING}
         if pool is None or pool.metadata.deletion_timestamp is not None:

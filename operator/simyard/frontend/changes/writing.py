@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers of POST, PUT and DELETE: check the right, read the request, make one change.
 
-A user who may not change entities learns so before any entity is looked up, and so learns nothing about them. The paths
-and categories that exist are visible to every user with a token.
+A user without the right to change entities is refused before any entity is looked up, and so learns nothing about
+entities. The paths and categories that exist are visible to every user with a token.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from simyard.occi.validation import Checked, check_association, check_creation, 
 log = logging.getLogger(__name__)
 
 MAX_ENTITIES = 100
-"""Maximum of entities in a batch, and of inline links in a request."""
+"""Maximum number of entities in a batch, and of inline links in a request."""
 
 
 class Writer:
@@ -50,7 +50,7 @@ class Writer:
     ) -> None:
         """Create the handlers.
 
-        ``endpoints`` are the beginnings of URIs of this frontend, beside the base and the Host of a request.
+        ``endpoints`` are the beginnings of this frontend's URIs, in addition to the base and the Host of a request.
         """
         self._backend = backend
         self._endpoints = endpoints
@@ -93,7 +93,7 @@ class Writer:
         )
 
     async def dissociate(self, request: OcciRequest, mixin: Mixin) -> OcciResponse:
-        """Answer DELETE of X-OCCI-Location from a mixin; without it, remove all members or a page of them."""
+        """Answer DELETE of X-OCCI-Location from a mixin; without locations, remove all members or a page of them."""
         rendering = choose_rendering(request.get_header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, mixin.location)
         model = self._backend.get_model()
@@ -107,7 +107,7 @@ class Writer:
         return make_empty_response(rendering)
 
     async def create(self, request: OcciRequest, target: Collection) -> OcciResponse:
-        """Answer POST to a kind or to an unbound path: create one entity, or all entities of a batch or none."""
+        """Answer POST to a kind or to an unbound path: create one entity, or a batch of entities (all or none)."""
         rendering = choose_rendering(request.get_header("accept"))
         if isinstance(target.category, Kind):
             await self._backend.may(request.identity, Verb.CREATE, target.location)
@@ -123,7 +123,7 @@ class Writer:
         return make_creation_response(created, rendering, request.base)
 
     async def put(self, request: OcciRequest, path: str, kind: Kind) -> OcciResponse:
-        """Answer PUT of an entity: replace the existing entity (its links stay), or create one with that id."""
+        """Answer PUT of an entity: replace the existing entity (its links stay), or create an entity with this id."""
         rendering = choose_rendering(request.get_header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, path)
         model = self._backend.get_model()
@@ -152,7 +152,7 @@ class Writer:
                 raise
             return await self._update(
                 request, entity, draft, rendering, replace=True
-            )  # another request has created it meanwhile
+            )  # another request has just created it
         return make_creation_response([created], rendering, request.base)
 
     async def update(self, request: OcciRequest, path: str) -> OcciResponse:
@@ -178,7 +178,7 @@ class Writer:
         return make_empty_response(rendering)
 
     async def delete_all(self, request: OcciRequest, target: Collection) -> OcciResponse:
-        """Answer DELETE of members of a kind or below a path: the named members, or those that pass the filter."""
+        """Answer DELETE of members of a kind or below a path: the named members, or members that pass the filter."""
         rendering = choose_rendering(request.get_header("accept"))
         if isinstance(target.category, Kind):
             await self._backend.may(request.identity, Verb.DELETE, target.location)
@@ -224,11 +224,12 @@ class Writer:
     async def _authorize_action(
         self, request: OcciRequest, target: Collection | Instance, term: str, draft: Draft, model: Model
     ) -> tuple[Action, Entity | tuple[Entity, ...]]:
-        """Return the action of a request and the entities that it is for, if the user may carry it out on them.
+        """Return the action of a request and its entities, if the user has the right to this action on them.
 
-        A request names its action by a Category, so the right is checked once, before any entity is looked up. Old
-        clients of the Cloud4E binding send only the term, whose meaning depends on the entities: they need the right to
-        read these first. The right to act on a collection holds for all members, whichever kinds they are of.
+        The Category in a request identifies the action, so the right is checked once, before any entity is looked up.
+        Old clients of the Cloud4E binding send only the term. Its meaning depends on the entities, so these clients
+        first need the right to read the entities. The right to act on a collection is valid for all members, whatever
+        their kinds.
 
         Raises:
             OcciError: 400, no such action; 403; 404, no such entity.
@@ -281,7 +282,7 @@ class Writer:
         return (request.base, *((f"https://{host}",) if host else ()), *self._endpoints)
 
     async def _may_create(self, request: OcciRequest, wanted: Sequence[Checked]) -> None:
-        """Check the rights to every kind and user mixin of a batch with its inline links, and to the links' sources."""
+        """Check the rights for kinds and user mixins of a batch and its inline links, and for the links' sources."""
         every = [item for entity in wanted for item in (entity, *entity.links)]
         for location in sorted({item.kind.location for item in every}):
             await self._backend.may(request.identity, Verb.CREATE, location)
@@ -289,10 +290,10 @@ class Writer:
             await self._backend.may(request.identity, Verb.UPDATE, location)
         for source in sorted({item.source for item in wanted if item.source.startswith("/")}):
             await self._backend.may(request.identity, Verb.GET, source)
-            await self._backend.find(source)  # another frontend may have created it just now
+            await self._backend.find(source)  # another frontend may just have created it
 
     async def _create_all(self, request: OcciRequest, wanted: Sequence[Checked], model: Model) -> list[Entity]:
-        """Create resources, then links (which may need them); delete all of them again if one fails."""
+        """Create resources, then links (which may need the resources); if one creation fails, delete all of them."""
         order = sorted(range(len(wanted)), key=lambda place: LINK in model.list_lineage(wanted[place].kind.id))
         created: dict[int, Entity] = {}
         try:
@@ -336,7 +337,7 @@ def _checked_creation(draft: Draft, model: Model, bases: Sequence[str], target: 
 
 
 def _localize(checked: Checked, bases: Sequence[str]) -> Checked:
-    """Return a checked entity with paths in place of URIs of this frontend."""
+    """Return a checked entity in which paths replace the URIs of this frontend."""
     return dataclasses.replace(
         checked,
         source=strip_base(checked.source, *bases),
@@ -348,8 +349,8 @@ def _localize(checked: Checked, bases: Sequence[str]) -> Checked:
 def _pop_wait(parameters: dict[str, str], action: Action, draft: Draft) -> bool | None:
     """Remove ``wait`` from the parameters of the query and return its value; None if the query has none.
 
-    If the action declares a ``wait`` itself, that one may stand in the query or in the body. If it stands in the body,
-    the one in the query belongs to the frontend.
+    If the action declares its own parameter ``wait``, the parameter may be in the query or in the body. If it is in the
+    body, the ``wait`` in the query belongs to the frontend.
     """
     declared = next((spec for spec in action.attributes if spec.name == "wait"), None)
     if "wait" not in parameters:
@@ -363,7 +364,7 @@ def _pop_wait(parameters: dict[str, str], action: Action, draft: Draft) -> bool 
 
 @contextmanager
 def _name_refused_entity(place: int, number: int) -> Iterator[None]:
-    """Add to an error which entity of a batch is refused."""
+    """Add the refused entity of a batch to an error."""
     try:
         yield
     except OcciError as error:
@@ -373,7 +374,7 @@ def _name_refused_entity(place: int, number: int) -> Iterator[None]:
 
 
 def _check_number(entities: int, links: int) -> None:
-    """Refuse a request that would delay others for long, and might be half done at its time limit.
+    """Refuse a request with too many entities: it would delay other requests, and might be half done at its time limit.
 
     Raises:
         OcciError: 413.

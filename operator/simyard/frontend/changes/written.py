@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of the writes of one request, so that its answer can wait until every replica shows them. No I/O."""
+"""Record of the writes of one request, so that its answer can wait until every replica shows the writes. No I/O."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ReportedValues:
 
 @dataclass(slots=True)
 class Record:
-    """The writes of one request; of an object that was written twice, the last write."""
+    """The writes of one request; if an object was written twice, only the last write."""
 
     objects: dict[tuple[str, str], Written] = field(default_factory=dict)
     reports: list[ReportedValues] = field(default_factory=list)

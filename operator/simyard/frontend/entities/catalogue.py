@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The categories of a frontend: of the standard, of the services and of the clients. Pure.
+"""The categories of a frontend: from the standard, from the services and from the clients. Pure.
 
-A service named ``beam`` brings
+A service ``beam`` adds the following categories:
 
-- the template ``http://simyard.dev/occi/os_tpl#beam``: a compute with it runs the service;
-- the mixin ``http://simyard.dev/occi/service/beam#interface`` on its computes and their amqplinks: the attributes and
+- the template ``http://simyard.dev/occi/os_tpl#beam``: a compute with this template runs the service;
+- the mixin ``http://simyard.dev/occi/service/beam#interface`` on the service's computes and their amqplinks: the
+attributes and
   actions of its interface, as ``cloud4e.NAME`` and ``http://cloud4e/beam/action#NAME`` (section 11 of the contract);
-- the mixin ``http://simyard.dev/occi/service/beam#master`` on its application, with ``start_workers``.
+- the mixin ``http://simyard.dev/occi/service/beam#master`` on the service's application, with ``start_workers``.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ SIZES: Mapping[str, Resources] = {
     "large": Resources(cpu=4, memory="8Gi"),
     "huge": Resources(cpu=8, memory="16Gi"),
 }
-"""Templates of sizes; the template ``default`` stands for the service's own size."""
+"""Size templates; the template ``default`` stands for the service's own size."""
 DEFAULT_SIZE = "default"
 
 SCALE = Action(
@@ -89,7 +90,7 @@ _OF_COMPUTE = {spec.name: spec for category in STANDARD if category.id == COMPUT
 
 
 def _of_size(size: Resources) -> tuple[AttributeSpec, ...]:
-    """Return the attributes that a template of a size sets, as the kind declares them."""
+    """Return the attributes that a size template sets, as the kind declares them."""
     gibibytes = parse_mebibytes(size.memory) / 1024
     values: Mapping[str, Value] = {
         "occi.compute.cores": parse_cores(size.cpu),
@@ -108,7 +109,7 @@ _SERVED = tuple(
     if category.id not in (STORAGE, STORAGELINK)
     and category.scheme not in (STORAGE_ACTION_SCHEME, STORAGELINK_ACTION_SCHEME)
 )
-"""The categories of the standard that Simyard's objects can have: a site has no storage to show."""
+"""The categories of the standard that Simyard's objects can have; storage is missing, because sites show none."""
 
 _PROVIDED: tuple[Category, ...] = (
     Mixin(
@@ -218,7 +219,7 @@ class Catalogue:
         return self._of_service.get(name)
 
     def find_service(self, mixin_id: str) -> str | None:
-        """Return the name of the service that brings a mixin."""
+        """Return the name of the service to which a mixin belongs."""
         return self._services.get(mixin_id)
 
     def find_listing(self, mixin_id: str) -> Hashable:
@@ -233,7 +234,7 @@ class Catalogue:
         return of[mixin_id], service
 
     def find_declared_action(self, action_id: str) -> tuple[str, str] | None:
-        """Return the service of an action and its name in the interface; None if no interface declares it."""
+        """Return the service of an action and the action's name in the interface; None if no interface declares it."""
         return self._actions.get(action_id)
 
 
@@ -254,12 +255,12 @@ def make_terms(names: Iterable[str]) -> dict[str, str]:
 
 
 def make_title(text: str) -> str:
-    """Return a title without the characters at which clients split (section 12.7)."""
+    """Return a title without the characters at which clients split titles (section 12.7)."""
     return " ".join(_UNTITLED.sub(" ", text).split())
 
 
 def find_size_term(resources: Resources | None) -> str | None:
-    """Return the term of the template of a size; None if no template has this size."""
+    """Return the term of the size template with this size; None if there is none."""
     if resources is None:
         return DEFAULT_SIZE
     wanted = parse_cores(resources.cpu), parse_mebibytes(resources.memory)

@@ -73,7 +73,7 @@ _ON_THE_WAY: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
     (ComputeState.INACTIVE, "Running"): ("start", "stop"),
     (ComputeState.SUSPENDED, "Running"): ("start", "stop"),
 }
-"""Actions while the machine moves to another state: back again, and the same action again, which changes nothing."""
+"""Actions while the machine changes its state: the opposite action, and the same action, which changes nothing."""
 ACTIONS: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
     (state, power_state): tuple(
         COMPUTE_ACTION_SCHEME + term for term in _ON_THE_WAY.get((state, power_state), _TERMS[state])
@@ -86,11 +86,11 @@ ACTIONS: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ComputeContext:
-    """Data of a compute beside its Worker.
+    """Data of a compute in addition to its Worker.
 
     Attributes:
         id: the OCCI id.
-        service: the service; None, as ``categories``, if it is not published (any more).
+        service: the service; if it is not published (any more), this and ``categories`` are None.
         categories: the categories of the service.
         observed: the newest values of the service's attributes.
         mixins: the ids of the user mixins of the compute.
@@ -127,13 +127,13 @@ def takes_actions(worker: CachedWorker) -> bool:
 
 
 def find_size_mixin(worker: CachedWorker) -> str | None:
-    """Return the id of the template of a compute's size; None if no template has this size."""
+    """Return the id of the template with a compute's size; None if no template has this size."""
     term = find_size_term(worker.own.resources)
     return RESOURCE_TPL_SCHEME + term if term is not None else None
 
 
 def list_provider_mixins(worker: CachedWorker) -> tuple[str, ...]:
-    """Return the ids of a compute's provider mixins beside those of its service, in the order of its client."""
+    """Return the ids of a compute's provider mixins, without the mixins of its service, in the order of its client."""
     asked = worker.metadata.annotations.get(ANNOTATION_OCCI_MIXINS, "").split()
     found = list(asked)
     if (
@@ -227,7 +227,7 @@ def build_amqplink(worker: CachedWorker, known: ComputeContext, *, inline: bool 
 
 
 def read_kept_attributes(worker: CachedWorker) -> dict[str, Value]:
-    """Return the attributes that clients gave and Simyard does not use."""
+    """Return the attributes that clients set and Simyard does not use."""
     try:
         kept = orjson.loads(worker.metadata.annotations.get(ANNOTATION_OCCI_ATTRIBUTES, "{}"))
     except orjson.JSONDecodeError:
@@ -236,7 +236,7 @@ def read_kept_attributes(worker: CachedWorker) -> dict[str, Value]:
 
 
 def find_oldest_time(service: CachedService | None, observed: Mapping[str, Observed]) -> float | None:
-    """Return when the oldest shown value was observed (seconds since the epoch); None if no value is shown."""
+    """Return the time at which the oldest shown value was observed (seconds since the epoch); None without values."""
     if service is None:
         return None
     declared = service.interface.attributes

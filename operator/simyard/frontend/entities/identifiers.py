@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCCI ids, and the names of the Kubernetes objects that have them. Pure.
+"""OCCI ids, and the names of the Kubernetes objects with these ids. Pure.
 
-The name of an object that was created over OCCI follows from the id of its entity. So two clients cannot get the same
-id from two frontends, and a frontend finds an entity that it does not know yet with one request.
+The name of an object that was created over OCCI is computed from the id of its entity. So two clients cannot get the
+same id from two frontends. A frontend also needs only one request to find an entity that it does not know yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_id(text: str) -> bool:
 
 
 def make_id(key: str = "") -> str:
-    """Return a new id; the same one for the same ``key``."""
+    """Return a new id; the same ``key`` always gives the same id."""
     return str(uuid.uuid5(_KEYS, key) if key else uuid.uuid4())
 
 

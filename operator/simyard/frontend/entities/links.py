@@ -23,15 +23,15 @@ OTHER_LINKS = "/link/"
 
 MAX_PULLED_BYTES = 64 * 1024
 DUE_SECONDS = 1.0
-"""Minimum time between two requests to a service adapter of Cloud4E, which reports nothing unasked."""
+"""Minimum time between two requests to a service adapter of Cloud4E, which never reports by itself."""
 SILENT_SECONDS = 10.0
-"""The same for an adapter that did not answer the last request."""
+"""Minimum time between two requests to an adapter that did not answer the last request."""
 MAX_ANSWERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """Attributes of a link as the adapter at its ``queue`` reported them at ``time`` (seconds since the epoch).
+    """Attributes of a link as its adapter reported them: ``queue`` is the adapter's queue, ``time`` the report's time.
 
     The OcciLink keeps them, so that every frontend shows the same values.
     """
@@ -41,7 +41,7 @@ class Pulled:
     attributes: Mapping[str, Value]
 
     def build_annotation(self) -> str:
-        """Return the annotation with which the OcciLink keeps the values."""
+        """Return the annotation in which the OcciLink keeps the values."""
         return orjson.dumps({"queue": self.queue, "time": self.time, "attributes": self.attributes}).decode()
 
 
@@ -52,7 +52,7 @@ class AdapterPolls:
         self._asked: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def note_question(self, uid: str, now: float) -> None:
-        """Note that an adapter is asked."""
+        """Note that a request is sent to an adapter."""
         self._asked[uid] = now, self._asked.get(uid, (0.0, 0.0))[1]
         self._asked.move_to_end(uid)
         while len(self._asked) > MAX_ANSWERS:
@@ -63,18 +63,18 @@ class AdapterPolls:
         self._asked[uid] = self._asked.get(uid, (now, 0.0))[0], now
 
     def get_reported_time(self, link: OcciLink) -> float | None:
-        """Return the last time at which the adapter's values of a link were true; None if the link has none."""
+        """Return the last time at which the adapter confirmed the values of a link; None if the link has no values."""
         pulled = read_pulled(link)
         return max(pulled.time, self._asked.get(link.metadata.uid, (0.0, 0.0))[1]) if pulled is not None else None
 
     def is_due(self, uid: str, now: float) -> bool:
-        """Return true if an adapter should be asked again."""
+        """Return true if the next request to an adapter is due."""
         asked, answered = self._asked.get(uid, (0.0, 0.0))
         return now - asked >= (DUE_SECONDS if answered >= asked else SILENT_SECONDS)
 
 
 def read_pulled(link: OcciLink) -> Pulled | None:
-    """Return the last values of a link's adapter; None if its present adapter has reported none."""
+    """Return the last values of a link's adapter; None if the present adapter has reported no values."""
     text = link.metadata.annotations.get(ANNOTATION_OCCI_PULLED, "")
     pulled = _read(text) if text else None
     return pulled if pulled is not None and pulled.queue == get_queue(link) else None
@@ -101,14 +101,14 @@ def link_path(link: OcciLink) -> str:
 
 
 def get_queue(link: OcciLink) -> object:
-    """Return the queue of a link's service adapter; None if the link has none."""
+    """Return the queue of a link's service adapter; None if the link has no adapter."""
     return link.spec.attributes.get(QUEUE)
 
 
 def select_mixin_values(
     link: OcciLink, mixins: tuple[str, ...], values: Mapping[str, Value], model: Model
 ) -> dict[str, Value]:
-    """Return the values of an adapter that the link's mixins declare and its kind does not."""
+    """Return the values of an adapter that the link's mixins declare and its kind does not declare."""
     declared, own = model.collect_specs(mixins), model.collect_specs((link.spec.kind,))
     return {name: value for name, value in values.items() if name in declared and name not in own}
 
@@ -116,8 +116,8 @@ def select_mixin_values(
 def build_stored_link(link: OcciLink, mixins: tuple[str, ...], model: Model) -> Link:
     """Return an OcciLink as a link, with the values of its adapter that the link's mixins declare.
 
-    Attributes that the kind itself declares, the queue above all, belong to the link: the client that registered it
-    sets them.
+    The attributes that the kind itself declares, such as the queue, belong to the link: the client that registered the
+    link sets them.
     """
     spec = link.spec
     pulled = read_pulled(link)
@@ -139,6 +139,6 @@ def build_stored_link(link: OcciLink, mixins: tuple[str, ...], model: Model) -> 
 
 
 def _kind_at(target: str, model: Model) -> tuple[str, ...]:
-    """Return the kind of a target that is the path of an entity."""
+    """Return the kind of the entity to whose path a link leads."""
     kind = model.find_by_location(target[: target.rfind("/") + 1]) if target.startswith("/") else None
     return (kind.id,) if isinstance(kind, Kind) else ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The listings in which each object stands. Pure."""
+"""The listings that contain each object. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from simyard.serving.objects import CachedPool, CachedService, CachedWorker
 
 EVERYTHING = "/"
 Placed = Sequence[tuple[str, Sequence[Hashable]]]
-"""The paths under which an object is shown, each with the keys of the listings that have it."""
+"""The paths under which an object is shown, each with the keys of the listings that contain it."""
 
 
 class Dependents:
-    """Links that are listed only while the entity where they start is shown, in whichever order both come and go."""
+    """Links that are listed only while their source is shown; link and source may be added and removed in any order."""
 
     def __init__(self, listings: Listings) -> None:
         self._listings = listings
         self._listed: dict[str, tuple[Entry, tuple[Hashable, ...]]] = {}
 
     def set_listings(self, path: str, entry: Entry | None, keys: tuple[Hashable, ...] = ()) -> bool:
-        """Put a path into these listings, None for no listings, and return true if it came or went."""
+        """Put a path into these listings, or into none (None); return true if the path was added or removed."""
         wanted = None if entry is None else (entry, keys)
         before = self._listed.get(path)
         if before == wanted:
@@ -44,7 +44,7 @@ T = TypeVar("T", CachedPool, CachedService)
 
 
 def update_listings(listings: Listings, old: T | None, new: T | None, placed: Callable[[T], Placed]) -> list[str]:
-    """Replace the listed paths of an object by those of its new state, and return the paths that came or went."""
+    """Update the listed paths of an object to its new state, and return the paths that were added or removed."""
     if old is not None and new is not None and placed(old) == placed(new):
         return []
     changed: list[str] = []
@@ -66,7 +66,7 @@ def compute_listings(worker: CachedWorker) -> Iterator[Hashable]:
 
 
 def relist_compute(listings: Listings, old: CachedWorker, new: CachedWorker, path: str) -> None:
-    """List a compute under the template that it has now instead of before: the rest of its Worker is immutable."""
+    """Move a compute to the listing of its new template; all other fields of its Worker are immutable."""
     if old.metadata.annotations.get(ANNOTATION_OCCI_MIXINS) == new.metadata.annotations.get(ANNOTATION_OCCI_MIXINS):
         return
     listings.remove(make_entry(old.metadata, path), compute_listings(old))

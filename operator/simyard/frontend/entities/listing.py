@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collections that stay sorted while members come and go, so that no request sorts a listing. Pure."""
+"""Collections that stay sorted when members are added or removed, so that no request sorts a listing. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Listing:
 
 
 class Listings:
-    """Collections by any key. A member that comes or goes costs a search, and a shift of the members behind it."""
+    """Collections by any key. To add or remove a member costs a search, and a shift of the members behind it."""
 
     def __init__(self) -> None:
         self._of: dict[Hashable, _Listing] = {}
@@ -58,7 +58,7 @@ class Listings:
                 del self._of[key]
 
     def list_paths(self, key: Hashable) -> tuple[str, ...]:
-        """Return the members of a collection: the same object until one comes or goes."""
+        """Return the members of a collection: the same tuple until a member is added or removed."""
         listing = self._of.get(key)
         if listing is None:
             return ()

@@ -21,7 +21,7 @@ def copy_definition(mixin: OcciMixin) -> object:
 class Memberships:
     """User mixins and their members, from OcciMixins.
 
-    ``exists`` tells if there is an entity at a path: members that are gone are not shown.
+    ``exists`` returns whether an entity exists at a path: members that do not exist are not shown.
     """
 
     def __init__(self, exists: Callable[[str], bool]) -> None:
@@ -39,7 +39,7 @@ class Memberships:
         return self._mixins.get(path, ())
 
     def list_paths(self, mixin: str) -> tuple[str, ...]:
-        """Return the existing members of a mixin: the same object until one comes or goes."""
+        """Return the existing members of a mixin: the same tuple until a member is added or removed."""
         shown = self._shown.get(mixin)
         if shown is None:
             shown = tuple([path for path in self._members.get(mixin, ()) if self._exists(path)])
@@ -48,7 +48,7 @@ class Memberships:
         return shown
 
     def forget_shown(self, path: str) -> None:
-        """Forget the shown members of the mixins of an entity that came or went."""
+        """Forget the shown members of the mixins of an entity that was added or removed."""
         for mixin in self.list_mixins(path):
             self._shown.pop(mixin, None)
 

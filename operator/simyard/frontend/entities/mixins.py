@@ -27,14 +27,16 @@ REPLACE_MIXIN = Permission("patch", OCCI_MIXINS)
 MAX_LOCATION_CLAIMS = 6
 """Attempts to claim a location while other mixins claim it at the same moment."""
 MAX_APPENDED_MEMBERS = 500
-"""Maximum of members that are appended one by one, which disturbs no concurrent change. More are written as a whole
-list."""
+"""Maximum number of members that are appended one by one, without disturbing concurrent changes.
+
+A larger number is written as a whole list.
+"""
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
 class Mixins:
-    """Definitions of user mixins and their members. Its caller has checked the rights."""
+    """Definitions of user mixins and their members. The caller has checked the rights."""
 
     def __init__(self, view: View, store: ObjectStore, access: Access) -> None:
         self._view = view
@@ -42,7 +44,7 @@ class Mixins:
         self._access = access
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
-        """Add mixins with their actions, or replace existing ones, which takes the right to change them.
+        """Add mixins with their actions, or replace existing mixins, which needs the right to change them.
 
         Raises:
             OcciError: 403, a mixin exists and the user may not change it.
@@ -89,9 +91,9 @@ class Mixins:
             await self._remove_members(mixin, [path])
 
     async def forget_entities(self, paths: Iterable[str]) -> None:
-        """Remove entities that are gone from the members of all mixins.
+        """Remove deleted entities from the members of all mixins.
 
-        No listing shows them any more; a failure here only leaves entries without an entity.
+        No listing shows these entities any more, so a failure only leaves useless entries.
         """
         members: dict[str, list[str]] = {}
         for path in paths:
@@ -126,10 +128,10 @@ class Mixins:
             try:
                 made = await self._store.create(self._view.mixins, body)
             except AlreadyExistsError:
-                return await self._redefine(identity, mixin, spec)  # another frontend may have created it just now
+                return await self._redefine(identity, mixin, spec)  # another frontend may just have created it
             if not (other := await self._other_at(made)):
                 return
-            # Two mixins may have found each other: after different pauses, the first one alone gets the location.
+            # Two mixins may have found each other: after different pauses, only the first one gets the location.
             await self._store.delete(self._view.mixins, made)
             await back_off(attempt)
         raise _location_taken(mixin, other)
@@ -149,7 +151,7 @@ class Mixins:
         raise _location_taken(mixin, other)
 
     async def _other_at(self, mixin: OcciMixin) -> str:
-        """Return the id of another mixin at the location of a stored one, from any frontend; "" if there is none."""
+        """Return the id of another mixin at the location of a stored mixin, from any frontend; "" if there is none."""
         for other in await self._store.list(self._view.mixins, self._view.namespace):
             if other.metadata.name != mixin.metadata.name and other.spec.location == mixin.spec.location:
                 return get_mixin_id(other)
@@ -169,7 +171,7 @@ class Mixins:
             patch = [{"op": "add", "path": "/spec/members/-", "value": path} for path in new]
             if await self._store.patch(self._view.mixins, stored, patch) is not None:
                 return
-            await back_off(attempt)  # another request has added one of them
+            await back_off(attempt)  # another request has added one of the members
             await self._store.get(self._view.mixins, stored.metadata.name, self._view.namespace)
         raise OcciError(503, f"{mixin}: too many others change its members at this moment; try again")
 
@@ -196,7 +198,7 @@ class Mixins:
         return stored
 
     async def _find(self, mixin: str) -> OcciMixin | None:
-        """Return the object of a mixin, under the name that frontends choose or under any other name."""
+        """Return the object of a mixin, whose name was chosen by a frontend or in another way."""
         name, namespace = make_mixin_name(mixin), self._view.namespace
         stored = self._view.mixins.get(namespace, name)
         if stored is not None:
@@ -209,7 +211,7 @@ class Mixins:
 
 
 def make_mixin_name(category_id: str) -> str:
-    """Return the name of the OcciMixin of an id, the same on every frontend."""
+    """Return the name of the OcciMixin with an id, which is the same on every frontend."""
     term = _UNSAFE.sub("-", category_id.rpartition("#")[2].lower()).strip("-")[:40].strip("-")
     return f"{term or 'mixin'}-{compute_digest(category_id)}"
 

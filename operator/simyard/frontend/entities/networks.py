@@ -50,7 +50,7 @@ def list_interface_paths(worker: CachedWorker, compute_id: str) -> list[str]:
 
 
 def parse_interface(interface_id: str) -> tuple[str, int] | None:
-    """Return the id of the compute and the number of the address that an interface's id names."""
+    """Return the id of the compute and the number of the address, from the id of an interface."""
     compute_id, _, number = interface_id.rpartition("_")
     if not compute_id or not number.isascii() or not number.isdecimal() or str(int(number[:9])) != number:
         return None
@@ -58,7 +58,7 @@ def parse_interface(interface_id: str) -> tuple[str, int] | None:
 
 
 def build_networkinterface(worker: CachedWorker, path: str, mixins: tuple[str, ...]) -> Link:
-    """Return the link of a compute to its site's network with one of its addresses; ``path`` names which.
+    """Return the link of a compute to its site's network with one of its addresses, which ``path`` selects.
 
     The interface is named ``eth0``, ``eth1``, ... if its name at the site has no number: clients such as Infrastructure
     Manager look for the number.
@@ -93,7 +93,7 @@ class Networks:
     """The networks of a namespace and the interfaces of its computes. A :class:`View` owns it.
 
     ``workers`` are the shown Workers by the ids of their computes. ``changed`` is called with the paths of networks
-    that come, go or change.
+    that are added, removed or changed.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Networks:
         sites.subscribe(self._site_changed)
 
     def find_site(self, path: str) -> CloudSite | None:
-        """Return the CloudSite of a network: one that the namespace may use, or that has a worker shown here."""
+        """Return the CloudSite of a network, if the namespace may use it or one of the shown workers is there."""
         if not path.startswith(NETWORKS):
             return None
         name = path.removeprefix(NETWORKS)
@@ -130,7 +130,7 @@ class Networks:
         return worker if named is not None and worker is not None and named[1] < len(worker.addresses) else None
 
     def find_entity(self, path: str) -> Resource | Link | None:
-        """Return the network or the interface at a path; None if there is none."""
+        """Return the network or the interface at a path; None if it does not exist."""
         mixins = self._memberships.list_mixins(path)
         if (site := self.find_site(path)) is not None:
             return build_network(site, mixins)
@@ -143,12 +143,12 @@ class Networks:
         return [build_networkinterface(worker, path, self._memberships.list_mixins(path)) for path in paths]
 
     def make_key(self, path: str) -> Hashable:
-        """Return a key that changes with a network's rendering; None if there is no network at the path."""
+        """Return a key that changes with a network's rendering; None if no network exists at the path."""
         site = self.find_site(path)
         return None if site is None else (site.metadata.uid, is_active(site))
 
     def list_interfaces(self, worker: CachedWorker, compute_id: str, change: ChangeListings) -> None:
-        """Add the interfaces of a compute to the listings that have them, or remove them."""
+        """Add the interfaces of a compute to their listings, or remove them."""
         for path in list_interface_paths(worker, compute_id):
             change(make_entry(worker.metadata, path), [EVERYTHING, NETWORKINTERFACE, IPNETWORKINTERFACE])
             self._memberships.forget_shown(path)

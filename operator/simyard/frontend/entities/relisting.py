@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of objects whose name does not follow from their path, which has only their uid."""
+"""Lists objects whose names cannot be computed from their paths, because a path has only the uid."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Relisting:
     def _ended(self, kind: str, task: asyncio.Task[None]) -> None:
         del self._under_way[kind]
         if not task.cancelled():
-            task.exception()  # the waiting requests raise it
+            task.exception()  # each waiting request raises the error
 
     async def _read(self, cache: Cache[Any]) -> None:
         async with translate_api_errors(cache.resource.kind):

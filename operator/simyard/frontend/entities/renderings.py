@@ -30,13 +30,13 @@ from simyard.occi.rendering import (
 )
 
 MAX_ENTITY_BYTES = 32 * 1024 * 1024
-"""The size of 10,000 computes: a client that reads all of them in turn finds each one in the cache."""
+"""The size of 10,000 computes: a client that reads all of them in turn finds all of them in the cache."""
 MAX_COLLECTION_BYTES = 32 * 1024 * 1024
 MAX_MODEL_BYTES = 4 * 1024 * 1024
 SLICE = 100
-"""Entities that are rendered before other tasks get their turn; this takes some milliseconds."""
+"""Number of entities that are rendered before other tasks get their turn; this takes some milliseconds."""
 OVERHEAD_BYTES = 600
-"""Approximate memory of an entry beside its bytes."""
+"""Approximate memory of an entry in addition to its bytes."""
 
 T = TypeVar("T")
 
@@ -44,8 +44,8 @@ T = TypeVar("T")
 class BoundedCache(Generic[T]):
     """Values of the most recently used keys, up to a limit of bytes for values, keys and tokens together.
 
-    A value is found only with the token that it was stored with: the token stands for the data that the value was made
-    from.
+    A value is found only with the token with which it was stored. The token stands for the data from which the value
+    was made.
     """
 
     def __init__(self, name: str, max_bytes: int, size: Callable[[T], int]) -> None:
@@ -91,7 +91,7 @@ class BoundedCache(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The parameters of a rendered collection beside its members.
+    """The parameters of a rendered collection, without its members.
 
     ``seen`` are the locations whose members the user may list. Listings with a client's filter are not kept, because
     there is no limit to the number of filters.
@@ -126,7 +126,7 @@ class Renderings:
         self._models: BoundedCache[Rendered] = BoundedCache("model", MAX_MODEL_BYTES, _size)
 
     def get_cached_entity(self, path: str, rendering: Rendering, base: str, model: Model) -> Shown | None:
-        """Return the rendering of an entity from the cache, if rendering it now would give the same."""
+        """Return the rendering of an entity from the cache, if a new rendering would be the same."""
         key = self._backend.make_part_key(path)
         return None if key is None else self._entities.find((path, rendering, base), (key, model.version))
 
@@ -155,7 +155,7 @@ class Renderings:
         return found
 
     def get_cached_collection(self, listing: Listing, token: object) -> Rendered | None:
-        """Return a collection from the cache; the ``token`` tells that members and states are the same."""
+        """Return a collection from the cache; an equal ``token`` means equal members and states."""
         return self._collections.find(listing, token)
 
     async def render_collection(
@@ -189,7 +189,7 @@ class Renderings:
         return resources, links
 
     def _part(self, path: str, rendering: Rendering, base: str, model: Model) -> bytes | None:
-        """Return an entity as a part of a collection, which is its body when it is alone; None if it is gone."""
+        """Return the rendering of an entity inside a collection, which equals its own body; None if it was deleted."""
         shown = self.get_cached_entity(path, rendering, base, model)
         if shown is None:
             entity = self._backend.get_entity(path)
@@ -205,7 +205,7 @@ def _weight(item: object) -> int:
         case str():
             return len(item)
         case tuple():
-            return 8 * len(item)  # the paths themselves are shared
+            return 8 * len(item)  # the texts of the paths are shared
         case Listing():
             return len(item.location) + len(item.base)
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target that a path names. Pure.
+"""The target of a path. Pure.
 
 No code changes targets. They are not frozen, because every request makes one and a frozen dataclass costs three times
 as much.
@@ -23,7 +23,7 @@ class Discovery:
 
 @dataclass(slots=True)
 class Collection:
-    """The members of a kind or a mixin, or (``category`` None) all entities below a path."""
+    """The members of a kind or a mixin; if ``category`` is None, all entities below a path."""
 
     location: str
     category: Kind | Mixin | None
@@ -42,7 +42,7 @@ _DISCOVERY = Discovery()
 
 
 def find_target(path: str, model: Model) -> Target:
-    """Return the target that a path names; the final slash of a location may be missing."""
+    """Return the target of a path; the final slash of a location may be missing."""
     if path in DISCOVERY:
         return _DISCOVERY
     if path.endswith("/"):

@@ -56,7 +56,7 @@ from simyard_sites.kubernetes.client import KubeClient
 
 
 class View:
-    """The entities of a namespace, or of one ``service`` of it. ``run`` must run meanwhile."""
+    """The entities of a namespace, or of one ``service`` in it; they are up to date while ``run`` runs."""
 
     def __init__(self, client: KubeClient, namespace: str, service: str = "", endpoint: str = "") -> None:
         self.namespace = namespace
@@ -131,7 +131,7 @@ class View:
         return await self._waiters.wait_until(check, seconds)
 
     def wake_waiters(self) -> None:
-        """Have all waiters check their conditions again, after a change that is not one of the objects."""
+        """Have all waiters check their conditions again, after a change of something other than the objects."""
         self._waiters.wake()
 
     # Objects by path
@@ -167,7 +167,7 @@ class View:
         return COMPUTES + entity_id if entity_id is not None else None
 
     def get_service(self, name: str) -> CachedService | None:
-        """Return the service of that name."""
+        """Return the service with this name."""
         return self.directory.services.get(self.namespace, name)
 
     def list_pools(self, service: CachedService) -> list[CachedPool]:
@@ -203,7 +203,7 @@ class View:
         return self._build_link(link) if link is not None else None
 
     def make_part_key(self, path: str) -> Hashable:
-        """Return a key that changes whenever the entity at a path changes; None if there is no entity."""
+        """Return a key that changes whenever the entity at a path changes; None if no entity exists there."""
         members = self._memberships.list_mixins(path)
         if (worker := self.find_worker(path)) is not None:
             revision = self.values.get_revision(worker.metadata.uid)
@@ -241,7 +241,7 @@ class View:
         )
 
     def get_age_time(self, path: str) -> float | None:
-        """Return the time of observation of the oldest value that an entity shows; None if it shows none."""
+        """Return the time of observation of the oldest value that an entity shows; None if it shows no values."""
         if (worker := self.find_worker(path)) is None or path.startswith(NETWORKINTERFACES):
             link = self.link(path)
             return self.polls.get_reported_time(link) if link is not None else None
@@ -307,7 +307,7 @@ class View:
         return not self._service or service == self._service
 
     def _if_shown(self, pool: CachedPool | None) -> CachedPool | None:
-        """Return the pool if it has a component; None if it is being deleted, even while its Workers still stop."""
+        """Return the pool if it has a component; None if the pool is being deleted, even if its Workers still exist."""
         if pool is None or pool.metadata.deletion_timestamp is not None:
             return None
         return pool if self._serves(pool.service) else None
@@ -317,11 +317,11 @@ class View:
         return any(item is not None for item in found)
 
     def shows(self, path: str) -> bool:
-        """Return true if there is an entity at a path."""
+        """Return true if an entity exists at a path."""
         return self._is_resource(path) or self.link(path) is not None
 
     def _note_change(self, paths: Iterable[str] = ()) -> None:
-        """Note a visible change; entities at ``paths`` have come or gone."""
+        """Note a visible change; entities at ``paths`` were added or removed."""
         self._changes += 1
         for path in paths:
             self._memberships.forget_shown(path)
@@ -382,7 +382,7 @@ class View:
         self._note_change()
 
     def _place_link(self, path: str, link: OcciLink | None) -> None:
-        """List a link that a client made, while the entity where it starts is shown."""
+        """List a link that a client made, as long as its source is shown."""
         if link is None or not self._is_resource(link.spec.source):
             came_or_went = self._dependents.set_listings(path, None)
         else:
@@ -393,7 +393,7 @@ class View:
             self._memberships.forget_shown(path)
 
     def _place_componentlink(self, pool: CachedPool) -> None:
-        """List the link from a service to its pool, while both are shown."""
+        """List the link from a service to its pool, as long as both are shown."""
         path = COMPONENTLINKS + pool.metadata.uid
         shown = self._componentlink(path) is not None
         entry = make_entry(pool.metadata, path) if shown else None

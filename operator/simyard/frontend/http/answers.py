@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Responses that are written at once: head and small body in one write, the head without aiohttp's dictionaries.
+"""Responses with head and small body in one write, and without aiohttp's dictionaries for the head.
 
-Building and serializing headers is a third of the CPU time that aiohttp needs for the answer of one entity.
+aiohttp needs a third of its CPU time for a response with one entity to build and serialize headers.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _NOT_MODIFIED = 304
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MAX_JOINED_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
-"""Bytes of a large body that are encrypted and wait for the client at a time; the whole body would take its memory
-twice."""
+"""Size of the pieces in which a large body is encrypted and sent: a whole body would take its memory twice."""
 
 
 class Answer(web.StreamResponse):
     """A whole response.
 
-    ``headers`` are those beside the headers of every response, ``Content-Length``, ``Date`` and ``Connection``.
+    ``headers`` are the headers except the headers of every response, ``Content-Length``, ``Date`` and ``Connection``.
 
     Raises:
-        ValueError: a header has a control character, with which it could begin another header.
+        ValueError: a header has a control character, which could begin another header.
     """
 
     def __init__(self, status: int, headers: Sequence[tuple[str, str]], body: bytes, budget: SendingBudget) -> None:
-        # super().__init__() is not called: its objects serve aiohttp's way of writing headers, which is not used.
+        # super().__init__() is not called: the objects that it creates are only needed by aiohttp's own writing of
+        # headers.
         for name, value in headers:
             if not value.isprintable() and _FORBIDDEN.search(value):
                 raise ValueError(f"the header {name} has a control character in it")
@@ -83,7 +83,7 @@ class _Date:
 
 
 def _date_line() -> str:
-    """Return the Date header, which is built once in a second."""
+    """Return the Date header, which is built at most once a second."""
     now = int(time.time())
     if now != _Date.second:
         _Date.second, _Date.line = now, f"Date: {formatdate(now, usegmt=True)}\r\n"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of clients that may not finish a request, or may not read their response.
+"""Connections of clients that may fail to finish a request, or to read their response.
 
 aiohttp refuses ambiguous requests (RFC 9112 6.3: Content-Length twice, or together with Transfer-Encoding; Host twice;
 bare CR or LF) and closes idle connections. It has no deadline for the head of a request, no limit for all header lines
-together, and waits forever for a client that does not read. This module adds the three.
+together, and waits forever for a client that does not read. This module adds these three limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 TEXT = ("Content-Type", "text/plain; charset=utf-8")
 _METHOD_UNKNOWN = re.compile(r"b'[A-Za-z-]{1,20} [^ ]{1,8192} HTTP/1\.[01]'")
-"""Matches the message of aiohttp's parser, which quotes the line, if the line is HTTP with an unknown method."""
+"""Matches a message of aiohttp's parser about a request line that is HTTP, but has an unknown method."""
 MAX_FIELD_BYTES = 64 * 1024
 MAX_FIELDS = 1000
 KEEPALIVE_SECONDS = 75.0
@@ -39,10 +39,10 @@ class Limits:
 
     Attributes:
         head_seconds: time from the first byte of a request to the end of its headers.
-        head_bytes: size of all headers: 64 KiB of text/occi fit, with room for the others.
+        head_bytes: size of all headers: 64 KiB of text/occi fit, with room for other headers.
         body_seconds: time from the end of the headers to the end of the body.
-        write_seconds: time for which a client may read nothing of its response.
-        linger_seconds: time for which the rest of a refused request is read and discarded, so that its client can read
+        write_seconds: time for which a client may fail to read any part of its response.
+        linger_seconds: time for which the rest of a refused request is read and discarded, so that the client can read
             the reason.
     """
 
@@ -79,7 +79,7 @@ class Listener(web.Server):
 
 
 class Connection(web.RequestHandler):
-    """One client's connection; ``head`` is the last head that the frontend keeps of it."""
+    """Connection of one client; ``head`` is the last request head, which is kept for later requests."""
 
     __slots__ = ("_head_bytes", "_head_timer", "_limits", "_lost", "_payload", "_write_timer", "head")
 
@@ -94,7 +94,7 @@ class Connection(web.RequestHandler):
         self._lost: asyncio.Future[None] | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Check the limits for the bytes of a head, of a body, or of several requests."""
+        """Check the limits for received bytes, which may be of a head, of a body, or of several requests."""
         before = self._request_count
         # This is read before the parser runs: the last piece of a body ends its payload, and does not begin a head.
         in_body = self._payload is not None and not self._payload.is_eof()
@@ -119,7 +119,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the timer for a client that does not read as fast as it is written to."""
+        """Start the timer for a client that reads more slowly than the frontend writes."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self._loop.call_later(self._limits.write_seconds, self._abort)
@@ -136,7 +136,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that aiohttp refuses, because it is not HTTP or ambiguous, and close the connection."""
+        """Answer a request that aiohttp refuses because it is not HTTP or is ambiguous, and close the connection."""
         if isinstance(exc, http_exceptions.LineTooLong):
             error = OcciError(400, f"a header or the request line is longer than {MAX_FIELD_BYTES} bytes")
         elif isinstance(exc, http_exceptions.BadHttpMethod) and _METHOD_UNKNOWN.search(message or ""):
@@ -150,7 +150,7 @@ class Connection(web.RequestHandler):
         return _FinalResponse(self, error)
 
     async def send_last(self, error: OcciError) -> None:
-        """Send the last response, then discard input until the client has closed or a short time is over."""
+        """Send the last response, then discard input until the client closes the connection, or for a short time."""
         self._write_refusal(error)
         self._lost = self._loop.create_future()
         with suppress(TimeoutError):
@@ -173,7 +173,7 @@ class Connection(web.RequestHandler):
     def _refuse(self, message: str) -> None:
         self._end_head()
         if self._current_request is not None:
-            self.close()  # once the present request is answered
+            self.close()  # after the present request is answered
             return
         error = OcciError(400, message)
         count_request(Transport.HTTP, "other", error.status, 0.0)
@@ -181,7 +181,7 @@ class Connection(web.RequestHandler):
         self._loop.call_later(self._limits.linger_seconds, self.force_close)
 
     def _write_refusal(self, error: OcciError) -> None:
-        """Write the last response. It is in HTTP/1.1, although nothing is known of its request."""
+        """Write the last response, in HTTP/1.1, because the version of the request is unknown."""
         body = f"{error.message}\n".encode()
         headers = [*COMMON_HEADERS, TEXT, ("Content-Length", str(len(body))), ("Connection", "close")]
         if error.status == 405:
@@ -204,7 +204,7 @@ class Connection(web.RequestHandler):
 
 
 class _FinalResponse(web.Response):
-    """The last response on a connection whose input cannot be understood any more."""
+    """The last response on a connection whose input cannot be parsed any more."""
 
     def __init__(self, connection: Connection, error: OcciError) -> None:
         super().__init__(status=error.status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers of a request over HTTP, parsed once for all requests of a connection that repeat them."""
+"""The headers of a request over HTTP, parsed once for all requests of a connection with the same headers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simyard.frontend.identity import Authorization
 from simyard.occi.errors import OcciError, quote_input
 
 MAX_KEPT_HEAD_BYTES = 8 * 1024
-"""Maximum size of headers that a connection keeps; longer ones are parsed for each request to save memory."""
+"""Maximum size of headers that a connection keeps; to save memory, longer headers are parsed for each request."""
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 
@@ -19,7 +19,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]
 class Head:
     """The headers of a request with names in lower case, and the values that follow from them.
 
-    Clients repeat the same headers over a connection, which keeps the last ones.
+    Clients repeat the same headers over a connection, so a connection keeps the last headers.
     """
 
     __slots__ = ("authorization", "base", "first", "lines", "raw", "size")
@@ -27,10 +27,10 @@ class Head:
     def __init__(self, request: web.BaseRequest, endpoint: str, max_bytes: int) -> None:
         """Parse the headers.
 
-        ``endpoint`` begins absolute URIs; if it is "", the request's Host does.
+        ``endpoint`` is the beginning of absolute URIs; if it is "", they begin with the request's Host.
 
         Raises:
-            OcciError: 400, a header is not UTF-8, a unique header is there twice, or all of them are too long.
+            OcciError: 400, a header is not UTF-8, a unique header occurs twice, or the headers together are too long.
         """
         self.raw = request.raw_headers
         self.lines = [(name.lower(), value) for name, value in request.headers.items()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCCI over HTTP: the parts of a request that the transport itself decides, and the handlers' answers."""
+"""OCCI over HTTP: reads requests, handles the parts that only the transport knows, and sends the responses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ class HttpFrontend:
     ) -> None:
         """Create the handler.
 
-        ``endpoint`` begins absolute URIs; if it is "", ``https://`` and the request's Host do.
+        ``endpoint`` is the beginning of absolute URIs; if it is "", they begin with ``https://`` and the request's
+        Host.
         """
         self._handlers = handlers
         self._identify = identify
@@ -130,7 +131,7 @@ class HttpFrontend:
             self._bodies.release(identity.user, sum(map(len, chunks)))
 
     async def _handle(self, request: web.BaseRequest, occi_request: OcciRequest) -> OcciResponse:
-        """Answer a request that has arrived completely: only from then on it occupies a place."""
+        """Answer a request that has arrived completely; a request occupies a place only from then on."""
         if self._in_flight >= self._max_in_flight:
             raise OcciError(503, f"{self._max_in_flight} requests are being answered already; try again")
         occi_request.key = _idempotency_key(request, occi_request)
@@ -156,7 +157,7 @@ class HttpFrontend:
         return head
 
     async def _read_body(self, request: web.BaseRequest, user: str, chunks: list[bytes]) -> None:
-        """Read the body in pieces; the bytes in ``chunks`` count as held by the user, also after an error."""
+        """Read the body in pieces; the bytes in ``chunks`` count for the user, also after an error."""
         if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
             raise OcciError(400, "Content-Encoding: send the body without an encoding")
         too_large = OcciError(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
@@ -188,7 +189,7 @@ class HttpFrontend:
 
 
 def _idempotency_key(request: web.BaseRequest, occi_request: OcciRequest) -> str:
-    """Return the idempotency key of a request, the same for a repetition with the same ``Idempotency-Key``."""
+    """Return the idempotency key of a request; repetitions with the same ``Idempotency-Key`` have the same key."""
     if request.method in _READING or (given := request.headers.get("Idempotency-Key")) is None:
         return ""
     sent = [item for item in occi_request.headers if item[0] in _CONTENT]
@@ -198,7 +199,7 @@ def _idempotency_key(request: web.BaseRequest, occi_request: OcciRequest) -> str
 
 
 def _allow_header(target: str) -> tuple[str, str]:
-    """Return the methods of a target by its shape and the standard's kinds: the answer needs no authentication."""
+    """Return the methods of a target by its path and the standard's kinds, so that no authentication is needed."""
     if target in _HEALTH:
         return "Allow", "GET, HEAD"
     path = target.partition("?")[0]
