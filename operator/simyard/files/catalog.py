@@ -239,7 +239,7 @@ class FileCatalog:
             if must:
                 raise
         if await self._store.find_object(make_deleting_key(found.key.namespace_uid, found.key.address)) is not None:
-            raise StoreError("the file was not used for a long time and is about to be deleted: try again in a minute")
+            raise StoreError("the file was unused for long and is about to be deleted: try again in some minutes")
 
     async def _list_uses(self, first: FileKey, last: FileKey) -> dict[str, UseKey]:
         """Return the newest use record of each file from the first to the last, by address."""

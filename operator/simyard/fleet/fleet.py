@@ -16,6 +16,9 @@ from typing import NoReturn
 
 from prometheus_client import Counter
 
+from simyard.files.access import StoreAccess
+from simyard.files.references import References
+from simyard.files.sweep import SweepSettings, run_sweep
 from simyard.fleet.actions.fences import Fences
 from simyard.fleet.actions.reconciler import Actions
 from simyard.fleet.actions.retention import ActionLimits
@@ -82,6 +85,8 @@ class FleetSettings:
         actions: the limits of ServiceActions per namespace.
         watch_namespaces: the namespaces whose pools, workers, services and actions this operator manages.
         rotate_after_seconds: delay between the end of a worker and the change of its pool's password; 0: never changed.
+        files: the access to the file store; None if the platform has none.
+        sweep: the settings of the sweep of the file store.
         timing: the pauses of the operator; tests inject shorter ones.
     """
 
@@ -97,6 +102,8 @@ class FleetSettings:
     actions: ActionLimits = field(default_factory=ActionLimits)
     watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
     rotate_after_seconds: int = 3600
+    files: StoreAccess | None = None
+    sweep: SweepSettings = field(default_factory=SweepSettings)
     timing: Timing = PRODUCTION
 
 
@@ -178,6 +185,10 @@ class Fleet:
         self._drains = Drains(registry, orders)
         self._takers = Takers(registry, orders)
         self._rotation = Rotation(registry, self.broker, self._admin, orders, timing)
+        self._sweep = None
+        if settings.files is not None:
+            references = References(client, settings.watch_namespaces)
+            self._sweep = partial(run_sweep, settings.files, references, settings.sweep)
         fences = Fences(registry, self.broker, heard, self._unsettled_seconds, timing)
         self._actions = Actions(registry, self.requester, fences, settings.actions)
         connect(
@@ -229,6 +240,8 @@ class Fleet:
                     ("retention of actions", self._actions.prune()),
                 ):
                     group.create_task(task, name=name)
+                if self._sweep is not None:
+                    group.create_task(self._sweep(), name="sweep of files")
         finally:
             await self._admin.aclose()
             await self.occi_broker.aclose()

@@ -10,6 +10,7 @@ import secrets
 import socket
 import sys
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from simyard.api.frontend_route import FrontendRoute
 from simyard.api.names import FRONTEND, OPERATOR, SYSTEM_NAMESPACE
 from simyard.controllers.leadership import Leadership
 from simyard.controllers.operator import run_operator
+from simyard.files.access import StoreAccess
+from simyard.files.sweep import SweepSettings
 from simyard.fleet.actions.retention import ActionLimits
 from simyard.fleet.fleet import Fleet, FleetSettings
 from simyard.kube.cache import ALL_NAMESPACES, MAX_AGE_SECONDS, Cache
@@ -140,6 +143,12 @@ def _route(context: click.Context, parameter: click.Parameter, value: str) -> Fr
 @click.option("--rotate-after-seconds", type=click.IntRange(0), default=3600, show_default=True,
               envvar="SIMYARD_ROTATE_AFTER_SECONDS",
               help="The time between the end of a worker and the change of its pool's password; 0: never.")  # fmt: skip
+@click.option("--files-directory", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              envvar="SIMYARD_FILES_DIRECTORY",
+              help="The directory of the mounted Secret of the file store. Default: no files.")  # fmt: skip
+@click.option("--files-retention-days", type=click.IntRange(0), default=30, show_default=True,
+              envvar="SIMYARD_FILES_RETENTION_DAYS",
+              help="The time for which files are kept that no object names and nobody uses; 0: for ever.")  # fmt: skip
 @click.option("--frontend-route", envvar="SIMYARD_FRONTEND_ROUTE", default="{}", metavar="JSON", callback=_route,
               help="The way of clients outside the cluster to the frontends: ingress, gateway.")  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, help="The address of metrics and probes.")
@@ -176,6 +185,8 @@ def operator(
     max_unfinished_actions_mib: int,
     max_finished_actions_mib: int,
     rotate_after_seconds: int,
+    files_directory: Path | None,
+    files_retention_days: int,
     frontend_route: FrontendRoute,
     bind: str,
     metrics_port: int,
@@ -188,6 +199,7 @@ def operator(
     configure_logs(log_format, log_level)
     try:
         broker = _broker(amqp_secret, amqp_url, amqp_management_url, amqp_ca_file)
+        files = StoreAccess.from_directory(files_directory) if files_directory else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
@@ -213,6 +225,8 @@ def operator(
         ),
         watch_namespace or ALL_NAMESPACES,
         rotate_after_seconds,
+        files,
+        SweepSettings(timedelta(days=files_retention_days) if files_retention_days else None),
     )
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
     failure: ExceptionGroup[Exception] | None = None

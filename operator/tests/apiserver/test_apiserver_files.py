@@ -8,14 +8,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from apiserver_stack import Client, Stack, unique
 
+from simyard.api.names import OPERATOR, SYSTEM_NAMESPACE
+from simyard.files.access import StoreAccess
+from simyard.files.references import References
+from simyard.files.store import ObjectStore
+from simyard.files.sweep import FileSweep, SweepSettings
+from simyard.kube.cache import ALL_NAMESPACES
 from simyard.serving.files import MAX_CAUSES
 from simyard_adapter.digests import digest_file
 from simyard_dev import tools
+from simyard_sites.kubernetes.client import KubeClient
 
 pytestmark = pytest.mark.xdist_group("apiserver")
 
@@ -157,6 +165,39 @@ async def test_a_quota_of_the_namespace_refuses_an_upload_and_names_the_remedy(
     stack.kubectl("annotate", "namespace", namespace, "simyard.dev/files-quota=much", "--overwrite")
     answer = await client.request("POST", path_of(namespace), user="admin", data=other)
     assert (answer.status, "'much' is no quantity" in answer.json["message"]) == (403, True)
+
+
+async def test_the_sweep_keeps_what_an_action_names_and_deletes_what_a_namespace_left(
+    stack: Stack, namespace: str, tmp_path: Path
+) -> None:
+    addresses = []
+    for name in ("named", "forgotten"):
+        (tmp_path / name).write_text(f"{name} in {namespace}")
+        addresses.append(simyard(stack, namespace, "cp", tmp_path / name, "files:").stdout.strip())
+    stack.apply(
+        {
+            "apiVersion": "simyard.dev/v1alpha1",
+            "kind": "ServiceAction",
+            "metadata": {"name": "solve", "namespace": namespace},
+            "spec": {
+                "target": {"kind": "WorkerPool", "name": "none"},
+                "action": "solve",
+                "parameters": {"decks": [{"file": addresses[0]}]},
+            },
+        }
+    )
+    operator = tmp_path / "operator.kubeconfig"
+    stack.control_plane.write_service_account_kubeconfig(operator, SYSTEM_NAMESPACE, OPERATOR)
+    access = StoreAccess.from_directory(stack.files.access)
+    async with await KubeClient.connect(operator) as client, ObjectStore(access) as store:
+        references = References(client, ALL_NAMESPACES)
+        uid = await references.find_uid(namespace)
+        assert (await references.list_namespaces())[uid] == namespace
+        for path in (stack.files.objects / access.bucket / uid).rglob("*"):
+            os.utime(path, (0, 0))
+        await FileSweep(store, references, SweepSettings(timedelta(days=30))).sweep()
+        left = [item.key async for item in store.list_objects(f"{uid}/in/")]
+    assert left == [f"{uid}/in/{addresses[0]}"]
 
 
 async def test_while_the_store_is_away_the_answer_says_so(stack: Stack, client: Client, namespace: str) -> None:
