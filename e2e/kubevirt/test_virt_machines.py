@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from virt_stage import PODS, Stage
 
+from simyard_dev.providers import complete_kubevirt
 from simyard_dev.virt_control_plane import read_manifests
 from simyard_sites.base import ConflictError, ErrorScope, InvalidSpecError, MachineState, Outcome, PowerAction, Site
 from simyard_sites.base import Stage as Entered
 from simyard_sites.kubernetes.client import build_path
 from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 from simyard_sites.kubevirt.instancetype import apply_instancetype, parse_bytes
-from simyard_sites.kubevirt.settings import Reference, Settings
+from simyard_sites.kubevirt.settings import Settings
 from simyard_sites.kubevirt.vmi import VMIS, build_machine_instance
 
 pytestmark = pytest.mark.timeout(300)
@@ -108,9 +109,8 @@ async def test_virt_api_accepts_every_machine_that_the_site_makes(there: Stage, 
 
 
 async def test_virt_api_accepts_every_instance_type_and_preference_that_kubevirt_brings(there: Stage) -> None:
-    plain = build_machine_instance(
-        there.request(), there.namespace, {}, "secret", Settings(preference=Reference("x", "x"))
-    )
+    settings = Settings.from_provider(complete_kubevirt(preference={"name": "x"}))
+    plain = build_machine_instance(there.request(), there.namespace, {}, "secret", settings)
     items = read_manifests()
     types = [item for item in items if item["kind"] == "VirtualMachineClusterInstancetype"]
     largest = max(types, key=lambda item: parse_bytes(item["spec"]["memory"]["guest"]))

@@ -15,6 +15,7 @@ from typing import Any
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.providers import complete_kubevirt
 from simyard_dev.virt_control_plane import NAMESPACE, VirtControlPlane, build_handler_pod
 from simyard_simulators.virt.handler import PlayedHandler
 from simyard_sites.base import Changed, Gone, Machine, MachineRequest, MachineState, Owner, Site, SiteConfig, Snapshot
@@ -46,7 +47,9 @@ class Stage:
     def site_of(self, kubeconfig: Path | None = None, **provider: Any) -> Site:
         """Return a site in the namespace with these further settings."""
         config = SiteConfig(
-            "there", {"namespace": self.namespace, **provider}, kubeconfig=kubeconfig or self.kubeconfig
+            "there",
+            complete_kubevirt(namespace=self.namespace, **provider),
+            kubeconfig=kubeconfig or self.kubeconfig,
         )
         return KubevirtSite(config)
 
@@ -133,7 +136,9 @@ async def stage(
         PlayedHandler(account, virt.nodes).serving(virt.handler_port, certificate) as handler,
     ):
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-        site = KubevirtSite(SiteConfig("there", {"namespace": namespace}, kubeconfig=control_plane.kubeconfig))
+        site = KubevirtSite(
+            SiteConfig("there", complete_kubevirt(namespace=namespace), kubeconfig=control_plane.kubeconfig)
+        )
         made = Stage(control_plane, virt, client, handler, namespace, site)
         following = asyncio.create_task(made.follow())
         try:

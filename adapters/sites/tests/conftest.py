@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from simyard_dev.providers import complete_emulated
 from simyard_sites.base import (
     MachineRequest,
     Outcome,
@@ -55,7 +56,7 @@ class Clouds:
     sites: list[EmulatedSite] = field(default_factory=list)
 
     def site(self, guest: Sequence[str] = SLEEPING_GUEST, name: str = "here", **provider: Any) -> EmulatedSite:
-        site = EmulatedSite(SiteConfig(name, provider), guest)
+        site = EmulatedSite(SiteConfig(name, complete_emulated(**provider)), guest)
         self.sites.append(site)
         return site
 

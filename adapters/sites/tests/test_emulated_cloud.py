@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from simyard_dev.providers import make_emulated_settings
 from simyard_sites.base import (
     Address,
     ConflictError,
@@ -20,9 +21,9 @@ from simyard_sites.emulated.cloud import Change, Cloud, GuestOrder
 from simyard_sites.emulated.settings import Settings
 
 OWNER = Owner("default", "worker", "uid")
-SLOW = Settings(pending_milliseconds=1000, prolog_milliseconds=2000, boot_milliseconds=3000)
+SLOW = make_emulated_settings(pending_milliseconds=1000, prolog_milliseconds=2000, boot_milliseconds=3000)
 ROOM = 2
-LIMITED = Settings(
+LIMITED = make_emulated_settings(
     boot_milliseconds=500,
     requests_per_second=4,
     requests_per_machine=2,
@@ -85,7 +86,7 @@ def test_a_machine_deleted_in_any_stage_terminates_and_is_gone_when_its_guest_ha
 
 
 def test_create_adopts_the_machine_of_the_same_name_and_a_later_one_gets_a_new_id() -> None:
-    cloud = Cloud(Settings())
+    cloud = Cloud(make_emulated_settings())
     cloud.create("a", OWNER, 1.0)
     cloud.advance(2.0)
     machine = cloud.create("a", OWNER, 3.0)
@@ -98,7 +99,7 @@ def test_create_adopts_the_machine_of_the_same_name_and_a_later_one_gets_a_new_i
 def test_jitter_stays_within_its_percentage_and_depends_on_the_name_alone() -> None:
     runs = []
     for _ in range(2):
-        cloud = Cloud(Settings(boot_milliseconds=1000, jitter_percent=20))
+        cloud = Cloud(make_emulated_settings(boot_milliseconds=1000, jitter_percent=20))
         for number in range(200):
             cloud.create(f"m{number}", OWNER, 0.0)
         cloud.advance(2.0)
@@ -113,7 +114,7 @@ def test_jitter_stays_within_its_percentage_and_depends_on_the_name_alone() -> N
 def test_as_many_machines_fail_as_the_settings_say_and_they_say_that_it_is_emulated(
     percent: int, least: int, most: int
 ) -> None:
-    cloud = Cloud(Settings(failure_percent=percent))
+    cloud = Cloud(make_emulated_settings(failure_percent=percent))
     for number in range(1000):
         cloud.create(f"m{number}", OWNER, 0.0)
     cloud.advance(0.0)
@@ -126,7 +127,7 @@ def test_as_many_machines_fail_as_the_settings_say_and_they_say_that_it_is_emula
 def test_changed_settings_hold_from_the_next_stage_on() -> None:
     cloud = Cloud(SLOW)
     cloud.create("a", OWNER, 0.0)
-    cloud.configure(Settings(prolog_milliseconds=10_000), 0.0)
+    cloud.configure(make_emulated_settings(prolog_milliseconds=10_000), 0.0)
     cloud.advance(10.9)
     assert states(cloud) == [MachineState.PROLOG]
     cloud.advance(11.0)
@@ -134,7 +135,7 @@ def test_changed_settings_hold_from_the_next_stage_on() -> None:
 
 
 def test_a_restart_ends_the_guest_before_the_machine_boots_and_keeps_the_times_of_the_first_start() -> None:
-    cloud = Cloud(Settings(boot_milliseconds=1000))
+    cloud = Cloud(make_emulated_settings(boot_milliseconds=1000))
     cloud.create("a", OWNER, 0.0)
     cloud.advance(1.0)
     cloud.act("0", PowerAction.RESTART, 10.0)
@@ -157,7 +158,7 @@ def test_an_action_that_leads_nowhere_is_a_conflict_and_names_the_state() -> Non
 
 
 def test_a_machine_that_still_stops_can_be_started_only_when_it_has() -> None:
-    cloud = Cloud(Settings())
+    cloud = Cloud(make_emulated_settings())
     cloud.create("a", OWNER, 0.0)
     cloud.advance(0.0)
     cloud.act("0", PowerAction.STOP, 1.0)
@@ -172,7 +173,7 @@ def test_a_machine_that_still_stops_can_be_started_only_when_it_has() -> None:
 
 def test_a_machine_waits_for_the_scheduler_then_for_a_thread_and_its_host() -> None:
     cloud = Cloud(
-        Settings(
+        make_emulated_settings(
             interval_milliseconds=10_000,
             threads=2,
             operation_milliseconds=3000,
@@ -189,7 +190,7 @@ def test_a_machine_waits_for_the_scheduler_then_for_a_thread_and_its_host() -> N
 
 
 def test_a_machine_without_room_stays_pending_and_says_why_until_there_is_some() -> None:
-    cloud = Cloud(Settings(hosts=1, machines_per_host=1))
+    cloud = Cloud(make_emulated_settings(hosts=1, machines_per_host=1))
     cloud.create("a", OWNER, 0.0)
     cloud.create("b", OWNER, 0.0)
     assert cloud.advance(0.0).count(Change("1", "b")) == 2
@@ -207,11 +208,11 @@ def test_a_machine_without_room_stays_pending_and_says_why_until_there_is_some()
 
 
 def test_a_machine_without_room_is_placed_when_the_cloud_gets_more_hosts() -> None:
-    cloud = Cloud(Settings(hosts=1, machines_per_host=1))
+    cloud = Cloud(make_emulated_settings(hosts=1, machines_per_host=1))
     cloud.create("a", OWNER, 0.0)
     cloud.create("b", OWNER, 0.0)
     cloud.advance(0.0)
-    cloud.configure(Settings(hosts=2, machines_per_host=1), 1.0)
+    cloud.configure(make_emulated_settings(hosts=2, machines_per_host=1), 1.0)
     cloud.advance(1.0)
     assert states(cloud) == [MachineState.RUNNING] * 2
 
@@ -222,7 +223,7 @@ def test_as_many_events_and_answers_are_lost_as_the_settings_say_by_the_names_al
 ) -> None:
     runs = []
     for _ in range(2):
-        cloud = Cloud(Settings(lost_events_percent=percent, lost_answers_percent=percent))
+        cloud = Cloud(make_emulated_settings(lost_events_percent=percent, lost_answers_percent=percent))
         for number in range(1000):
             cloud.create(f"m{number}", OWNER, 0.0)
         told = [(change.id, change.lost) for change in cloud.advance(0.0) if change.guest is GuestOrder.RUN]
@@ -234,7 +235,7 @@ def test_as_many_events_and_answers_are_lost_as_the_settings_say_by_the_names_al
 
 
 def test_a_forgotten_machine_ends_and_is_gone_without_a_word() -> None:
-    cloud = Cloud(Settings())
+    cloud = Cloud(make_emulated_settings())
     cloud.create("a", OWNER, 0.0)
     cloud.advance(0.0)
     cloud.forget("0", 1.0)
@@ -246,7 +247,7 @@ def test_a_forgotten_machine_ends_and_is_gone_without_a_word() -> None:
 
 
 def test_a_resurrected_machine_runs_under_its_old_id_and_can_be_deleted_again() -> None:
-    cloud = Cloud(Settings())
+    cloud = Cloud(make_emulated_settings())
     cloud.create("a", OWNER, 0.0)
     with pytest.raises(MachineNotFoundError):
         cloud.resurrect("0", 0.0)
@@ -374,7 +375,7 @@ for history in (TestAnyHistory, TestAnyHistoryWithinLimits):
 @given(
     st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 100))),
     st.lists(st.floats(0, 20), max_size=5),
-    st.sampled_from([Settings(), LIMITED]),
+    st.sampled_from([make_emulated_settings(), LIMITED]),
 )
 def test_how_often_the_clock_is_looked_at_changes_nothing(
     latencies: list[tuple[int, int, int, int]], looks: list[float], limits: Settings

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from simyard_dev.processes import kill_all
+from simyard_dev.providers import complete_emulated, make_emulated_settings
 from simyard_sites.base import (
     InvalidSpecError,
     MachineState,
@@ -25,18 +27,17 @@ from simyard_sites.base import (
 )
 from simyard_sites.emulated import EmulatedSite, client
 from simyard_sites.emulated.protocol import Create
-from simyard_sites.emulated.settings import Settings
 
 pytestmark = pytest.mark.slow
 
 NEVER = {"bootMilliseconds": 3_600_000}
 CLIENT = """
-import asyncio, sys
+import asyncio, json, sys
 from simyard_sites.base import MachineRequest, Owner, SiteConfig
 from simyard_sites.emulated import EmulatedSite
 
 async def main():
-    site = EmulatedSite(SiteConfig("here", {"latencies": {"bootMilliseconds": 3600000}}))
+    site = EmulatedSite(SiteConfig("here", json.loads(sys.argv[1])))
     requests = [MachineRequest(f"m{n}", Owner("default", f"m{n}", f"uid-m{n}", "pool"), b"{}") for n in range(200)]
     print(len([outcome async for outcome in site.create(requests)]), flush=True)
     await asyncio.sleep(600)
@@ -81,7 +82,9 @@ async def test_a_machine_deleted_while_it_boots_is_gone_with_its_directory(
 async def test_a_client_killed_with_kill_9_leaves_its_machines_and_the_next_one_finds_them(
     clouds: Any, outcomes: Any, requests_for: Any
 ) -> None:
-    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", CLIENT, stdout=subprocess.PIPE)
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CLIENT, json.dumps(complete_emulated(latencies=NEVER)), stdout=subprocess.PIPE
+    )
     assert killed.stdout
     assert await killed.stdout.readline() == b"200\n"
     killed.kill()
@@ -146,7 +149,7 @@ async def test_a_call_cut_off_in_the_middle_has_an_unknown_outcome(
 async def test_a_lost_answer_to_a_create_leaves_one_machine(clouds: Any, requests_for: Any, outcomes: Any) -> None:
     site = clouds.site()
     await site.probe()
-    connection, _ = await client.connect(clouds.files(), Settings(), ("false",))
+    connection, _ = await client.connect(clouds.files(), make_emulated_settings(), ("false",))
     await connection.send(Create(requests_for("a")))
     connection.close()
     await outcomes(site.create(requests_for("a")))
@@ -268,4 +271,4 @@ def test_settings_that_cannot_be_used_are_refused_by_their_path() -> None:
         ({"failurePercent": 101}, r"emulated\.failurePercent: 101 is not an integer from 0 to 100"),
     ):
         with pytest.raises(InvalidSpecError, match=path):
-            EmulatedSite(SiteConfig("here", provider))
+            EmulatedSite(SiteConfig("here", complete_emulated() | provider))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from simyard_dev.providers import complete_emulated
 from simyard_sites.base import (
     MachineNotFoundError,
     MachineState,
@@ -61,7 +62,7 @@ async def test_a_call_beside_too_many_others_is_refused_as_a_whole_and_reading_g
     api = {"callsInFlight": 1, "callMilliseconds": AN_HOUR}
     site = clouds.site(api=api)
     await site.probe()
-    connection, _ = await client.connect(clouds.files(), Settings.from_provider({"api": api}), ("false",))
+    connection, _ = await client.connect(clouds.files(), Settings.from_provider(complete_emulated(api=api)), ("false",))
     await connection.send(Create(requests_for("a")))
     with pytest.raises(ThrottledError) as refused:
         await outcomes(site.create(requests_for("b")))

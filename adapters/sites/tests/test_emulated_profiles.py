@@ -11,6 +11,7 @@ import yaml
 
 from simyard.api.cloud_site import CloudSite
 from simyard.api.providers.emulated import EmulatedProfile, EmulatedProvider
+from simyard_dev.providers import complete_emulated, make_emulated_settings
 from simyard_sites.base import InvalidSpecError
 from simyard_sites.emulated.bound import bound
 from simyard_sites.emulated.profiles import PROFILES, Profile
@@ -35,7 +36,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "emulated-clouds.md").read_text
 
 
 def modelled(profile: str, differs: dict[str, Any], machines: int, number: str) -> float:
-    found = bound({"profile": profile, **differs}, machines)
+    found = bound(complete_emulated(profile=profile, **differs), machines)
     times = found.running_seconds
     return {
         "mean": found.mean_seconds,
@@ -101,8 +102,8 @@ def test_the_api_offers_the_profiles_and_exactly_the_settings_that_are_read() ->
                 assert reads(provider, path) == value
             else:
                 with pytest.raises(InvalidSpecError, match=f"emulated.{path}: "):
-                    Settings.from_provider(provider)
-    assert offered.keys() == paths(Settings().to_provider()).keys() - {"guests", "profile"}
+                    Settings.from_provider(complete_emulated() | provider)
+    assert offered.keys() == paths(make_emulated_settings().to_provider()).keys() - {"guests", "profile"}
 
 
 def limits(member: dict[str, Any]) -> tuple[int, int]:
@@ -118,19 +119,19 @@ def paths(provider: dict[str, Any]) -> dict[str, Any]:
 
 
 def reads(provider: dict[str, Any], path: str) -> Any:
-    return paths(Settings.from_provider(provider).to_provider())[path]
+    return paths(Settings.from_provider(complete_emulated() | provider).to_provider())[path]
 
 
 @pytest.mark.parametrize("profile", Profile)
 def test_single_settings_override_those_of_the_profile_and_the_title_says_so(profile: Profile) -> None:
-    plain = Settings.from_provider({"profile": profile.value})
+    plain = Settings.from_provider(complete_emulated(profile=profile.value))
     assert plain.title == profile.value
-    provider = {"profile": profile.value, "guests": "shared", "latencies": {"bootMilliseconds": 7}}
+    provider = complete_emulated(profile=profile.value, guests="shared", latencies={"bootMilliseconds": 7})
     changed = Settings.from_provider(provider)
     assert (changed.boot_milliseconds, changed.guests) == (7, GuestKind.SHARED)
     assert changed.title == f"{profile} (adjusted)"
     assert changed.prolog_milliseconds == plain.prolog_milliseconds
-    scaled = Settings.from_provider({"profile": profile.value, "timeScalePercent": 10})
+    scaled = Settings.from_provider(complete_emulated(profile=profile.value, timeScalePercent=10))
     assert scaled.title == f"{profile} at 10 % of its time"
     for settings in (plain, changed, scaled):
         assert Settings.from_provider(settings.to_provider()) == settings
@@ -138,18 +139,18 @@ def test_single_settings_override_those_of_the_profile_and_the_title_says_so(pro
 
 @pytest.mark.parametrize("profile", sorted(set(Profile) - {Profile.INSTANT}))
 def test_the_time_scale_scales_all_of_it(profile: Profile) -> None:
-    whole = bound({"profile": profile}, 60)
-    tenth = bound({"profile": profile, "timeScalePercent": 10}, 60)
+    whole = bound(complete_emulated(profile=profile), 60)
+    tenth = bound(complete_emulated(profile=profile, timeScalePercent=10), 60)
     assert tenth.running_seconds == pytest.approx([seconds / 10 for seconds in whole.running_seconds])
 
 
 def test_a_bound_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="room for 6 machines, not for 7"):
-        bound({"hosts": {"count": 2, "machinesPerHost": 3}}, 7)
+        bound(complete_emulated(hosts={"count": 2, "machinesPerHost": 3}), 7)
     with pytest.raises(ValueError, match="fails"):
-        bound({"failurePercent": 100}, 3)
+        bound(complete_emulated(failurePercent=100), 3)
 
 
 def test_a_bound_counts_on_a_rate_that_refuses_without_waste() -> None:
-    found = bound({"api": {"createsPerSecond": 2, "createBurst": 2}}, 6)
+    found = bound(complete_emulated(api={"createsPerSecond": 2, "createBurst": 2}), 6)
     assert found.running_seconds == pytest.approx([0, 0, 0.5, 1.0, 1.5, 2.0])

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simyard_dev.providers import make_emulated_settings
 from simyard_sites.base import ThrottledError
 from simyard_sites.emulated.queueing import Front, Rate, Servers
-from simyard_sites.emulated.settings import Settings
 
 ARRIVALS = st.lists(st.integers(0, 50), min_size=1, max_size=40).map(sorted)
 
@@ -42,7 +42,7 @@ def test_a_rate_lets_no_more_through_in_any_time_than_its_burst_and_what_came_me
 
 
 def test_a_front_end_serves_calls_one_after_the_other_each_with_its_own_time_and_that_of_its_items() -> None:
-    settings = Settings(call_milliseconds=1000, item_milliseconds=100)
+    settings = make_emulated_settings(call_milliseconds=1000, item_milliseconds=100)
     front = Front()
     assert front.serve(2, settings, 10.0) == pytest.approx([11.1, 11.2])
     assert front.serve(1, settings, 10.0) == pytest.approx([12.3])
@@ -50,17 +50,17 @@ def test_a_front_end_serves_calls_one_after_the_other_each_with_its_own_time_and
 
 
 def test_a_front_end_without_times_serves_at_once() -> None:
-    assert Front().serve(3, Settings(), 10.0) == [10.0] * 3
+    assert Front().serve(3, make_emulated_settings(), 10.0) == [10.0] * 3
 
 
 def test_a_front_end_refuses_more_calls_at_once_than_it_takes_and_says_when_to_come_again_if_it_is_to() -> None:
-    settings = Settings(calls_in_flight=1)
+    settings = make_emulated_settings(calls_in_flight=1)
     front = Front()
     front.begin(settings)
     with pytest.raises(ThrottledError) as silent:
         front.begin(settings)
     with pytest.raises(ThrottledError) as telling:
-        front.begin(Settings(calls_in_flight=1, retry_after_milliseconds=500, time_scale_percent=10))
+        front.begin(make_emulated_settings(calls_in_flight=1, retry_after_milliseconds=500, time_scale_percent=10))
     assert (silent.value.retry_after_seconds, telling.value.retry_after_seconds) == (None, 0.05)
     front.end()
     front.begin(settings)
@@ -68,7 +68,7 @@ def test_a_front_end_refuses_more_calls_at_once_than_it_takes_and_says_when_to_c
 
 @given(st.integers(1, 20), st.integers(1, 10), st.integers(1, 100))
 def test_a_front_end_admits_its_burst_at_once_and_then_its_rate(rate: int, burst: int, percent: int) -> None:
-    settings = Settings(creates_per_second=rate, create_burst=burst, time_scale_percent=percent)
+    settings = make_emulated_settings(creates_per_second=rate, create_burst=burst, time_scale_percent=percent)
     front = Front()
     assert [front.admit(settings, 5.0) for _ in range(burst + 3)] == [True] * burst + [False] * 3
     later = 5.0 + 1.001 * percent / 100 / rate

@@ -4,6 +4,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simyard_dev.providers import make_emulated_settings
 from simyard_sites.emulated.scheduler import Scheduler
 from simyard_sites.emulated.settings import Settings
 
@@ -57,7 +58,7 @@ def test_it_keeps_every_limit_and_leaves_nobody_waiting_who_has_room(limits: Set
 
 def test_machines_go_to_the_host_with_the_fewest() -> None:
     scheduler = Scheduler()
-    limits = Settings(hosts=3)
+    limits = make_emulated_settings(hosts=3)
     for number in range(6):
         scheduler.add(f"m{number}", limits, 0.0)
     assert Counter(host for _, host in scheduler.run(limits, 0.0).machines) == {0: 2, 1: 2, 2: 2}
@@ -68,7 +69,7 @@ def test_machines_go_to_the_host_with_the_fewest() -> None:
 
 def test_after_a_pause_it_runs_half_an_interval_later_and_keeps_its_beat_while_there_is_work() -> None:
     scheduler = Scheduler()
-    limits = Settings(interval_milliseconds=30_000, machines_per_interval=1)
+    limits = make_emulated_settings(interval_milliseconds=30_000, machines_per_interval=1)
     scheduler.add("a", limits, 100.0)
     scheduler.add("b", limits, 101.0)
     assert scheduler.next_run == 115.0
@@ -82,7 +83,7 @@ def test_after_a_pause_it_runs_half_an_interval_later_and_keeps_its_beat_while_t
 
 def test_it_says_once_for_whom_there_is_no_room_and_places_them_first_when_there_is() -> None:
     scheduler = Scheduler()
-    limits = Settings(hosts=1, machines_per_host=1)
+    limits = make_emulated_settings(hosts=1, machines_per_host=1)
     for name in ("a", "b"):
         scheduler.add(name, limits, 0.0)
     run = scheduler.run(limits, 0.0)

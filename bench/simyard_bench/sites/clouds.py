@@ -22,6 +22,7 @@ from simyard_bench.sites.pyone_client import Pyone, Spent
 from simyard_bench.sites.rows import Figures
 from simyard_bench.sites.starting import Fleet, Started
 from simyard_dev.progress import step
+from simyard_dev.providers import complete_open_nebula
 from simyard_sites.base import MachineRequest, SiteConfig
 from simyard_sites.opennebula import OpenNebulaSite
 
@@ -233,5 +234,5 @@ def changes(calls: Mapping[str, int]) -> Writes:
 
 
 def _site(oned: SimulatedOned) -> OpenNebulaSite:
-    provider = {"endpoint": oned.url, "template": TEMPLATE, "imageOwner": IMAGE_OWNER}
+    provider = complete_open_nebula(endpoint=oned.url, template=TEMPLATE, imageOwner=IMAGE_OWNER)
     return OpenNebulaSite(SiteConfig(INSTALLATION, provider, {"username": USER, "password": PASSWORD}, INSTALLATION))

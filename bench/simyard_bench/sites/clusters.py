@@ -29,6 +29,7 @@ from simyard_dev import kubevirt
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.processes import Process
 from simyard_dev.progress import say, step
+from simyard_dev.providers import complete_kubevirt, complete_pod
 from simyard_sites.base import Site, SiteConfig
 from simyard_sites.kubernetes.client import build_path
 from simyard_sites.kubernetes.resource import Resource
@@ -86,7 +87,7 @@ def pods(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures
 async def _vmis(plane: ControlPlane, n: int, rounds: int) -> Figures:
     load = os.getloadavg()[0]
     async with bare_kube.connect(plane.kubeconfig) as session:
-        ours = Ours(session, VMIS, partial(_site, KubevirtSite, plane.kubeconfig))
+        ours = Ours(session, VMIS, partial(_site, KubevirtSite, complete_kubevirt(namespace=OURS), plane.kubeconfig))
         example = copy_manifest(await ours.warm_up())
         theirs = BareKube(session, VMIS, NAMESPACE)
 
@@ -105,7 +106,7 @@ async def _vmis(plane: ControlPlane, n: int, rounds: int) -> Figures:
 async def _pods(plane: ControlPlane, n: int, rounds: int) -> Figures:
     load = os.getloadavg()[0]
     async with bare_kube.connect(plane.kubeconfig) as session:
-        ours = Ours(session, PODS, partial(_site, PodSite, plane.kubeconfig))
+        ours = Ours(session, PODS, partial(_site, PodSite, complete_pod(namespace=OURS), plane.kubeconfig))
         example = copy_manifest(await ours.warm_up())
         spec = {name: value for name, value in example["spec"].items() if name != "nodeName"}
         deployment = peer.deployment(spec)
@@ -198,8 +199,8 @@ async def _compare(
     )
 
 
-def _site(make: Callable[[SiteConfig], Site], kubeconfig: Path) -> Site:
-    return make(SiteConfig(NAME, {"namespace": OURS}, installation=NAME, kubeconfig=kubeconfig))
+def _site(make: Callable[[SiteConfig], Site], provider: Json, kubeconfig: Path) -> Site:
+    return make(SiteConfig(NAME, provider, installation=NAME, kubeconfig=kubeconfig))
 
 
 def _count_writes() -> writes.Counts:

@@ -20,6 +20,7 @@ import uvloop
 
 from simyard_bench.sites.asking import machine_requests
 from simyard_bench.sites.starting import Fleet
+from simyard_dev.providers import complete_open_nebula
 from simyard_sites.base import MachineRequest, MachineState, SiteConfig
 from simyard_sites.opennebula import OpenNebulaSite
 from simyard_sites.opennebula.catalog import Catalog
@@ -117,7 +118,7 @@ async def _end(site: OpenNebulaSite) -> None:
 def _config() -> SiteConfig:
     username, _, password = os.environ["SIMYARD_ONE_AUTH"].partition(":")
     template = os.environ.get("SIMYARD_ONE_TEMPLATE", "worker")
-    provider = {"endpoint": os.environ["SIMYARD_ONE_ENDPOINT"], "template": template}
+    provider = complete_open_nebula(endpoint=os.environ["SIMYARD_ONE_ENDPOINT"], template=template)
     return SiteConfig("bench", provider, {"username": username, "password": password}, f"bench-{uuid.uuid4().hex[:8]}")
 
 

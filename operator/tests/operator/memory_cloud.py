@@ -18,6 +18,7 @@ from typing import Protocol
 from simyard_adapter.adapter import Adapter
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.transport import Connections
+from simyard_dev.providers import make_emulated_settings
 from simyard_sites.base import (
     Changed,
     Gone,
@@ -36,7 +37,7 @@ from simyard_sites.emulated.cloud import Cloud, GuestOrder
 from simyard_sites.emulated.settings import Settings
 
 CHANNELS_PER_CONNECTION = 200
-LATENCIES = Settings(pending_milliseconds=5, prolog_milliseconds=5, boot_milliseconds=5)
+LATENCIES = make_emulated_settings(pending_milliseconds=5, prolog_milliseconds=5, boot_milliseconds=5)
 Told = SiteEvent | SiteError
 
 

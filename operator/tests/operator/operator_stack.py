@@ -27,6 +27,7 @@ from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.ports import LOOPBACK, Ports
 from simyard_dev.processes import Identity, Process
+from simyard_dev.providers import complete_emulated
 from simyard_sites.base import SiteConfig
 from simyard_sites.emulated import EmulatedSite
 from simyard_sites.kubernetes.resource import Resource
@@ -243,7 +244,7 @@ class Scene:
 
     async def lose_a_machine(self) -> None:
         """End a machine at the site, behind the operator's back."""
-        site = EmulatedSite(SiteConfig(self.site, {"guests": "process"}))
+        site = EmulatedSite(SiteConfig(self.site, complete_emulated()))
         try:
             machines = await site.list_owned()
             async for outcome in site.delete([machines[0].id]):

@@ -15,6 +15,7 @@ from tuned_site import Bucket, Fast, Noisy, Run, Servers
 
 from simyard.plan.pace import Pace
 from simyard.plan.tuner import MAX_PER_BATCH, START, Answer, Bounds, Setting, Tuner
+from simyard_dev.providers import complete_emulated
 from simyard_sites.base import Owner, Stage, ThrottledError
 from simyard_sites.emulated.bound import bound
 from simyard_sites.emulated.cloud import Cloud
@@ -234,7 +235,7 @@ class Emulated:
     retry_after_seconds = None
 
     def __init__(self, provider: dict[str, Any], machines: int) -> None:
-        self.settings = Settings.from_provider(provider)
+        self.settings = Settings.from_provider(complete_emulated(**provider))
         self.front, self.cloud = Front(), Cloud(self.settings)
         self.left = machines
         self._ends: list[float] = []
@@ -265,7 +266,7 @@ class Emulated:
     "profile", ["opennebula-2015-default", "opennebula-2015-tuned", "kubevirt-default", "kubevirt-tuned"]
 )
 def test_an_emulated_cloud_s_start_is_at_most_5_percent_above_what_it_can_do_at_best(profile: str) -> None:
-    provider = {"profile": profile}
+    provider = complete_emulated(profile=profile)
     site = Emulated(provider, 512)
     run = Run(site, rate=10_000.0)
     while site.left:

@@ -29,6 +29,8 @@ _UNUSABLE = "3"
 _GUEST = ("sh", "-c", "mkfifo end 2>&-; read code < end; exit $code", "guest")
 """A guest that runs until an exit code is written into the pipe ``end`` in its machine's directory."""
 _CLOUD = {
+    "guests": "process",
+    "profile": "instant",
     "timeScalePercent": 1,
     "latencies": {"bootMilliseconds": 1000},
     "hosts": {"count": 1, "machinesPerHost": 50},  # In a burst most machines wait: each running one is a process.
@@ -82,8 +84,8 @@ class EmulatedWorld(World):
     def wrong_sites(self) -> Mapping[str, Callable[[], Site]]:
         """Return factories of sites with one wrong setting each, by the field's name."""
         return {
-            "spec.provider.emulated.guests": lambda: _site({"guests": "people"}),
-            "spec.provider.emulated.hosts.count": lambda: _site({"hosts": {"count": -1}}),
+            "spec.provider.emulated.guests": lambda: _site(_CLOUD | {"guests": "people"}),
+            "spec.provider.emulated.hosts.count": lambda: _site(_CLOUD | {"hosts": {"count": -1}}),
         }
 
 

@@ -30,6 +30,7 @@ from simyard_sites.emulated.cloud import Change, Cloud, GuestOrder
 from simyard_sites.emulated.files import CloudFiles
 from simyard_sites.emulated.guests import Disks, GuestListener, Guests
 from simyard_sites.emulated.portions import yield_portions
+from simyard_sites.emulated.profiles import Profile
 from simyard_sites.emulated.protocol import Act, Create, Delete, Disturb, Outcomes, Refused, Reply, Welcome
 from simyard_sites.emulated.queueing import Front, make_throttled_error
 from simyard_sites.emulated.settings import GuestKind, Settings
@@ -38,6 +39,8 @@ from simyard_sites.emulated.watching import Watchers
 _LOG = logging.getLogger(__name__)
 _IDS_AT_ONCE = 1000
 _TICK_SECONDS = 0.005
+_UNTIL_CONFIGURED = Settings(GuestKind.PROCESS, Profile.INSTANT, 100)
+"""The settings of a cloud before its first client sends others; until then it has no machines."""
 _Item = TypeVar("_Item")
 
 _Send = Callable[[Reply], Awaitable[None]]
@@ -67,7 +70,7 @@ class CloudServer:
         self._guests = make_guests(self._disks, self)
         self._guests_of: dict[str, Guests] = {}
         self._reserved_ids = int(self._next_id.read_text()) if self._next_id.exists() else 0
-        self._cloud = Cloud(Settings(), self._reserved_ids)
+        self._cloud = Cloud(_UNTIL_CONFIGURED, self._reserved_ids)
         self._front = Front()
         self._disturbance = Disturb()
         self._closing = asyncio.Event()

@@ -30,12 +30,14 @@ class GuestKind(enum.StrEnum):
 class Settings:
     """The behaviour of an emulated cloud; ``docs/emulated-clouds.md`` explains each number. 0 means none or no limit.
 
-    Times and rates are in the cloud's own time; :meth:`compute_seconds` converts them to real time.
+    ``simyard.api.providers.emulated`` has the defaults of a CloudSite, and each profile has the numbers that a
+    CloudSite does not set. Times and rates are in the cloud's own time; :meth:`compute_seconds` converts them to real
+    time.
     """
 
-    guests: GuestKind = GuestKind.PROCESS
-    profile: Profile = Profile.INSTANT
-    time_scale_percent: int = 100
+    guests: GuestKind
+    profile: Profile
+    time_scale_percent: int
     pending_milliseconds: int = 0
     prolog_milliseconds: int = 0
     boot_milliseconds: int = 0
@@ -63,20 +65,27 @@ class Settings:
 
     @classmethod
     def from_provider(cls, provider: Mapping[str, Any]) -> Settings:
-        """Read the member ``emulated``; missing values come from its profile.
+        """Read the member ``emulated``; missing numbers come from its profile.
 
         Raises:
             InvalidSpecError: A field is wrong; the message names it and the accepted values.
         """
-        guests = _member(provider, "guests", GuestKind, GuestKind.PROCESS)
-        profile = _member(provider, "profile", Profile, Profile.INSTANT)
-        values = {name: _number(provider, path, limits) for name, (path, *limits) in _NUMBERS.items()}
+        guests = _member(provider, "guests", GuestKind)
+        profile = _member(provider, "profile", Profile)
+        time_scale_percent = _number(provider, "timeScalePercent", 1, 1000)
+        if time_scale_percent is None:
+            raise InvalidSpecError(f"{_PATH}.timeScalePercent: is required", scope=ErrorScope.SITE)
+        values = {name: _number(provider, path, least, most) for name, (path, least, most) in _NUMBERS.items()}
         given = {name: value for name, value in values.items() if value is not None}
-        return cls(guests, profile, **(_of_profile(profile) | given))
+        return cls(guests, profile, time_scale_percent, **(_of_profile(profile) | given))
 
     def to_provider(self) -> dict[str, Any]:
         """Return the settings in the form that :meth:`from_provider` reads, with every number."""
-        provider: dict[str, Any] = {"guests": self.guests.value, "profile": self.profile.value}
+        provider: dict[str, Any] = {
+            "guests": self.guests.value,
+            "profile": self.profile.value,
+            "timeScalePercent": self.time_scale_percent,
+        }
         for name, (path, _, _) in _NUMBERS.items():
             group, _, key = path.rpartition(".")
             members = provider.setdefault(group, {}) if group else provider
@@ -101,7 +110,6 @@ class Settings:
 
 
 _NUMBERS: Mapping[str, tuple[str, int, int]] = {
-    "time_scale_percent": ("timeScalePercent", 1, 1000),
     "pending_milliseconds": ("latencies.pendingMilliseconds", 0, _DAY),
     "prolog_milliseconds": ("latencies.prologMilliseconds", 0, _DAY),
     "boot_milliseconds": ("latencies.bootMilliseconds", 0, _DAY),
@@ -127,28 +135,27 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "operations_per_host": ("hosts.operationsPerHost", 0, _THREADS),
     "machines_per_host": ("hosts.machinesPerHost", 0, _MANY),
 }
-"""The path of each number below ``spec.provider.emulated``, its minimum and its maximum."""
+"""The path of each number that a profile can set, below ``spec.provider.emulated``, its minimum and its maximum."""
 
 
 def _of_profile(profile: Profile) -> dict[str, Any]:
     return {name: PROFILES[profile][path] for name, (path, _, _) in _NUMBERS.items() if path in PROFILES[profile]}
 
 
-def _member(provider: Mapping[str, Any], name: str, kind: type[_Member], default: _Member) -> _Member:
+def _member(provider: Mapping[str, Any], name: str, kind: type[_Member]) -> _Member:
     try:
-        return kind(provider.get(name, default))
+        return kind(provider.get(name, ""))
     except ValueError:
-        raise _invalid(name, provider[name], " or ".join(kind)) from None
+        raise _invalid(name, provider.get(name), " or ".join(kind)) from None
 
 
-def _number(provider: Mapping[str, Any], path: str, limits: list[int]) -> int | None:
+def _number(provider: Mapping[str, Any], path: str, least: int, most: int) -> int | None:
     """Return the number at this path, or None if it is missing."""
     group, _, name = path.rpartition(".")
     members = provider.get(group, {}) if group else provider
     if not isinstance(members, Mapping):
         raise _invalid(group, members, "an object")
     value = members.get(name)
-    least, most = limits
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

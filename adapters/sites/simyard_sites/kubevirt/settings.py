@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from simyard_sites.kubernetes.client import Json
@@ -43,34 +43,37 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a site; ``namespace`` is "" if each machine is in its worker's own namespace."""
+    """The settings of a site; ``simyard.api.providers.kubevirt`` describes each member and has the defaults.
 
-    namespace: str = ""
-    root_disk: ContainerDisk | DataVolume = ContainerDisk()
-    instancetype: Reference | None = None
-    preference: Reference | None = None
-    pod_network: bool = True
-    multus: tuple[str, ...] = ()
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Json, ...] = ()
-    priority_class: str = ""
-    grace_seconds: int = 30
+    ``namespace`` is "" if each machine is in its worker's own namespace.
+    """
+
+    namespace: str
+    root_disk: ContainerDisk | DataVolume
+    instancetype: Reference | None
+    preference: Reference | None
+    pod_network: bool
+    multus: tuple[str, ...]
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Json, ...]
+    priority_class: str
+    grace_seconds: int
 
     @classmethod
     def from_provider(cls, provider: Mapping[str, Any]) -> Settings:
-        """Read the member of a CloudSite; missing fields have the defaults of the CloudSite's definition."""
-        network: Mapping[str, Any] = provider.get("network") or {}
+        """Read the member of a CloudSite, which has the defaults of the CloudSite's definition."""
+        network: Mapping[str, Any] = provider["network"]
         return cls(
             namespace=provider.get("namespace") or "",
-            root_disk=_root_disk(provider.get("rootDisk") or {}),
-            instancetype=_reference(provider.get("instancetype"), "VirtualMachineClusterInstancetype"),
-            preference=_reference(provider.get("preference"), "VirtualMachineClusterPreference"),
-            pod_network=network.get("pod", True),
-            multus=tuple(network.get("multus") or ()),
-            node_selector=provider.get("nodeSelector") or {},
-            tolerations=tuple(provider.get("tolerations") or ()),
+            root_disk=_root_disk(provider["rootDisk"]),
+            instancetype=_reference(provider.get("instancetype")),
+            preference=_reference(provider.get("preference")),
+            pod_network=network["pod"],
+            multus=tuple(network["multus"]),
+            node_selector=provider["nodeSelector"],
+            tolerations=tuple(provider["tolerations"]),
             priority_class=provider.get("priorityClassName") or "",
-            grace_seconds=provider.get("terminationGracePeriodSeconds", 30),
+            grace_seconds=provider["terminationGracePeriodSeconds"],
         )
 
 
@@ -91,5 +94,5 @@ def _root_disk(given: Mapping[str, Any]) -> ContainerDisk | DataVolume:
     )
 
 
-def _reference(given: Mapping[str, Any] | None, kind: str) -> Reference | None:
-    return Reference(given.get("kind") or kind, given["name"]) if given else None
+def _reference(given: Mapping[str, Any] | None) -> Reference | None:
+    return Reference(given["kind"], given["name"]) if given else None

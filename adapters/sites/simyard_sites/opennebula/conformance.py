@@ -34,6 +34,10 @@ class DaemonWorld(World):
         config = {
             "endpoint": os.environ["SIMYARD_ONE_ENDPOINT"],
             "template": os.environ.get("SIMYARD_ONE_TEMPLATE", "worker"),
+            "connections": 6,
+            "pollMilliseconds": 500,
+            "quietPollSeconds": 30,
+            "loginTokenSeconds": 0,
             **provider,
         }
         credentials = {"username": username, "password": password}

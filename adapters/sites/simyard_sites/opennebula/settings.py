@@ -25,30 +25,31 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a site; ``simyard.api.providers.open_nebula`` describes each member.
+    """The settings of a site; ``simyard.api.providers.open_nebula`` describes each member and has the defaults.
 
-    ``secret`` is a password, or a login token if ``is_token``. ``token_seconds`` is 0 if no tokens are used.
+    An optional text is "" if it is absent. ``secret`` is a password, or a login token if ``is_token``.
+    ``token_seconds`` is 0 if no tokens are used.
     """
 
     endpoint: str
     template: str
     username: str
     secret: str = field(repr=False)
-    is_token: bool = False
-    ca_certificate: str = ""
-    template_owner: str = ""
-    image_owner: str = ""
-    networks: tuple[Network, ...] = ()
-    host_requirements: str = ""
-    datastore_requirements: str = ""
-    proxy: str = ""
-    proxy_username: str = ""
-    proxy_password: str = field(default="", repr=False)
-    connections: int = 6
-    poll_seconds: float = 0.5
-    quiet_poll_seconds: float = 30.0
-    token_seconds: int = 0
-    user_group: str = ""
+    is_token: bool
+    ca_certificate: str
+    template_owner: str
+    image_owner: str
+    networks: tuple[Network, ...]
+    host_requirements: str
+    datastore_requirements: str
+    proxy: str
+    proxy_username: str
+    proxy_password: str = field(repr=False)
+    connections: int
+    poll_seconds: float
+    quiet_poll_seconds: float
+    token_seconds: int
+    user_group: str
 
     @classmethod
     def from_config(cls, config: SiteConfig) -> Settings:
@@ -62,7 +63,7 @@ class Settings:
         endpoint = _text(provider, "endpoint")
         if URL(endpoint).scheme not in ("http", "https") or not URL(endpoint).host:
             raise _invalid("endpoint", f"{endpoint!r} is not an http or https URL")
-        token_seconds = _number(provider, "loginTokenSeconds", 0)
+        token_seconds = _number(provider, "loginTokenSeconds", least=0)
         if 0 < token_seconds < MIN_TOKEN_SECONDS:
             raise _invalid("loginTokenSeconds", f"{token_seconds} is less than {MIN_TOKEN_SECONDS}")
         username, given = secret.get("username", ""), secret.get("password") or secret.get("token") or ""
@@ -87,9 +88,9 @@ class Settings:
             proxy=_text(provider, "proxy", ""),
             proxy_username=secret.get("proxyUsername", ""),
             proxy_password=secret.get("proxyPassword", ""),
-            connections=_number(provider, "connections", 6),
-            poll_seconds=_number(provider, "pollMilliseconds", 500) / 1000,
-            quiet_poll_seconds=float(_number(provider, "quietPollSeconds", 30)),
+            connections=_number(provider, "connections"),
+            poll_seconds=_number(provider, "pollMilliseconds") / 1000,
+            quiet_poll_seconds=float(_number(provider, "quietPollSeconds")),
             token_seconds=0 if is_token else token_seconds,
             user_group=_text(provider, "userGroup", ""),
         )
@@ -108,10 +109,10 @@ def _text(provider: Mapping[str, Any], name: str, default: str | None = None) ->
     return value
 
 
-def _number(provider: Mapping[str, Any], name: str, default: int) -> int:
-    value = provider.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < min(default, 1):
-        raise _invalid(name, f"{value!r} is not a whole number of at least {min(default, 1)}")
+def _number(provider: Mapping[str, Any], name: str, *, least: int = 1) -> int:
+    value = provider.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise _invalid(name, f"{value!r} is not a whole number of at least {least}")
     return value
 
 

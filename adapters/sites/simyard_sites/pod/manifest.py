@@ -19,7 +19,15 @@ SCRATCH_DIRECTORY = "/var/lib/simyard"
 ADAPTER_DIRECTORY = "/opt/simyard-adapter"
 """The directory of the adapter's files, in the adapter image and in the pods that receive them."""
 
-_GROUP = 65532
+_COPIED = (
+    "serviceAccountName",
+    "nodeSelector",
+    "tolerations",
+    "priorityClassName",
+    "runtimeClassName",
+    "imagePullSecrets",
+)
+"""The settings that are members of a pod's ``spec`` under the same names."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _RUN = ["run", "--bootstrap", f"{BOOTSTRAP_DIRECTORY}/{BOOTSTRAP_KEY}", "--directory", f"{SCRATCH_DIRECTORY}/adapter"]
 _RESTRICTED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -50,36 +58,35 @@ def build_pod(
 ) -> Json:
     """Return the pod of one machine.
 
-    ``provider`` is ``spec.provider.pod``; ``secret`` contains the document that the pool's workers share. The worker
-    reads its identity from environment variables. Only the pod's group can read the Secret's files.
+    ``provider`` is ``spec.provider.pod`` with the defaults of the CloudSite's definition. ``secret`` contains the
+    document that the pool's workers share. The worker reads its identity from environment variables. Only the pod's
+    group can read the Secret's files.
     """
     adapter_image = provider.get("adapterImage")
-    user = int(provider.get("userId", _GROUP))
+    user = int(provider["userId"])
     security: Json = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     if user:
         security |= {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
-    read_only = bool(provider.get("readOnlyRootFilesystem"))
+    read_only = bool(provider["readOnlyRootFilesystem"])
     spec: Json = {
         "containers": [_container(request, provider, read_only=read_only, brought=bool(adapter_image))],
-        "volumes": _volumes(secret, provider.get("scratch") or {}, group=bool(user), brought=bool(adapter_image)),
+        "volumes": _volumes(secret, provider["scratch"], group=bool(user), brought=bool(adapter_image)),
         "securityContext": security,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": provider.get("terminationGracePeriodSeconds", 30),
+        "terminationGracePeriodSeconds": provider["terminationGracePeriodSeconds"],
     }
     if adapter_image:
         spec["initContainers"] = [_init_container(adapter_image, provider)]
     if request.hostname:
         spec["hostname"] = request.hostname
-    for field in ("serviceAccountName", "nodeSelector", "tolerations", "priorityClassName", "runtimeClassName"):
+    for field in _COPIED:
         if provider.get(field):
             spec[field] = provider[field]
-    if provider.get("imagePullSecrets"):
-        spec["imagePullSecrets"] = provider["imagePullSecrets"]
-    labels = {**(provider.get("labels") or {}), **site_labels, **build_owner_labels(request.owner)}
+    labels = {**provider["labels"], **site_labels, **build_owner_labels(request.owner)}
     metadata: Json = {"name": request.name, "labels": labels}
-    if provider.get("annotations"):
+    if provider["annotations"]:
         metadata["annotations"] = provider["annotations"]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -131,7 +138,7 @@ def _with_policy(container: Json, provider: Mapping[str, Any]) -> Json:
 
 
 def _volumes(secret: str, scratch: Mapping[str, Any], *, group: bool, brought: bool) -> list[Json]:
-    size = str(scratch.get("size", "1Gi"))
+    size = str(scratch["size"])
     volume: Json = {"name": "scratch", "emptyDir": {"sizeLimit": size}}
     if storage_class := scratch.get("storageClassName"):
         claim = {

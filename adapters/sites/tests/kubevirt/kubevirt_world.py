@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.providers import complete_kubevirt
 from simyard_simulators.kube_front import KubeFront
 from simyard_simulators.virt import Latencies, SimulatedKubeVirt
 from simyard_simulators.virt.subresources import routes
@@ -47,7 +48,9 @@ class KubevirtWorld(World):
         """See :class:`World`; ``provider`` is what the CloudSite says beside namespace and cluster."""
         given = {"namespace": self.namespace, "kubeconfigSecretRef": {"name": "kubevirt"}, **provider}
         credentials = {"kubeconfig": self.front.kubeconfig(self.token)}
-        return KubevirtSite(SiteConfig(name, given, credentials, f"{self.namespace}-{installation}"))
+        return KubevirtSite(
+            SiteConfig(name, complete_kubevirt(**given), credentials, f"{self.namespace}-{installation}")
+        )
 
     def request(self, request: MachineRequest) -> MachineRequest:
         """See :class:`World`."""
@@ -124,7 +127,7 @@ class KubevirtWorld(World):
         """See :class:`World`."""
 
         def kubeconfig(text: str) -> Site:
-            provider = {"namespace": self.namespace, "kubeconfigSecretRef": {"name": "kubevirt"}}
+            provider = complete_kubevirt(namespace=self.namespace, kubeconfigSecretRef={"name": "kubevirt"})
             return KubevirtSite(SiteConfig("there", provider, {"kubeconfig": text}))
 
         nobody = {"instancetype": {"name": "nobody-has-it"}}

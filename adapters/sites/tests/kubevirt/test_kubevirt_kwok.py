@@ -18,6 +18,7 @@ from test_kubevirt_site import create, request
 from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.processes import Process
+from simyard_dev.providers import complete_kubevirt
 from simyard_sites.base import Changed, Gone, MachineState, SiteConfig, SiteEvent, Snapshot, Stage
 from simyard_sites.kubevirt import KubevirtSite
 
@@ -41,7 +42,7 @@ def namespace(kubevirt_control_plane: ControlPlane, simyard_directory: Path) -> 
 
 @pytest.mark.xdist_group("kubevirt")
 async def test_a_machine_from_its_creation_to_its_end(kubevirt_control_plane: ControlPlane, namespace: str) -> None:
-    config = SiteConfig("own", {"namespace": namespace}, kubeconfig=kubevirt_control_plane.kubeconfig)
+    config = SiteConfig("own", complete_kubevirt(namespace=namespace), kubeconfig=kubevirt_control_plane.kubeconfig)
     site, told, asked = KubevirtSite(config), list[SiteEvent](), request()
     events = site.events()
     try:

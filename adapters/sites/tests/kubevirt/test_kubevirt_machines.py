@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from simyard_dev import kubevirt
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.providers import complete_kubevirt
 from simyard_sites.base import InvalidSpecError, MachineRequest, Owner
 from simyard_sites.kubernetes.client import Json, KubeClient
 from simyard_sites.kubevirt.instancetype import apply_instancetype, parse_bytes
@@ -38,7 +39,7 @@ def request(**asked: Any) -> MachineRequest:
 
 
 def machine(provider: Json | None = None, **asked: Any) -> Json:
-    settings = Settings.from_provider(provider or {})
+    settings = Settings.from_provider(complete_kubevirt(**provider or {}))
     return build_machine_instance(request(**asked), "machines", {"a": "b"}, SECRET, settings)
 
 
@@ -190,7 +191,7 @@ def test_quantities_of_memory_are_read_as_kubernetes_reads_them(count: int, unit
 )
 def test_a_disk_of_its_own_belongs_to_its_machine(volume: Json, source: Json) -> None:
     provider = {"rootDisk": {"dataVolume": {"size": "10Gi", "storageClassName": "fast", **volume}}}
-    settings, stored = Settings.from_provider(provider), machine(provider)
+    settings, stored = Settings.from_provider(complete_kubevirt(**provider)), machine(provider)
     stored["metadata"]["uid"] = "uid-of-machine"
     assert stored["spec"]["volumes"][0] == {"name": "root", "dataVolume": {"name": stored["metadata"]["name"]}}
     disk = build_data_volume(stored, settings.root_disk)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from prometheus_client import REGISTRY
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.providers import complete_kubevirt
 from simyard_simulators.kube_front import KubeFront
 from simyard_sites.base import (
     InvalidSpecError,
@@ -192,7 +193,7 @@ async def test_a_cluster_without_kubevirt_is_told_from_one_that_does_not_answer(
     front = KubeFront(given.server, str(given.authority), VMIS.plural, (("GET", "/apis/kubevirt.io/v1", absent),))
     async with front.serving():
         credentials = {"kubeconfig": front.kubeconfig(world.token)}
-        provider = {"namespace": world.namespace, "kubeconfigSecretRef": {"name": "there"}}
+        provider = complete_kubevirt(namespace=world.namespace, kubeconfigSecretRef={"name": "there"})
         site = KubevirtSite(SiteConfig("there", provider, credentials))
         try:
             with pytest.raises(InvalidSpecError, match="KubeVirt is not installed in the cluster"):

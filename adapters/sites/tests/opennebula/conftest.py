@@ -12,6 +12,7 @@ import pytest
 
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
+from simyard_dev.providers import complete_open_nebula
 from simyard_simulators.oned import WIDE, Oned, Settings
 from simyard_sites.base import Gone, Machine, MachineRequest, Outcome, Owner, SiteConfig, Snapshot
 from simyard_sites.opennebula import OpenNebulaSite
@@ -31,7 +32,7 @@ class Yard:
 
     def site(self, credentials: dict[str, str] | None = None, **provider: Any) -> OpenNebulaSite:
         """A site of the account ``simyard``."""
-        config = {
+        config = complete_open_nebula() | {
             "endpoint": self.oned.url,
             "template": "worker",
             "imageOwner": "oneadmin",

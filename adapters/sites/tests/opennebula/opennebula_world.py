@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from simyard_dev.providers import complete_open_nebula
 from simyard_simulators.oned import WIDE, Lcm, Oned, Settings, State
 from simyard_sites.base import Machine, MachineRequest, Site, SiteConfig
 from simyard_sites.conformance.world import World
@@ -39,7 +40,8 @@ class OpenNebulaWorld(World):
 
     def site(self, installation: str = "default", name: str = "one", **provider: Any) -> Site:
         """Create a site for this installation and CloudSite."""
-        config = {"endpoint": self.oned.url, "loginTokenSeconds": 600, **_PROVIDER, **provider}
+        given = {"endpoint": self.oned.url, "loginTokenSeconds": 600, **_PROVIDER, **provider}
+        config = complete_open_nebula() | given
         credentials = {"username": "simyard", "password": self.password}
         return OpenNebulaSite(SiteConfig(name, config, credentials, installation))
 

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from simyard_dev.providers import complete_open_nebula
 from simyard_simulators.oned import Code, HttpAnswer
 from simyard_sites.base import (
     InvalidSpecError,
@@ -158,7 +159,7 @@ async def test_versions_from_5_12_on_will_do(make_yard: Any, version: str) -> No
 )
 def test_a_secret_that_lacks_a_key_is_said_to(keys: dict[str, str]) -> None:
     with pytest.raises(UnauthenticatedError, match=r"spec\.provider\.openNebula\.credentialsSecretRef"):
-        OpenNebulaSite(SiteConfig("one", {"endpoint": "http://one/RPC2", "template": "t"}, keys))
+        OpenNebulaSite(SiteConfig("one", complete_open_nebula(), keys))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_a_secret_that_lacks_a_key_is_said_to(keys: dict[str, str]) -> None:
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(provider: dict[str, Any], field: str) -> None:
-    given = {"endpoint": "http://one/RPC2", "template": "t", **provider}
+    given = complete_open_nebula() | provider
     with pytest.raises(InvalidSpecError, match=rf"spec\.provider\.openNebula\.{field}"):
         OpenNebulaSite(SiteConfig("one", given, login()))
 
@@ -269,7 +270,7 @@ async def test_an_answer_without_end_is_given_up(
 
     async with served(serve) as url:
         carrier = transport.Transport(
-            Settings.from_config(SiteConfig("one", {"endpoint": url, "template": "t"}, login()))
+            Settings.from_config(SiteConfig("one", complete_open_nebula(endpoint=url), login()))
         )
         try:
             async with asyncio.timeout(60):
@@ -301,7 +302,7 @@ async def test_few_connections_are_open_and_changes_leave_one_to_the_polls() -> 
         return aiohttp.web.Response(body=b"done")
 
     async with served(serve) as url:
-        config = SiteConfig("one", {"endpoint": url, "template": "t", "connections": 3}, login())
+        config = SiteConfig("one", complete_open_nebula(endpoint=url, connections=3), login())
         carrier = transport.Transport(Settings.from_config(config))
         changes = [asyncio.create_task(carrier.post(b"change", changes=True)) for _ in range(6)]
         try:

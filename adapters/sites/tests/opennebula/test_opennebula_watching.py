@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simyard_dev.providers import complete_open_nebula
 from simyard_simulators.oned import WIDE, State
 from simyard_simulators.oned.settings import Latencies
 from simyard_sites.base import SiteConfig
 from simyard_sites.opennebula.settings import Settings
 from simyard_sites.opennebula.watching import PollSchedule
 
-CONFIG = SiteConfig(
-    "one", {"endpoint": "http://one/RPC2", "template": "t"}, {"username": "simyard", "password": "secret"}
-)
+CONFIG = SiteConfig("one", complete_open_nebula(), {"username": "simyard", "password": "secret"})
 SETTINGS = Settings.from_config(CONFIG)
 
 

@@ -16,6 +16,7 @@ from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.files import locked
 from simyard_dev.processes import Process
+from simyard_dev.providers import complete_pod
 from simyard_simulators.kube_front import KubeFront
 from simyard_sites.base import Machine, MachineRequest, Site, SiteConfig
 from simyard_sites.conformance.world import World
@@ -81,7 +82,7 @@ class PodWorld(World):
         """See :class:`World`; ``provider`` is what the CloudSite says beside namespace and cluster."""
         given = {"namespace": self.namespace, "kubeconfigSecretRef": {"name": "cluster"}, **provider}
         credentials = {"kubeconfig": self.front.kubeconfig(self.token)}
-        return PodSite(SiteConfig(name, given, credentials, f"{self.namespace}-{installation}"))
+        return PodSite(SiteConfig(name, complete_pod(**given), credentials, f"{self.namespace}-{installation}"))
 
     def request(self, request: MachineRequest) -> MachineRequest:
         """See :class:`World`: pods refuse user data."""
@@ -173,7 +174,7 @@ class PodWorld(World):
         """See :class:`World`."""
 
         def kubeconfig(text: str) -> Site:
-            provider = {"namespace": self.namespace, "kubeconfigSecretRef": {"name": "cluster"}}
+            provider = complete_pod(namespace=self.namespace, kubeconfigSecretRef={"name": "cluster"})
             return PodSite(SiteConfig("here", provider, {"kubeconfig": text}))
 
         return {

@@ -14,6 +14,7 @@ from pod_world import IMAGE, NAMESPACES, READY_SECONDS, PodWorld, make_namespace
 
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface
+from simyard_dev.providers import complete_pod
 from simyard_sites.base import (
     ConflictError,
     ErrorScope,
@@ -261,12 +262,12 @@ async def test_a_probe_names_the_rights_that_are_missing(world: PodWorld) -> Non
 def test_a_kubeconfig_that_runs_a_program_or_reads_a_file_of_the_operator_is_refused(entry: Json) -> None:
     document = {"users": [{"name": "u", "user": entry}], "clusters": []}
     with pytest.raises(InvalidSpecError, match=r"spec\.provider\.pod\.kubeconfigSecretRef"):
-        PodSite(SiteConfig("s", {"kubeconfigSecretRef": {"name": "x"}}, {"kubeconfig": str(document)}))
+        PodSite(SiteConfig("s", complete_pod(kubeconfigSecretRef={"name": "x"}), {"kubeconfig": str(document)}))
 
 
 def site_everywhere(world: PodWorld) -> Site:
     """A site in all namespaces; its account is an administrator there."""
-    return PodSite(SiteConfig("all", {}, installation=world.namespace, kubeconfig=world.client.kubeconfig))
+    return PodSite(SiteConfig("all", complete_pod(), installation=world.namespace, kubeconfig=world.client.kubeconfig))
 
 
 async def _exists(client: KubeClient, machine: Machine, namespace: str) -> bool:

@@ -78,30 +78,26 @@ class OpenNebulaProvider(ApiModel):
         ),
     ] = None
     login_token_seconds: Annotated[
-        int | None,
+        int,
         Field(
             ge=0,
             le=31_536_000,
             description="Lifetime of login tokens, which are used and renewed so that the password is seldom sent."
-            " 0 (the default): every request sends the password.",
+            " 0: every request sends the password.",
         ),
-    ] = None
+    ] = 0
     proxy: Annotated[str | None, Field(max_length=2048, pattern=r"^https?://", description="URL of an HTTP proxy.")] = (
         None
     )
     connections: Annotated[
-        int | None,
+        int,
         Field(
             ge=2,
             le=100,
-            description="Maximum number of connections; 6 by default. oned serves 15 (MAX_CONN) of all clients"
-            " together.",
+            description="Maximum number of connections. oned serves 15 (MAX_CONN) of all clients together.",
         ),
-    ] = None
+    ] = 6
     poll_milliseconds: Annotated[
-        int | None,
-        Field(ge=100, le=60_000, description="Interval between polls of machines that start or stop; 500 by default."),
-    ] = None
-    quiet_poll_seconds: Annotated[
-        int | None, Field(ge=1, le=3600, description="Interval between polls of all machines; 30 by default.")
-    ] = None
+        int, Field(ge=100, le=60_000, description="Interval between polls of machines that start or stop.")
+    ] = 500
+    quiet_poll_seconds: Annotated[int, Field(ge=1, le=3600, description="Interval between polls of all machines.")] = 30
