@@ -128,6 +128,7 @@ class Platform:
                 **({"AMQP_CA_FILE": str(broker.ca_file)} if broker.ca_file else {}),
                 "AMQP_STATISTICS_SECONDS": str(broker.statistics_seconds),
                 "SIMYARD_EMULATED_DIR": str(self.emulated),
+                "SIMYARD_FILES_DIRECTORY": str(self.environment.files.access),
             },
         )
 

@@ -42,6 +42,7 @@ from simyard_adapter.wire import (
     parse_identity,
 )
 from simyard_adapter.work import Work
+from simyard_adapter.worker_files import WorkerFiles
 
 STOP_SECONDS = 15.0
 HOOK_SECONDS = 5.0
@@ -117,9 +118,10 @@ class _Running:
         self._user = bootstrap.broker.identity
         self._current = CurrentSession()
         self._updates = Updates(self._current, backend.attributes, self._key, bootstrap.worker)
+        self._files = WorkerFiles(bootstrap, backend, directory / "files", self._current)
         # fmt: off
         self._work = Work(
-            bootstrap, backend, directory, self._current, self._tasks, self._updates, log,
+            bootstrap, self._files.invoke, directory, self._current, self._tasks, self._updates, log,
             on_change=self._adjust_soon, hang_seconds=hang_seconds,
         )
         # fmt: on
@@ -343,6 +345,9 @@ class _Running:
             self._work.drain()
             if self._drained is None or self._drained.done():
                 self._drained = self._tasks.spawn(self._send_drained())
+            return {}
+        if kind == Request.FILES.value:
+            self._files.apply_answer(body)
             return {}
         if kind == Request.TAKE.value:
             self._uses_pool.set()

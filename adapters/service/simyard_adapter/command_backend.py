@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import threading
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from simyard_adapter.attributes import AttributeStore
 from simyard_adapter.backend import BackendEnvironment, run_in_thread
@@ -18,14 +18,14 @@ from simyard_adapter.commands import (
     CommandSet,
     ProgramCommand,
     build_failure_message,
-    convert_output,
     expand,
     expand_argument,
     render_parameters,
 )
 from simyard_adapter.context import Context
-from simyard_adapter.declarations import Interface, Json
+from simyard_adapter.declarations import Interface, Json, Value, ValueType
 from simyard_adapter.errors import ActionCancelledError, ActionError, ParameterError
+from simyard_adapter.outputs import ResultRule, convert_output, find_result
 from simyard_adapter.programs import MAX_OUTPUT_CHARACTERS, Program
 
 ATTRIBUTE_TIMEOUT_SECONDS = 10.0
@@ -106,16 +106,14 @@ class CommandBackend:
         )
         if done.returncode:
             raise ActionError(build_failure_message(command, done.returncode, done.stdout, done.stderr))
-        result: dict[str, Json] = {}
+        result: dict[str, Any] = {}
         declared = {item.name: item for item in action.result}
         for rule in command.results:
-            text = _tail(_inside(context.directory, expand_argument(rule.file, values))) if rule.file else done.stdout
-            match = rule.pattern.search(text)
-            if match:
-                result[rule.name] = convert_output(match[1], declared[rule.name])
+            value = _read_result(context.directory, rule, declared[rule.name], values, done.stdout)
+            if value is not None:
+                result[rule.name] = value
             elif declared[rule.name].required:
-                where = rule.file or "the output"
-                raise ActionError(f"result {rule.name}: {where} has no match for the pattern {rule.pattern.pattern}")
+                raise ActionError(f"result {rule.name}: {rule.problem_if_absent}")
         return result
 
     async def _keep_reading(self, rule: AttributeRule) -> None:
@@ -142,7 +140,7 @@ class CommandBackend:
         directory = self._started.directory
         values = {FILES: str(directory)}
         if rule.file:
-            return _tail(directory / expand(rule.file, values))
+            return _read_tail(directory / expand(rule.file, values))
         program = Program([expand(argument, values) for argument in rule.command], directory=directory)
         timer = threading.Timer(ATTRIBUTE_TIMEOUT_SECONDS, program.terminate)
         timer.daemon = True
@@ -154,6 +152,23 @@ class CommandBackend:
         if done.returncode:
             raise ActionError(f"{rule.command[0]} ended with exit code {done.returncode}")
         return done.stdout
+
+
+def _read_result(directory: Path, rule: ResultRule, declared: Value, values: Mapping[str, str], output: str) -> Any:
+    """Return the value that a rule finds, or None; the path of a file or folder for a result of files.
+
+    Raises:
+        ActionError: The program did not write the file, or its content is not of the declared type.
+    """
+    if declared.holds_files:
+        path = _inside(directory, expand_argument(rule.folder or rule.file, values))
+        if not path.exists():
+            if declared.required:
+                raise ActionError(f"result {declared.name}: the program did not write {rule.folder or rule.file}")
+            return None
+        return [path] if rule.file and declared.type is ValueType.ARRAY else path
+    text = _read_tail(_inside(directory, expand_argument(rule.file, values))) if rule.file else output
+    return find_result(text, rule, declared)
 
 
 def _inside(directory: Path, name: str) -> Path:
@@ -169,7 +184,7 @@ def _inside(directory: Path, name: str) -> Path:
     return path
 
 
-def _tail(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     """Return the end of a file as text."""
     try:
         with path.open("rb") as file:

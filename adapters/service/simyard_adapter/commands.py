@@ -12,18 +12,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Optional, Union
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Optional, Union
 
 from simyard_adapter.declarations import (
     Action,
     Interface,
     InvalidValueError,
     InvalidValuesError,
-    Json,
     Value,
-    ValueType,
 )
-from simyard_adapter.errors import ActionError, ParameterError
+from simyard_adapter.errors import ParameterError
+from simyard_adapter.outputs import ResultRule, find_rule_problem
 
 FILES = "simyard.files"
 MAX_ARGUMENT_BYTES = 128 * 2**10 - 1
@@ -39,18 +39,6 @@ class FileTemplate:
 
     path: str
     content: str
-
-
-@dataclass(frozen=True)
-class ResultRule:
-    """The rule for one field of the result: the first group of ``pattern``.
-
-    The text is ``file`` in the scratch directory, or the standard output if ``file`` is empty.
-    """
-
-    name: str
-    pattern: "re.Pattern[str]"
-    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,12 +187,23 @@ class _Reader:
             command=self._command(data, path, {FILES}) if data.get("command") else (),
         )
 
-    def _result(self, data: Mapping[str, Any], path: str, declared: Action, names: set[str]) -> ResultRule:
+    def _result(self, data: Mapping[str, Any], path: str, action: Action, names: set[str]) -> ResultRule:
         name = str(data.get("name") or "")
-        if name not in {item.name for item in declared.result}:
-            self.add_error(f"{path}.name", f"the action {declared.name} declares no result {name!r}")
-        file = self._template(data.get("file") or "", f"{path}.file", names)
-        return ResultRule(name, self._needed_pattern(data, path), file)
+        declared = next((item for item in action.result if item.name == name), None)
+        if declared is None:
+            self.add_error(f"{path}.name", f"the action {action.name} declares no result {name!r}")
+        rule = ResultRule(
+            name,
+            self._template(data.get("file") or "", f"{path}.file", names),
+            self._template(data.get("folder") or "", f"{path}.folder", names),
+            self._pattern(data.get("pattern"), f"{path}.pattern", groups=1),
+            None if data.get("json") is None else str(data["json"]),
+            str(data.get("column") or ""),
+        )
+        problem = find_rule_problem(rule, declared) if declared is not None else ""
+        if problem:
+            self.add_error(path, problem)
+        return rule
 
     def _command(self, data: Mapping[str, Any], path: str, names: set[str]) -> tuple[str, ...]:
         command = data.get("command")
@@ -272,39 +271,19 @@ def expand_argument(text: str, values: Mapping[str, str]) -> str:
     return expand(text, values)
 
 
-def render_parameters(parameters: Mapping[str, Json], declared: Iterable[Value]) -> dict[str, str]:
-    """Return the parameters as text: strings unchanged, absent values empty, all others as JSON."""
+def render_parameters(parameters: Mapping[str, Any], declared: Iterable[Value]) -> dict[str, str]:
+    """Return the parameters as text: strings unchanged, absent values empty, all others as JSON.
+
+    A file is its path, and an array of files is the path of the folder that has them.
+    """
     texts = {}
     for item in declared:
         value = parameters.get(item.name)
-        texts[item.name] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+        if item.holds_files and value:
+            texts[item.name] = str(value if isinstance(value, Path) else value[0].parent)
+        else:
+            texts[item.name] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
     return texts
-
-
-def convert_output(text: str, declared: Value) -> Json:
-    """Convert a piece of a program's output to the declared type.
-
-    Raises:
-        ActionError: The text is not a value of this type.
-    """
-    try:
-        return declared.check(_READ[declared.type](text), declared.name)
-    except InvalidValueError as error:
-        raise ActionError(f"the program's result is invalid: {error}") from None
-    except (ValueError, KeyError):
-        raise ActionError(
-            f"{declared.name}: the program's output {text[:60]!r} is not of type {declared.type.value}"
-        ) from None
-
-
-_READ: Mapping[ValueType, Callable[[str], Json]] = {
-    ValueType.STRING: str,
-    ValueType.INTEGER: int,
-    ValueType.NUMBER: float,
-    ValueType.BOOLEAN: lambda text: {"true": True, "1": True, "false": False, "0": False}[text.lower()],
-    ValueType.ARRAY: json.loads,
-    ValueType.OBJECT: json.loads,
-}
 
 
 def build_failure_message(command: ProgramCommand, returncode: int, stdout: str, stderr: str) -> str:

@@ -45,6 +45,9 @@ def parameter(
     minimum: Optional[float] = None,
     maximum: Optional[float] = None,
     max_length: Optional[int] = None,
+    items: Union[ValueType, str, None] = None,
+    media_type: str = "",
+    max_bytes: Optional[int] = None,
 ) -> Value:
     """Declare a parameter of an action, or a field of its result; the arguments are the fields of :class:`Value`.
 
@@ -64,6 +67,9 @@ def parameter(
             minimum=minimum,
             maximum=maximum,
             max_length=max_length,
+            items=ValueType(items) if items else None,
+            media_type=media_type,
+            max_bytes=max_bytes,
         )
     )
 
@@ -128,7 +134,10 @@ def action(
     """Declare that a method is an action with the method's name; the arguments are the fields of :class:`Action`.
 
     The method receives the :class:`Context` and each parameter as a keyword. It returns None or a mapping, which is
-    checked against ``result``. The default description is the first line of the method's docstring.
+    checked against ``result``. A parameter of the type ``file`` is the :class:`~pathlib.Path` of the downloaded file,
+    which must not be changed. A result of this type is the path of a file that the adapter uploads. In an array of
+    files each item is a path; as a result, it may also be the path of a folder. The default description is the first
+    line of the method's docstring.
 
     Raises:
         TypeError: The method does not accept the declared parameters.

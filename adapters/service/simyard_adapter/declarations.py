@@ -10,10 +10,12 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Iterable, Mapping, Optional, Union
+
+from simyard_adapter.file_values import FileReference, FileValueError
+from simyard_adapter.json_values import find_encoding_problem, format_number, is_finite, is_same, show_value
 
 try:  # The control plane has RE2: it matches patterns of untrusted vendors in linear time.
     import re2 as regular_expressions
@@ -29,7 +31,10 @@ Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
 
 
 class ValueType(str, enum.Enum):
-    """A JSON type of an attribute, parameter or result field (OCCI 1.2 JSON rendering, plus ``integer``)."""
+    """A type of an attribute, parameter or result field: OCCI 1.2 JSON rendering, ``integer``, and ``file``.
+
+    The value of a file is a reference (:mod:`simyard_adapter.file_values`).
+    """
 
     STRING = "string"
     INTEGER = "integer"
@@ -37,6 +42,7 @@ class ValueType(str, enum.Enum):
     BOOLEAN = "boolean"
     ARRAY = "array"
     OBJECT = "object"
+    FILE = "file"
 
 
 class ActionMode(str, enum.Enum):
@@ -74,6 +80,8 @@ class Value:
 
     ``minimum`` and ``maximum`` are inclusive bounds of numbers. ``max_length`` limits strings (characters) and arrays
     (items). ``pattern`` is a regular expression that must match the whole string. ``unit`` is for readers (``mm``).
+    ``items`` is the type of an array's items; None permits all. ``max_bytes`` limits the size of each file, and
+    ``media_type`` describes it.
 
     Raises:
         ValueError: The pattern is not a regular expression.
@@ -90,6 +98,9 @@ class Value:
     minimum: Optional[float] = None
     maximum: Optional[float] = None
     max_length: Optional[int] = None
+    items: Optional[ValueType] = None
+    media_type: str = ""
+    max_bytes: Optional[int] = None
 
     def __post_init__(self) -> None:
         try:
@@ -100,6 +111,11 @@ class Value:
             text = f"{self.name}: the pattern {self.pattern} is not a regular expression (RE2 syntax): {problem}"
             raise ValueError(text) from None
 
+    @property
+    def holds_files(self) -> bool:
+        """True if the value is a file or an array of files."""
+        return ValueType.FILE in (self.type, self.items)
+
     def check(self, value: Json, path: str) -> Json:
         """Return the value in its normal form (an integral ``2.0`` becomes ``2`` if an integer is declared).
 
@@ -108,22 +124,37 @@ class Value:
         Raises:
             InvalidValueError: The value does not fit.
         """
-        checked = _of_type(value, self.type, path)
-        if self.enum and not any(_same(checked, allowed) for allowed in self.enum):
+        checked = self._check_file(value, path) if self.type is ValueType.FILE else _of_type(value, self.type, path)
+        if self.items is ValueType.FILE and isinstance(checked, list):
+            checked = [self._check_file(item, f"{path}[{i}]") for i, item in enumerate(checked)]
+        if self.enum and not any(is_same(checked, allowed) for allowed in self.enum):
             allowed_text = ", ".join(json.dumps(item) for item in self.enum)
-            raise InvalidValueError(path, f"{_shown(value)} is not one of {allowed_text}")
+            raise InvalidValueError(path, f"{show_value(value)} is not one of {allowed_text}")
         if isinstance(checked, (str, list)) and self.max_length is not None and len(checked) > self.max_length:
             what = "characters" if isinstance(checked, str) else "items"
             raise InvalidValueError(path, f"has {len(checked)} {what}, at most {self.max_length} are accepted")
         if isinstance(checked, str) and self.pattern and not _compile(self.pattern).fullmatch(checked):
-            raise InvalidValueError(path, f"{_shown(value)} does not match the pattern {self.pattern}")
+            raise InvalidValueError(path, f"{show_value(value)} does not match the pattern {self.pattern}")
         if isinstance(checked, (int, float)) and not isinstance(checked, bool):
             unit = f" {self.unit}" if self.unit else ""
             if self.minimum is not None and checked < self.minimum:
-                raise InvalidValueError(path, f"{_shown(value)} is below the minimum of {_number(self.minimum)}{unit}")
+                raise InvalidValueError(
+                    path, f"{show_value(value)} is below the minimum of {format_number(self.minimum)}{unit}"
+                )
             if self.maximum is not None and checked > self.maximum:
-                raise InvalidValueError(path, f"{_shown(value)} is above the maximum of {_number(self.maximum)}{unit}")
+                raise InvalidValueError(
+                    path, f"{show_value(value)} is above the maximum of {format_number(self.maximum)}{unit}"
+                )
         return checked
+
+    def _check_file(self, value: Json, path: str) -> Json:
+        try:
+            reference = FileReference.from_json(value)
+        except FileValueError as error:
+            raise InvalidValueError(path + error.field, error.problem) from None
+        if self.max_bytes is not None and (reference.size or 0) > self.max_bytes:
+            raise InvalidValueError(path, f"has {reference.size} bytes, at most {self.max_bytes} are accepted")
+        return reference.to_json()
 
     def to_json(self) -> dict[str, Any]:
         """Return the declaration as in a manifest; fields with their default value are omitted."""
@@ -143,6 +174,12 @@ class Value:
                 data[key] = _bound_to_json(bound)
         if self.max_length is not None:
             data["maxLength"] = self.max_length
+        if self.items is not None:
+            data["items"] = {"type": self.items.value}
+        if self.media_type:
+            data["mediaType"] = self.media_type
+        if self.max_bytes is not None:
+            data["maxBytes"] = self.max_bytes
         return data
 
     @classmethod
@@ -303,60 +340,24 @@ def check_values(
 
 
 def _of_type(value: Json, wanted: ValueType, path: str) -> Json:
-    if wanted is ValueType.STRING and isinstance(value, str):
-        return _encodable(value, path)
+    types = {ValueType.STRING: str, ValueType.ARRAY: list, ValueType.OBJECT: dict}
+    if wanted in types and isinstance(value, types[wanted]):
+        if problem := find_encoding_problem(value):
+            raise InvalidValueError(path, f"cannot be encoded as JSON in UTF-8: {problem}")
+        return value
     if wanted is ValueType.BOOLEAN and isinstance(value, bool):
         return value
-    if wanted is ValueType.ARRAY and isinstance(value, list):
-        return _encodable(value, path)
-    if wanted is ValueType.OBJECT and isinstance(value, dict):
-        return _encodable(value, path)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value):
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value):
         if wanted is ValueType.NUMBER:
             return value
         if wanted is ValueType.INTEGER and value == int(value) and -(2**63) <= value < 2**63:
             return int(value)
-    raise InvalidValueError(path, f"{_shown(value)} is not of type {wanted.value}")
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # The integer is too large for a float.
-        return False
-
-
-def _encodable(value: Json, path: str) -> Json:
-    """Return the value if it can be encoded as JSON in UTF-8.
-
-    NaN, half of a surrogate pair, and foreign Python types cannot.
-    """
-    try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValueError(path, f"cannot be encoded as JSON in UTF-8: {error}") from None
-    return value
+    raise InvalidValueError(path, f"{show_value(value)} is not of type {wanted.value}")
 
 
 @lru_cache(maxsize=1024)
 def _compile(pattern: str) -> Any:
     return regular_expressions.compile(pattern, _QUIET)
-
-
-def _same(left: Json, right: Json) -> bool:
-    return left == right and isinstance(left, bool) == isinstance(right, bool)
-
-
-def _shown(value: Json) -> str:
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        text = f"a Python {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else str(value)
 
 
 def _bound_to_json(bound: float) -> Union[int, str]:
@@ -382,4 +383,7 @@ def _value_fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "minimum": _bound(data, "minimum"),
         "maximum": _bound(data, "maximum"),
         "max_length": data.get("maxLength"),
+        "items": ValueType(data["items"]["type"]) if data.get("items") else None,
+        "media_type": str(data.get("mediaType") or ""),
+        "max_bytes": data.get("maxBytes"),
     }

@@ -22,6 +22,10 @@ class ParameterError(ActionError):
         self.problem = problem
 
 
+class FileTransferError(ActionError):
+    """A file of an action that could not be downloaded or uploaded; a retry does not help."""
+
+
 class ActionCancelledError(Exception):
     """The end of an invocation that was cancelled or timed out; the connector must not catch it."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Mapping
+from typing import Awaitable, Callable, Mapping
 
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import InvalidValuesError, Json, check_values
-from simyard_adapter.errors import ActionError, ParameterError
+from simyard_adapter.errors import ActionError, FileTransferError, ParameterError
 from simyard_adapter.invocations import ActionRequest, Outcome
 from simyard_adapter.limits import MAX_RESULT_BYTES
 from simyard_adapter.programs import TERMINATION_GRACE_SECONDS
@@ -24,6 +24,9 @@ MAX_HANG_SECONDS = 30.0
 
 MAX_MESSAGE_CHARACTERS = 8000
 """Limit of the characters of an error message."""
+
+Invoke = Callable[[Context, ActionRequest], Awaitable[Mapping[str, Json]]]
+"""Runs an action, and returns its result when no part of the action runs any more."""
 
 
 async def await_outcome(
@@ -70,6 +73,8 @@ def to_wire_error(error: BaseException) -> WireError:
         text = "the text of the exception cannot be read"
     if isinstance(error, ParameterError):
         return WireError(ErrorReason.INVALID_PARAMETERS, error.problem[:MAX_MESSAGE_CHARACTERS], error.field)
+    if isinstance(error, FileTransferError):
+        return WireError(ErrorReason.FILE_TRANSFER_FAILED, text)
     if isinstance(error, ActionError):
         return WireError(ErrorReason.ACTION_FAILED, text)
     return WireError(ErrorReason.CONNECTOR_CRASHED, f"{type(error).__name__}: {text}")

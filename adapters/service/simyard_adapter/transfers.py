@@ -44,6 +44,10 @@ class TransferError(Exception):
     """A transfer that failed for good; the message has the cause, and no URL."""
 
 
+class StalledError(TransferError):
+    """A transfer that made no progress for too long; the store may be back later."""
+
+
 class ExpiredError(TransferError):
     """A signed URL that is no longer valid; the transfer can continue with a new one."""
 
@@ -254,7 +258,7 @@ class Transfers:
                 if progress() > moved:
                     failures, moved, since = 0, progress(), self._clock()
                 if self._clock() - since >= self._stall_seconds:
-                    raise TransferError(
+                    raise StalledError(
                         f"the {what} made no progress for {self._stall_seconds:g} s: {_describe(error)}"
                     ) from None
                 self._sleep(draw_delay(failures, MAX_PAUSE_SECONDS))

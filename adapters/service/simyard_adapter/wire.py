@@ -65,6 +65,10 @@ class Request(str, enum.Enum):
     DRAIN = "drain"  # {}: finish running actions, accept no new ones, then send DRAINED
     CREDENTIALS = "credentials"  # {"username", "password"}: connect with this login from now on; no reply
     TAKE = "take"  # {}: consume the pool's queue while free, until this process ends; no reply
+    # The answer to the event FILES, with the same "request": {"request", "spec": {"bytes", "name", "mediaType"},
+    # "status": {"present", "download" or "upload"}, "caCertificate"?} as a File of the API, or {"request",
+    # "error": {"message", "retryable"}}; no reply
+    FILES = "files"
 
 
 class Event(str, enum.Enum):
@@ -83,6 +87,10 @@ class Event(str, enum.Enum):
     DRAINED = "drained"  # {}
     # {}: the worker runs a Sync request, or ran one since the last event; sent at most once in ACTIVE_SECONDS
     ACTIVE = "active"
+    # {"request": id, "get": address} asks for a signed URL to download a file, {"request": id, "put": {"address",
+    # "bytes", "parts"?, "name"?, "mediaType"?, "uploadId"?, "firstPart"?}} for signed URLs to upload one (``spec`` of a
+    # File of the API). The answer is the request FILES; a worker without an answer asks again
+    FILES = "files"
 
 
 class ErrorReason(str, enum.Enum):
@@ -102,6 +110,7 @@ class ErrorReason(str, enum.Enum):
     # the action has ended, but its result has more than MAX_RESULT_BYTES (limits.py)
     RESULT_TOO_LARGE = "ResultTooLarge"
     INVALID_RESULT = "InvalidResult"  # the action has ended, but its result does not fit the declaration
+    FILE_TRANSFER_FAILED = "FileTransferFailed"  # a file of the action could not be downloaded or uploaded
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Awaitable, Callable, Optional
 
 from simyard_adapter.answers import Answers
-from simyard_adapter.backend import Backend
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.context import Context
 from simyard_adapter.current_session import CurrentSession, Tasks
@@ -40,7 +39,7 @@ from simyard_adapter.invocations import (
 from simyard_adapter.journal import Journal, JournalState
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.programs import end_leftovers
-from simyard_adapter.running import MAX_HANG_SECONDS, await_outcome, build_stop_error
+from simyard_adapter.running import MAX_HANG_SECONDS, Invoke, await_outcome, build_stop_error
 from simyard_adapter.transport import Session, encode
 from simyard_adapter.updates import Updates
 from simyard_adapter.wire import EVENTS_EXCHANGE, ErrorReason, Event, WireError, make_event_key, name_worker_queue
@@ -57,7 +56,7 @@ class Work:
     def __init__(
         self,
         bootstrap: Bootstrap,
-        backend: Backend,
+        invoke: Invoke,
         directory: Path,
         current: CurrentSession,
         tasks: Tasks,
@@ -74,7 +73,7 @@ class Work:
         self.turns = Turns()
         self.quiet = asyncio.Event()
         self._bootstrap = bootstrap
-        self._backend = backend
+        self._invoke = invoke
         self._scratch = directory / "scratch"
         self._journal = Journal(directory / "journal.sqlite3")
         self._current = current
@@ -281,7 +280,7 @@ class Work:
 
     async def _run(self, invocation: Invocation) -> None:
         context, request = invocation.context, invocation.request
-        work = asyncio.ensure_future(self._backend.invoke(context, request.parameters))
+        work = asyncio.ensure_future(self._invoke(context, request))
         try:
             outcome = await await_outcome(work, context, request)
             ended = "done" if outcome.error is None else f"{outcome.error.reason.value}: {outcome.error.message}"

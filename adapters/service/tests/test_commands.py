@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simyard_adapter.commands import CommandSet, convert_output, expand, find_references, render_parameters
+from simyard_adapter.commands import CommandSet, expand, find_references, render_parameters
 from simyard_adapter.declarations import Interface, InvalidValuesError, Value, ValueType
 from simyard_adapter.errors import ActionError
+from simyard_adapter.outputs import convert_output
 
 INTERFACE = Interface.from_json(
     {
@@ -73,7 +74,7 @@ SOLVE = {"action": "solve", "command": ["ccx", "$(deck)"]}
                 "actions[0].env[0].value",
                 "actions[0].progressPattern",
                 "actions[0].results[0].name",
-                "actions[0].results[1].pattern",
+                "actions[0].results[1]",
                 "actions[0].failurePattern",
                 "attributes[0].attribute",
                 "attributes[0].intervalSeconds",

@@ -68,6 +68,7 @@ Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?([eE
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """Name of another object."""
 
+Pattern = Annotated[str, Field(max_length=512)]
 Term = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9_]*$")]
 """Name of an attribute, action, parameter or result: lower case letters, digits, underscores."""
 

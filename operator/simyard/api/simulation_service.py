@@ -17,22 +17,22 @@ from simyard.api.base import (
     Generation,
     Metadata,
     Name,
+    Pattern,
     Quantity,
     Term,
     add_cel_rules,
     make_cel_rule,
     map_by,
 )
+from simyard.api.connector import Connector
 from simyard.api.frontend import Endpoints, Frontend, FrontendsStatus
+from simyard_adapter.digests import MAX_FILE_BYTES
 
 RESERVED_ACTIONS = ("start", "stop", "restart", "suspend", "save", "start_workers")
 """Names of built-in actions of every worker or service (OCCI infrastructure 1.2, Cloud4E's ``start_workers``)."""
 
 Text = Annotated[str, Field(max_length=1024, description="Meaning, for people.")]
-Pattern = Annotated[str, Field(max_length=512)]
-Argument = Annotated[str, Field(max_length=4096)]
-_SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
-RelativePath = Annotated[str, Field(min_length=1, max_length=255, pattern=f"^{_SEGMENT}(/{_SEGMENT})*$")]
+MEDIA_TYPE = r"^[a-z0-9.+-]+/[a-z0-9.+-]+$"
 
 
 _VALUE_RULES = (
@@ -47,7 +47,18 @@ _VALUE_RULES = (
         "is only for the types string and array",
         ".maxLength",
     ),
+    make_cel_rule("!has(self.items) || self.type == 'array'", "is only for the type array", ".items"),
+    make_cel_rule(
+        "!(has(self.mediaType) || has(self.maxBytes)) || self.type == 'file' || has(self.items)",
+        "mediaType and maxBytes are only for the type file and for arrays of files",
+    ),
 )
+
+
+class DeclaredItems(ApiModel):
+    """Type of the items of an array."""
+
+    type: Annotated[Literal["file"], Field(description="Type of each item.")]
 
 
 class DeclaredValue(ApiModel):
@@ -57,7 +68,8 @@ class DeclaredValue(ApiModel):
 
     name: Annotated[Term, Field(description="Name: lower case letters, digits, underscores.")]
     type: Annotated[
-        Literal["string", "integer", "number", "boolean", "array", "object"], Field(description="Type in JSON.")
+        Literal["string", "integer", "number", "boolean", "array", "object", "file"],
+        Field(description="Type in JSON; `file` is an object whose field `file` is the address of an uploaded file."),
     ]
     description: Text = ""
     unit: Annotated[str, Field(max_length=32, description="Unit of a number, such as mm or MPa.")] = ""
@@ -76,10 +88,28 @@ class DeclaredValue(ApiModel):
         int | None,
         Field(ge=0, le=1_048_576, description="Maximum number of characters of a string, or of items of an array."),
     ] = None
+    items: Annotated[
+        DeclaredItems | None, Field(description="Type of the items of an array. By default an item may be any value.")
+    ] = None
+    media_type: Annotated[
+        str | None, Field(max_length=127, pattern=MEDIA_TYPE, description="Media type of a file, such as text/csv.")
+    ] = None
+    max_bytes: Annotated[
+        int | None, Field(ge=0, le=MAX_FILE_BYTES, description="Maximum number of bytes of each file.")
+    ] = None
 
 
 class DeclaredAttribute(DeclaredValue):
     """Typed attribute of a running service."""
+
+    model_config = add_cel_rules(
+        *_VALUE_RULES,
+        make_cel_rule(
+            "!has(self.mutable) || !self.mutable || self.type != 'file' && !has(self.items)",
+            "a file cannot be mutable: clients pass files as parameters of actions",
+            ".mutable",
+        ),
+    )
 
     mutable: Annotated[bool, Field(description="Permits clients to set the attribute.")] = False
 
@@ -134,153 +164,6 @@ class ServiceInterface(ApiModel):
     actions: Annotated[
         list[DeclaredAction],
         Field(max_length=64, json_schema_extra=map_by("name"), description="Actions that clients call."),
-    ] = []
-
-
-class PythonConnector(ApiModel):
-    """Connector that is a Python class."""
-
-    class_: Annotated[
-        str,
-        Field(
-            alias="class",
-            max_length=255,
-            pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
-            description="Class, as MODULE:CLASS; the module is one of `files` or installed in the image.",
-        ),
-    ]
-
-
-class InputFile(ApiModel):
-    """File that is written before a command runs."""
-
-    path: Annotated[RelativePath, Field(description="Path relative to the command's working directory.")]
-    content: Annotated[
-        str, Field(max_length=65536, description="Text of the file; $(PARAMETER) stands for the parameter's value.")
-    ]
-
-
-class EnvironmentVariable(ApiModel):
-    """Variable in a command's environment."""
-
-    name: Annotated[
-        str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the variable.")
-    ]
-    value: Annotated[
-        Argument, Field(description="Value of the variable; $(PARAMETER) stands for the parameter's value.")
-    ] = ""
-
-
-class CommandResult(ApiModel):
-    """Rule to read one field of a result after the command."""
-
-    name: Annotated[Term, Field(description="Declared field of the action's result.")]
-    file: Annotated[RelativePath | None, Field(description="File to search; by default the command's output.")] = None
-    pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
-
-
-class CommandAction(ApiModel):
-    """Command that carries out one action. Arguments are passed without a shell."""
-
-    model_config = add_cel_rules(
-        make_cel_rule("has(self.command) != has(self.cancels)", "exactly one of command and cancels must be set"),
-    )
-
-    action: Annotated[Term, Field(description="Declared action.")]
-    command: Annotated[
-        list[Argument] | None,
-        Field(
-            min_length=1,
-            max_length=64,
-            json_schema_extra=ATOMIC,
-            description="Program and arguments; $(PARAMETER) stands for the parameter's value.",
-        ),
-    ] = None
-    cancels: Annotated[
-        Term | None, Field(description="Action that this one cancels, instead of running a command.")
-    ] = None
-    stdin: Annotated[
-        Argument | None,
-        Field(description="Standard input of the command; $(PARAMETER) stands for the parameter's value."),
-    ] = None
-    files: Annotated[
-        list[InputFile],
-        Field(
-            max_length=16,
-            json_schema_extra=map_by("path"),
-            description="Files that are written before the command runs.",
-        ),
-    ] = []
-    env: Annotated[
-        list[EnvironmentVariable],
-        Field(
-            max_length=32,
-            json_schema_extra=map_by("name"),
-            description="Variables that are added to the command's environment.",
-        ),
-    ] = []
-    progress_pattern: Annotated[
-        Pattern | None,
-        Field(description="Regular expression for lines of the output; its first group is the percentage done."),
-    ] = None
-    failure_pattern: Annotated[
-        Pattern | None, Field(description="Regular expression whose match is the message when the command fails.")
-    ] = None
-    results: Annotated[
-        list[CommandResult],
-        Field(max_length=64, json_schema_extra=map_by("name"), description="Rules to read the result."),
-    ] = []
-
-
-class CommandAttribute(ApiModel):
-    """Rule to read one attribute, from a file or from the output of a command."""
-
-    model_config = add_cel_rules(
-        make_cel_rule("has(self.command) != has(self.file)", "exactly one of command and file must be set"),
-    )
-
-    attribute: Annotated[Term, Field(description="Declared attribute.")]
-    file: Annotated[RelativePath | None, Field(description="File to search.")] = None
-    command: Annotated[
-        list[Argument] | None,
-        Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="Command whose output is searched."),
-    ] = None
-    pattern: Annotated[Pattern, Field(description="Regular expression; its first group is the value.")]
-    interval_seconds: Annotated[int, Field(ge=1, le=86_400, description="Time between two readings.")] = 5
-
-
-class CommandsConnector(ApiModel):
-    """Connector without code: commands for actions, files and patterns for attributes."""
-
-    actions: Annotated[
-        list[CommandAction],
-        Field(max_length=64, json_schema_extra=map_by("action"), description="Commands of the declared actions."),
-    ] = []
-    attributes: Annotated[
-        list[CommandAttribute],
-        Field(max_length=128, json_schema_extra=map_by("attribute"), description="Rules to read attributes."),
-    ] = []
-
-
-class ConnectorFile(ApiModel):
-    """File that belongs to the connector."""
-
-    path: Annotated[RelativePath, Field(description="Path relative to the connector's folder.")]
-    content: Annotated[str, Field(max_length=524_288, description="Text of the file.")]
-
-
-class Connector(ApiModel):
-    """Connection of the interface with the program: exactly one of python and commands."""
-
-    model_config = add_cel_rules(
-        make_cel_rule("has(self.python) != has(self.commands)", "exactly one of python and commands must be set"),
-    )
-
-    python: PythonConnector | None = None
-    commands: CommandsConnector | None = None
-    files: Annotated[
-        list[ConnectorFile],
-        Field(max_length=32, json_schema_extra=map_by("path"), description="Files that belong to the connector."),
     ] = []
 
 

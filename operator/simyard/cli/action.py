@@ -17,8 +17,10 @@ from simyard.api.base import Json, find_condition
 from simyard.api.names import SERVICE_ACTIONS, WORKERS, ConditionType
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import DeclaredValue
+from simyard.cli.files import make_reference
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, print_table, say
+from simyard.cli.results import describe_value, find_files
 from simyard.cli.targets import Target, TargetType, list_names
 
 JSON_TYPES = ("integer", "number", "boolean", "array", "object")
@@ -42,7 +44,7 @@ class WorkerType(click.ParamType[str]):
 @click.argument("target", type=TargetType())
 @click.argument("name", metavar="ACTION")
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
-              help="A parameter of the action; NAME=@FILE reads the value from a file.")  # fmt: skip
+              help="A parameter of the action; NAME=@PATH reads the value from a file or uploads it.")  # fmt: skip
 @click.option("-f", "--filename", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
               help="A JSON or YAML file with the parameters; - reads standard input.")  # fmt: skip
 @click.option("--wait/--no-wait", default=True,
@@ -66,9 +68,7 @@ def action(
     values = _from_file(filename)
     if parameters:
         declared = next((it for it in target.get_service(kubectl).spec.interface.actions if it.name == name), None)
-        values |= dict(
-            parse_assignment(text, declared.parameters if declared else (), "--parameter") for text in parameters
-        )
+        values |= _read_parameters(kubectl, parameters, declared.parameters if declared else ())
     created = kubectl.call(target.resource, target.name, f"actions/{name}?wait=false", {"parameters": values})
     invocation = created["metadata"]["name"]
     if not wait:
@@ -80,7 +80,7 @@ def action(
     elif finished.status.failure is None:
         seconds = (finished.status.run_milliseconds or 0) / 1000
         say(f"{finished.status.worker} completed {name} in {seconds:.2f} s", err=True)
-        _print_result(finished.status.result)
+        _print_result(finished.status.result, invocation)
     if finished.status.failure is not None:
         raise Failure(f"{finished.status.failure.reason}: {finished.status.failure.message}")
 
@@ -153,6 +153,21 @@ def _from_file(filename: Path | None) -> Json:
     return data
 
 
+def _read_parameters(kubectl: Kubectl, texts: Iterable[str], declared: Iterable[DeclaredValue]) -> Json:
+    """Return the parameters; upload the files that they name. An array of files may be given one file at a time."""
+    of_files = {item.name: item for item in declared if item.type == "file" or item.items is not None}
+    values: Json = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in of_files:
+            name, values[name] = parse_assignment(text, declared, "--parameter")
+        elif of_files[name].type == "file":
+            values[name] = make_reference(kubectl, value)
+        else:
+            values[name] = [*values.get(name, []), make_reference(kubectl, value)]
+    return values
+
+
 def parse_assignment(text: str, declared: Iterable[DeclaredValue], hint: str) -> tuple[str, Any]:
     """Return the name and the value of a text NAME=VALUE.
 
@@ -190,6 +205,8 @@ def parse_assignment(text: str, declared: Iterable[DeclaredValue], hint: str) ->
     return name, value
 
 
-def _print_result(result: Any) -> None:
+def _print_result(result: Any, invocation: str) -> None:
     if isinstance(result, dict):
-        print_table(["RESULT", "VALUE"], list(result.items()))
+        print_table(["RESULT", "VALUE"], [(name, describe_value(value)) for name, value in result.items()])
+        if any(list(find_files(name, value)) for name, value in result.items()):
+            say(f"download the files with: kubectl simyard results {invocation}", err=True)

@@ -13,6 +13,7 @@ from simyard.cli.files import cp, list_files
 from simyard.cli.global_options import add_global_options
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import say
+from simyard.cli.results import show_results
 from simyard.cli.rotate import rotate
 from simyard.cli.set_command import set_attributes
 from simyard.cli.usage import usage
@@ -47,6 +48,7 @@ cli.add_command(timeline_command.show_timeline)
 cli.add_command(usage)
 cli.add_command(cp)
 cli.add_command(list_files)
+cli.add_command(show_results)
 cli.add_command(rotate)
 for place in (cli, *cli.commands.values()):
     add_global_options(place)

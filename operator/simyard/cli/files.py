@@ -21,6 +21,7 @@ from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, as_list, format_age, make_output_option, print_object, print_table, say
 from simyard.guest.text import make_printable_line
 from simyard_adapter.digests import FileDigest, digest_file, is_address
+from simyard_adapter.file_values import FileReference
 from simyard_adapter.transfers import SignedRequest, TransferError, Transfers
 from simyard_adapter.uploads import UploadOffer, upload_file
 
@@ -103,6 +104,23 @@ def upload(kubectl: Kubectl, path: Path) -> FileDigest:
         raise Failure(f"{path}: {error}") from None
     except TransferError as error:
         raise Failure(f"{path}: the upload failed: {error}") from None
+
+
+def make_reference(kubectl: Kubectl, text: str) -> Json:
+    """Return the value of a file parameter: ``@PATH`` uploads a file, an address names an uploaded one.
+
+    Raises:
+        Failure: the file cannot be read, or the store refused it.
+        click.BadParameter: the text is neither.
+    """
+    if text.startswith("@"):
+        path = Path(text[1:])
+        digest = upload(kubectl, path)
+        return FileReference(digest.address, path.name, digest.size).to_json()
+    address = text.removeprefix(PREFIX)
+    if not is_address(address):
+        raise click.BadParameter(f"{text!r} is no file: write @PATH, or the address of a file: sha256:...")
+    return FileReference(address).to_json()
 
 
 def download(kubectl: Kubectl, address: str, path: Path) -> None:

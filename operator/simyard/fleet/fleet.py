@@ -27,6 +27,7 @@ from simyard.fleet.broker.orders import Orders
 from simyard.fleet.broker.provisioning import Broker
 from simyard.fleet.broker.quarantine import Quarantine
 from simyard.fleet.broker.rotation import Rotation
+from simyard.fleet.files import FileAnswers
 from simyard.fleet.frontends.load import FrontendLoads
 from simyard.fleet.frontends.occi_broker import OcciBroker
 from simyard.fleet.frontends.reconciler import Frontends
@@ -44,7 +45,7 @@ from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.wiring import connect
 from simyard.fleet.work_queue import OVERDUE, find_most_overdue
 from simyard.fleet.worker_statuses import WorkerStatuses
-from simyard.guest.messages import Begun, Progressed, Registered, Resulted
+from simyard.guest.messages import Begun, DownloadWanted, Progressed, Registered, Resulted, UploadWanted
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.manifests.frontend import FrontendTemplate
 from simyard.messaging.access import BrokerAccess
@@ -86,6 +87,7 @@ class FleetSettings:
         watch_namespaces: the namespaces whose pools, workers, services and actions this operator manages.
         rotate_after_seconds: delay between the end of a worker and the change of its pool's password; 0: never changed.
         files: the access to the file store; None if the platform has none.
+        files_quota: the bytes of files that a namespace may have; None: no limit.
         sweep: the settings of the sweep of the file store.
         timing: the pauses of the operator; tests inject shorter ones.
     """
@@ -103,6 +105,7 @@ class FleetSettings:
     watch_namespaces: tuple[str, ...] = ALL_NAMESPACES
     rotate_after_seconds: int = 3600
     files: StoreAccess | None = None
+    files_quota: int | None = None
     sweep: SweepSettings = field(default_factory=SweepSettings)
     timing: Timing = PRODUCTION
 
@@ -184,6 +187,7 @@ class Fleet:
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)
         self._takers = Takers(registry, orders)
+        self._files = FileAnswers(registry, orders, settings.files, settings.files_quota)
         self._rotation = Rotation(registry, self.broker, self._admin, orders, timing)
         self._sweep = None
         if settings.files is not None:
@@ -233,6 +237,7 @@ class Fleet:
                     ("licences", self._licences.run()),
                     ("services", self._services.run()),
                     ("frontends", self.frontends.run()),
+                    ("files", self._files.run()),
                     ("drains", self._drains.run()),
                     ("takers", self._when_connected(self._takers.run)),
                     ("actions", self._actions.run()),
@@ -262,6 +267,9 @@ class Fleet:
         user.
         """
         if event.user != self.registry.find_sender(event.worker_uid):
+            return None
+        if isinstance(event.message, DownloadWanted | UploadWanted):
+            self._files.apply_event(event)
             return None
         self.pools.apply_event(event)
         self._takers.apply_event(event)

@@ -14,10 +14,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
+from simyard.api.files import FileUploadSpec
 from simyard.guest.reading import Refusal, RefusedError, read_object
 from simyard.guest.text import make_printable, make_printable_line, make_printable_value
 from simyard.guest.values import ClaimedAttributes, ClaimedResult
 from simyard_adapter.declarations import Json
+from simyard_adapter.digests import MAX_PARTS, is_address
 from simyard_adapter.limits import KIB, MAX_ATTRIBUTES_BYTES, MAX_ENVELOPE_BYTES, MAX_LOG_BYTES, MAX_RESULT_BYTES
 from simyard_adapter.wire import ErrorReason, Event, WireError, make_too_large_error
 
@@ -29,6 +33,7 @@ MAX_EVENT_BYTES: Mapping[Event, int] = {
     Event.RESULT: MAX_RESULT_BYTES + MAX_ENVELOPE_BYTES,
     Event.DRAINED: 4 * KIB,
     Event.ACTIVE: 4 * KIB,
+    Event.FILES: MAX_PARTS * 70 + MAX_ENVELOPE_BYTES,
 }
 MAX_REPLY_BYTES = max(MAX_RESULT_BYTES, MAX_ATTRIBUTES_BYTES, MAX_LOG_BYTES) + MAX_ENVELOPE_BYTES
 MAX_VERSION_CHARACTERS = 64
@@ -41,6 +46,7 @@ MAX_LATEST_SECONDS = 2.0**33
 """Latest time that is accepted, in seconds since the epoch: the year 2242. Callers may limit it further."""
 MAX_DURATION_SECONDS = 1e9
 _INVOCATION = re.compile(rb'"invocation"\s*:\s*"([0-9A-Za-z.-]{1,80})"')
+_REQUEST = re.compile("[0-9a-f]{32}")
 _HEAD_BYTES = 4 * KIB
 
 
@@ -96,7 +102,25 @@ class Active:
     """Report that the worker runs Sync requests."""
 
 
-EventMessage = Registered | AttributesChanged | Begun | Progressed | Resulted | Drained | Active
+@dataclass(frozen=True, slots=True)
+class DownloadWanted:
+    """Question of a worker for a signed URL that downloads a file; ``request`` is the question's id."""
+
+    request: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class UploadWanted:
+    """Question of a worker for signed URLs that upload a file."""
+
+    request: str
+    upload: FileUploadSpec
+
+
+EventMessage = (
+    Registered | AttributesChanged | Begun | Progressed | Resulted | Drained | Active | DownloadWanted | UploadWanted
+)
 
 
 def read_event(kind: Event, body: bytes) -> EventMessage:
@@ -130,6 +154,8 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
             return Drained()
         case Event.ACTIVE:
             return Active()
+        case Event.FILES:
+            return _read_file_question(read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +218,20 @@ def read_foreign_error(body: bytes) -> str:
     """Return the text with which a service adapter of Cloud4E says that an action failed, on one line."""
     text = body[: 4 * MAX_FOREIGN_ERROR_CHARACTERS].decode(errors="replace")
     return make_printable_line(text, MAX_FOREIGN_ERROR_CHARACTERS)
+
+
+def _read_file_question(read: Mapping[str, Json]) -> DownloadWanted | UploadWanted:
+    request, address = read.get("request"), read.get("get")
+    if not isinstance(request, str) or not _REQUEST.fullmatch(request):
+        raise RefusedError(Refusal.INVALID, "the question about a file has no valid id")
+    if isinstance(address, str) and is_address(address):
+        return DownloadWanted(request, address)
+    try:
+        return UploadWanted(request, FileUploadSpec.model_validate(read.get("put")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"the question about a file is invalid: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise RefusedError(Refusal.INVALID, make_printable(problem, MAX_FOREIGN_ERROR_CHARACTERS)) from None
 
 
 def _read_outcome(read: Mapping[str, Json]) -> ClaimedResult | WireError:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from simyard.api.simulation_service import Connector
+from simyard.api.connector import Connector
 from simyard.api.worker import Worker
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.declarations import Interface

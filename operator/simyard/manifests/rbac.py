@@ -121,6 +121,7 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                 _build_rule(names.GROUP, [names.USAGES.plural], [*_READ, "create"]),
                 _build_rule(names.GROUP, [f"{plural}/status" for plural in namespaced], ["get", "update", "patch"]),
                 _build_rule(names.GROUP, [f"{plural}/finalizers" for plural in namespaced], ["update"]),
+                _build_rule("", ["namespaces"], ["get"]),  # the keys of a namespace's files begin with its uid
                 *events,
                 # Frontends write in the namespace of their service alone, by a RoleBinding there.
                 _build_rule(

@@ -315,7 +315,7 @@ class OverflowEvents(_EventConsumer):
 
 
 class OperatorUpdates(_EventConsumer):
-    """The consumer of attributes and progress, which newer events replace.
+    """The consumer of attributes and progress, which newer events replace, and of questions, which workers repeat.
 
     Their order relative to the events of :class:`OperatorEvents` is undefined.
     """

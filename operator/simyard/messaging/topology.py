@@ -41,9 +41,9 @@ REFUSED_EXCHANGE = "simyard.refused"
 REFUSED_QUEUE = "simyard.refused"
 """Queue of events that could not be handled, for people to inspect; it has no consumer and drops the oldest."""
 UPDATES_QUEUE = "simyard.updates"
-"""Queue of events that newer events replace; a full queue drops the oldest."""
+"""Queue of events that newer events replace, or that workers repeat; a full queue drops the oldest."""
 REQUIRED_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.DRAINED, Event.ACTIVE)
-REPLACEABLE_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS)
+REPLACEABLE_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS, Event.FILES)
 WORKER_QUEUES_PREFIX = "simyard.worker."
 REPLY_QUEUES_PREFIX = "simyard.reply."
 """Prefix of the exclusive queues in which senders of requests receive replies."""

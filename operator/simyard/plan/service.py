@@ -140,7 +140,9 @@ def _find_value_problems(values: Iterable[Value], path: str) -> Iterator[str]:
         place = f"{path}[{value.name}]"
         if value.minimum is not None and value.maximum is not None and value.minimum > value.maximum:
             yield f"{place}.minimum: is above the maximum"
-        if value.default is not None:
+        if value.default is not None and value.holds_files:
+            yield f"{place}.default: a file has no default, because each namespace has its own files: remove it"
+        elif value.default is not None:
             try:
                 value.check(value.default, f"{place}.default")
             except InvalidValueError as error:

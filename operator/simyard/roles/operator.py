@@ -21,6 +21,7 @@ from prometheus_client import Gauge
 from simyard.api.frontend_pod import FrontendPod
 from simyard.api.frontend_route import FrontendRoute
 from simyard.api.names import FRONTEND, OPERATOR, SYSTEM_NAMESPACE
+from simyard.api.quantities import parse_bytes
 from simyard.controllers.leadership import Leadership
 from simyard.controllers.operator import run_operator
 from simyard.files.access import StoreAccess
@@ -53,6 +54,7 @@ CLOCK_SKEW = Gauge(
     "simyard_clock_skew_seconds", "The time by which the API server's clock is ahead of the operator's clock."
 )
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +145,10 @@ def _route(context: click.Context, parameter: click.Parameter, value: str) -> Fr
 @click.option("--rotate-after-seconds", type=click.IntRange(0), default=3600, show_default=True,
               envvar="SIMYARD_ROTATE_AFTER_SECONDS",
               help="The time between the end of a worker and the change of its pool's password; 0: never.")  # fmt: skip
-@click.option("--files-directory", type=click.Path(exists=True, file_okay=False, path_type=Path),
-              envvar="SIMYARD_FILES_DIRECTORY",
+@click.option("--files-directory", type=_DIRECTORY, envvar="SIMYARD_FILES_DIRECTORY",
               help="The directory of the mounted Secret of the file store. Default: no files.")  # fmt: skip
+@click.option("--files-quota", envvar="SIMYARD_FILES_QUOTA", default="", metavar="QUANTITY",
+              help="The bytes of files that a namespace may have, such as 100Gi. Default: no limit.")  # fmt: skip
 @click.option("--files-retention-days", type=click.IntRange(0), default=30, show_default=True,
               envvar="SIMYARD_FILES_RETENTION_DAYS",
               help="The time for which files are kept that no object names and nobody uses; 0: for ever.")  # fmt: skip
@@ -186,6 +189,7 @@ def operator(
     max_finished_actions_mib: int,
     rotate_after_seconds: int,
     files_directory: Path | None,
+    files_quota: str,
     files_retention_days: int,
     frontend_route: FrontendRoute,
     bind: str,
@@ -200,6 +204,7 @@ def operator(
     try:
         broker = _broker(amqp_secret, amqp_url, amqp_management_url, amqp_ca_file)
         files = StoreAccess.from_directory(files_directory) if files_directory else None
+        quota = parse_bytes(files_quota) if files_quota else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
@@ -226,6 +231,7 @@ def operator(
         watch_namespace or ALL_NAMESPACES,
         rotate_after_seconds,
         files,
+        quota,
         SweepSettings(timedelta(days=files_retention_days) if files_retention_days else None),
     )
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)

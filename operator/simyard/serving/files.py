@@ -8,7 +8,6 @@ for hours, and for one request only; whoever may ``get`` a file gets a new one a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -22,10 +21,10 @@ from simyard.api.files import (
     FileStatus,
     FileUploadSpec,
 )
-from simyard.api.names import ANNOTATION_FILES_QUOTA, FILES
-from simyard.api.quantities import format_bytes, parse_bytes
+from simyard.api.names import FILES, NAMESPACES
 from simyard.files.catalog import FileCatalog, FileRecord
 from simyard.files.keys import FileOrigin
+from simyard.files.namespaces import FileNamespace, read_namespace
 from simyard.files.quotas import QuotaError
 from simyard.files.store import StoreError
 from simyard.files.uploads import Upload
@@ -45,21 +44,10 @@ from simyard.serving.status import (
 from simyard_adapter.transfers import SignedRequest
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ApiError
-from simyard_sites.kubernetes.resource import Resource
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 DEFAULT_LIMIT = 500
 MAX_CAUSES = 16
 """The largest number of causes in an answer; a list of 10,000 wrong digests has as many errors."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Namespace:
-    """A namespace: its uid begins the keys of its files, and its quota is a number of bytes."""
-
-    name: str
-    uid: str
-    quota: int | None
 
 
 class Files:
@@ -104,14 +92,14 @@ class Files:
             retry = 1 if error.retryable else 0
             raise StatusError(StatusReason.SERVICE_UNAVAILABLE, str(error), retry_after_seconds=retry) from error
 
-    async def _list(self, catalog: FileCatalog, namespace: _Namespace, query: Mapping[str, str]) -> Json:
+    async def _list(self, catalog: FileCatalog, namespace: FileNamespace, query: Mapping[str, str]) -> Json:
         limit = min(read_count(query, "limit") or DEFAULT_LIMIT, DEFAULT_LIMIT)  # limit=0 means no limit (Kubernetes)
         found, following = await catalog.list_files(namespace.uid, limit, query.get("continue", ""))
         metadata = FileListMetadata(continue_=following or None)
         return FileList(metadata=metadata, items=[_make_file(namespace.name, item) for item in found]).to_json()
 
     async def _create(
-        self, catalog: FileCatalog, namespace: _Namespace, body: bytes, content_type: str, identity: Identity
+        self, catalog: FileCatalog, namespace: FileNamespace, body: bytes, content_type: str, identity: Identity
     ) -> tuple[int, Json]:
         subject = Subject(FILES, "")
         given = read_object(body, content_type, "spec").get("spec")
@@ -133,7 +121,8 @@ class Files:
                 quota=namespace.quota,
             )
         except QuotaError as error:
-            raise _make_quota_error(namespace, upload, error) from None
+            subject = Subject(FILES, upload.address)
+            raise StatusError(StatusReason.FORBIDDEN, namespace.describe_excess(error), subject=subject) from None
         answer = File(
             metadata=FileMetadata(name=spec.address, namespace=namespace.name),
             spec=FileSpec(bytes=spec.bytes, media_type=spec.media_type or None, name=spec.name or None),
@@ -141,20 +130,20 @@ class Files:
         )
         return (200 if offer.present else 201), answer.to_json()
 
-    async def _get(self, catalog: FileCatalog, namespace: _Namespace, address: str) -> Json:
+    async def _get(self, catalog: FileCatalog, namespace: FileNamespace, address: str) -> Json:
         signed = await catalog.sign_download(namespace.uid, address)
         if signed is None:
             raise make_not_found_error(Subject(FILES, address))
         record, request = signed
         return _make_file(namespace.name, record, request).to_json()
 
-    async def _delete(self, catalog: FileCatalog, namespace: _Namespace, address: str) -> Json:
+    async def _delete(self, catalog: FileCatalog, namespace: FileNamespace, address: str) -> Json:
         if not await catalog.delete_file(namespace.uid, address):
             raise make_not_found_error(Subject(FILES, address))
         details = {"name": address, "group": FILES.group, "kind": FILES.plural}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
-    async def _find_namespace(self, name: str) -> _Namespace:
+    async def _find_namespace(self, name: str) -> FileNamespace:
         """Return a namespace.
 
         It is read for each request: a remembered uid could be that of a namespace that was created again.
@@ -167,23 +156,10 @@ class Files:
             found = await self._client.get(NAMESPACES, name, "")
         except ApiError as error:
             raise translate_api_error(subject, error) from error
-        text = (found["metadata"].get("annotations") or {}).get(ANNOTATION_FILES_QUOTA)
         try:
-            quota = self._quota if text is None else parse_bytes(text)
+            return read_namespace(found, self._quota)
         except ValueError as error:
-            message = f"the annotation {ANNOTATION_FILES_QUOTA} of the namespace {name} is wrong: {error}"
-            raise StatusError(StatusReason.FORBIDDEN, message, subject=subject) from None
-        return _Namespace(name, str(found["metadata"]["uid"]), quota)
-
-
-def _make_quota_error(namespace: _Namespace, upload: Upload, error: QuotaError) -> StatusError:
-    message = (
-        f"exceeded the quota of files of the namespace {namespace.name}: requested: {format_bytes(error.size)}, "
-        f"used: {format_bytes(error.used)}, limited: {format_bytes(error.quota)}: delete files with "
-        "`kubectl simyard files --delete ADDRESS`, or ask the platform team to raise the quota with the annotation "
-        f"{ANNOTATION_FILES_QUOTA} of the namespace. Deleted files count until the next sweep"
-    )
-    return StatusError(StatusReason.FORBIDDEN, message, subject=Subject(FILES, upload.address))
+            raise StatusError(StatusReason.FORBIDDEN, str(error), subject=subject) from None
 
 
 def _make_file(namespace: str, record: FileRecord, download: SignedRequest | None = None) -> File:

@@ -60,6 +60,7 @@ _TYPES = {
     DeclaredType.BOOLEAN: ValueType.BOOLEAN,
     DeclaredType.ARRAY: ValueType.ARRAY,
     DeclaredType.OBJECT: ValueType.OBJECT,
+    DeclaredType.FILE: ValueType.OBJECT,
 }
 
 SIZES: Mapping[str, Resources] = {

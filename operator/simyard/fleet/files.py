@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers the questions of workers for signed URLs of files.
+
+The work of a question is two requests to the file store and one message. A question waits in no queue of the platform:
+at most :data:`MAX_QUESTIONS_PER_SENDER` of one broker user and :data:`MAX_QUESTIONS` of all are under way, and others
+are dropped. A worker repeats a question without an answer, so a slow store delays nothing but the files themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from typing import NoReturn
+
+from prometheus_client import Counter as Metric
+
+from simyard.api.files import FileUploadSpec
+from simyard.api.names import NAMESPACES
+from simyard.api.worker import Worker
+from simyard.files.access import StoreAccess
+from simyard.files.catalog import FileCatalog, open_catalog
+from simyard.files.keys import FileOrigin
+from simyard.files.namespaces import FileNamespace, read_namespace
+from simyard.files.quotas import QuotaError
+from simyard.files.store import StoreError
+from simyard.files.uploads import Upload
+from simyard.fleet.broker.orders import Orders
+from simyard.fleet.registry import Registry
+from simyard.guest.messages import DownloadWanted, UploadWanted
+from simyard.messaging.errors import MessagingError
+from simyard.messaging.events import ReceivedEvent
+from simyard_adapter.declarations import Json
+from simyard_adapter.wire import Request
+from simyard_sites.kubernetes.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+MAX_QUESTIONS = 200
+MAX_QUESTIONS_PER_SENDER = 50
+MAX_KNOWN_NAMESPACES = 10_000
+NO_STORE = "this installation of Simyard has no file store: the platform team sets files.mode of the chart"
+QUESTIONS = Metric("simyard_file_questions_total", "Questions of workers for signed URLs, by outcome.", ["outcome"])
+
+
+class FileAnswers:
+    """The answers to questions of workers about files."""
+
+    def __init__(
+        self, registry: Registry, orders: Orders, access: StoreAccess | None, quota: int | None = None
+    ) -> None:
+        """Set up; ``quota`` is the number of bytes that a namespace may have, None for no limit."""
+        self._registry = registry
+        self._quota = quota
+        self._orders = orders
+        self._access = access
+        self._catalog: FileCatalog | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._under_way: Counter[str] = Counter()
+        self._namespace_uids: OrderedDict[str, str] = OrderedDict()
+
+    async def run(self) -> NoReturn:
+        """Keep the connection to the file store until cancelled."""
+        async with open_catalog(self._access) as self._catalog, asyncio.TaskGroup() as self._tasks:
+            await asyncio.Event().wait()
+        raise AssertionError("the task ends by cancellation only")
+
+    def apply_event(self, event: ReceivedEvent) -> None:
+        """Begin to answer a question; drop it if too many are under way."""
+        worker = self._registry.find_worker(event.worker_uid)
+        if not isinstance(event.message, DownloadWanted | UploadWanted) or worker is None or self._tasks is None:
+            return
+        if self._under_way[event.user] >= MAX_QUESTIONS_PER_SENDER or self._under_way.total() >= MAX_QUESTIONS:
+            QUESTIONS.labels("dropped").inc()
+            return
+        self._under_way[event.user] += 1
+        self._tasks.create_task(self._answer(event.user, worker, event.message))
+
+    async def _answer(self, user: str, worker: Worker, question: DownloadWanted | UploadWanted) -> None:
+        try:
+            outcome, body = await self._find_answer(user, worker, question)
+            QUESTIONS.labels(outcome).inc()
+            await self._orders.send(
+                worker.metadata.uid, Request.FILES, {"request": question.request, **body}, lasting=False
+            )
+        except MessagingError as error:  # the worker asks again
+            log.info("the answer about a file did not reach the worker %s: %s", worker.metadata.name, error)
+        finally:
+            self._under_way[user] -= 1
+            if not self._under_way[user]:
+                del self._under_way[user]
+
+    async def _find_answer(
+        self, user: str, worker: Worker, question: DownloadWanted | UploadWanted
+    ) -> tuple[str, Mapping[str, Json]]:
+        """Return the outcome for the metric, and the body of the answer."""
+        if self._catalog is None:
+            return "refused", _make_error(NO_STORE)
+        try:
+            if isinstance(question, DownloadWanted):
+                uid = await self._find_namespace_uid(user, worker.metadata.namespace)
+                return await self._sign_download(self._catalog, uid, question.address)
+            namespace = await self._read_namespace(worker.metadata.namespace)
+            return await self._offer_upload(self._catalog, namespace, worker, question.upload)
+        except StoreError as error:
+            return "unavailable", _make_error(str(error), retryable=error.retryable)
+        except ValueError as error:
+            return "refused", _make_error(str(error))
+        except ApiError as error:
+            return "unavailable", _make_error(f"the namespace cannot be read: {error}", retryable=True)
+
+    async def _sign_download(self, catalog: FileCatalog, uid: str, address: str) -> tuple[str, Mapping[str, Json]]:
+        signed = await catalog.sign_download(uid, address)
+        if signed is None:
+            return "refused", _make_error(
+                f"the namespace has no file {address}: upload it with `kubectl simyard cp FILE files:`"
+            )
+        record, request = signed
+        spec: dict[str, Json] = {"bytes": record.size, "name": record.name, "mediaType": record.media_type}
+        return "download", {"spec": spec, "status": {"present": True, "download": request.to_json()}, **self._trust()}
+
+    async def _offer_upload(
+        self, catalog: FileCatalog, namespace: FileNamespace, worker: Worker, spec: FileUploadSpec
+    ) -> tuple[str, Mapping[str, Json]]:
+        parts = tuple(bytes.fromhex(part) for part in spec.parts)
+        owner = f"worker:{worker.metadata.name}"
+        upload = Upload(spec.address, spec.bytes, parts, spec.media_type, spec.name, owner)
+        if (problem := upload.find_problem()) is not None:
+            return "refused", _make_error(": ".join(problem))
+        try:
+            offer = await catalog.offer_upload(
+                namespace.uid,
+                FileOrigin.WORKER,
+                upload,
+                upload_id=spec.upload_id,
+                first_part=spec.first_part,
+                quota=namespace.quota,
+            )
+        except QuotaError as error:
+            return "refused", _make_error(namespace.describe_excess(error))
+        return "upload", {"status": offer.to_json(), **self._trust()}
+
+    def _trust(self) -> dict[str, Json]:
+        authority = self._access.ca_certificate if self._access is not None else None
+        return {"caCertificate": authority} if authority else {}
+
+    async def _find_namespace_uid(self, user: str, namespace: str) -> str:
+        """Return the uid of the namespace of a broker user.
+
+        The user belongs to one pool or worker. It ends with its namespace, so its namespace never gets another uid.
+        """
+        if (uid := self._namespace_uids.get(user)) is None:
+            uid = self._namespace_uids[user] = (await self._read_namespace(namespace)).uid
+            while len(self._namespace_uids) > MAX_KNOWN_NAMESPACES:
+                self._namespace_uids.popitem(last=False)
+        return uid
+
+    async def _read_namespace(self, name: str) -> FileNamespace:
+        return read_namespace(await self._registry.client.get(NAMESPACES, name, ""), self._quota)
+
+
+def _make_error(message: str, *, retryable: bool = False) -> dict[str, Json]:
+    return {"error": {"message": message, "retryable": retryable}}
