@@ -142,8 +142,8 @@ def make_too_large_error(size: int) -> WireError:
     """Return the error of an action whose result has ``size`` bytes."""
     return WireError(
         ErrorReason.RESULT_TOO_LARGE,
-        f"the result has {size} bytes, at most {MAX_RESULT_BYTES} are accepted: have the program write large data to a "
-        "store of its own, such as an S3 bucket, and return the address",
+        f"the result has {size} bytes, at most {MAX_RESULT_BYTES} are accepted: the vendor can declare a result of the "
+        "type file for large data",
     )
 
 

@@ -43,10 +43,10 @@ def find_excess(parameters: Mapping[str, Any]) -> str:
     """Return an error text if the parameters of an action are too large, else an empty text."""
     weight = weigh_value(parameters)
     if weight >= TOO_DEEP:
-        return f"nests deeper than {MAX_DEPTH} levels: store large inputs elsewhere and pass their address"
+        return f"nests deeper than {MAX_DEPTH} levels: upload large inputs with `kubectl simyard cp` and pass their addresses"
     if weight <= MAX_PARAMETERS_WEIGHT:
         return ""
     return (
         f"weighs {weight}, at most {MAX_PARAMETERS_WEIGHT} is accepted (characters of texts and names, {SCALAR} for"
-        " each number): store large inputs elsewhere and pass their address"
+        " each number): upload large inputs with `kubectl simyard cp` and pass their addresses"
     )

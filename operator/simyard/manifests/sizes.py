@@ -118,7 +118,7 @@ def build_size_policies(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
             _sum_over("object.spec.?actions", "a", _sum_over("a.?attributes", "p", _weigh_default("p"))),
         )
     )
-    elsewhere = "store large inputs elsewhere and pass their address"
+    elsewhere = "upload large inputs with `kubectl simyard cp` and pass their addresses"
     smaller = "give smaller values"
     parameters, attributes = "spec.parameters", "spec.attributes"
     of_attributes = _weigh_field("attributes")

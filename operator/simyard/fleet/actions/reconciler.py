@@ -64,6 +64,7 @@ for ending in (
     wire.ErrorReason.INTERRUPTED,
     wire.ErrorReason.RESULT_TOO_LARGE,
     wire.ErrorReason.INVALID_RESULT,
+    wire.ErrorReason.FILE_TRANSFER_FAILED,
 ):
     FINISHED.labels(ending.value)  # starts at 0: a first value of 1 would not be an increase
 PROGRESS_SPACING_SECONDS = 1.0
