@@ -226,6 +226,7 @@ def test_watched_namespaces_are_all_that_the_accounts_reach(helm: Helm) -> None:
     for_cluster = of_kind(manifests, "ClusterRoleBinding")
     assert set(for_cluster) == {f"{account}-cluster" for account in (*accounts, "simyard-frontend")}
     without_namespace = {"cloudsites", "licences", "customresourcedefinitions", "tokenreviews", "subjectaccessreviews"}
+    without_namespace |= {"namespaces"}
     for name in for_cluster:
         for rule in of_kind(manifests, "ClusterRole")[name]["rules"]:
             assert {resource.partition("/")[0] for resource in rule["resources"]} <= without_namespace

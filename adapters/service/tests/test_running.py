@@ -65,7 +65,7 @@ async def test_a_connector_that_breaks_its_promise_has_crashed(returned: Any, me
 async def test_a_result_too_large_is_an_error_that_says_what_to_do() -> None:
     reason, said = await end({"o": {"x": "x" * MAX_RESULT_BYTES}})
     assert reason is ErrorReason.RESULT_TOO_LARGE
-    assert "S3" in said
+    assert "the vendor can declare a result of the type file" in said
 
 
 async def test_work_that_ignores_its_end_is_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

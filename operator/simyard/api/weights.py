@@ -20,6 +20,7 @@ MAX_DEFAULT_WEIGHT = 65_536
 """Maximum weight of all defaults of a service's interface or of a mixin."""
 SCALAR = 16
 """Weight of a number, a boolean or null."""
+REMEDY = "upload large inputs with `kubectl simyard cp` and pass their addresses"
 TOO_DEEP = 1_000_000_000
 """Weight of a value that nests deeper than :data:`MAX_DEPTH`."""
 
@@ -43,10 +44,10 @@ def find_excess(parameters: Mapping[str, Any]) -> str:
     """Return an error text if the parameters of an action are too large, else an empty text."""
     weight = weigh_value(parameters)
     if weight >= TOO_DEEP:
-        return f"nests deeper than {MAX_DEPTH} levels: upload large inputs with `kubectl simyard cp` and pass their addresses"
+        return f"nests deeper than {MAX_DEPTH} levels: {REMEDY}"
     if weight <= MAX_PARAMETERS_WEIGHT:
         return ""
     return (
         f"weighs {weight}, at most {MAX_PARAMETERS_WEIGHT} is accepted (characters of texts and names, {SCALAR} for"
-        " each number): upload large inputs with `kubectl simyard cp` and pass their addresses"
+        f" each number): {REMEDY}"
     )

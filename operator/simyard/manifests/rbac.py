@@ -112,7 +112,7 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                 _build_rule(names.GROUP, [f"{plural}/finalizers" for plural in of_the_cluster], ["update"]),
                 _build_rule(names.GROUP, [names.LICENCES.plural], _READ),
                 _build_rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ),
-                _build_rule("", ["namespaces"], ["get", "list"]),  # the sweep deletes the files of those that are gone
+                _build_rule("", ["namespaces"], ["get", "list"]),  # the keys of a namespace's files begin with its uid
             ],
             [
                 _build_rule(names.GROUP, owned_by_users, [*_READ, "update", "patch"]),
@@ -121,7 +121,6 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                 _build_rule(names.GROUP, [names.USAGES.plural], [*_READ, "create"]),
                 _build_rule(names.GROUP, [f"{plural}/status" for plural in namespaced], ["get", "update", "patch"]),
                 _build_rule(names.GROUP, [f"{plural}/finalizers" for plural in namespaced], ["update"]),
-                _build_rule("", ["namespaces"], ["get"]),  # the keys of a namespace's files begin with its uid
                 *events,
                 # Frontends write in the namespace of their service alone, by a RoleBinding there.
                 _build_rule(

@@ -22,6 +22,7 @@ from simyard.api.weights import (
     MAX_DEPTH,
     MAX_MEMBERS,
     MAX_PARAMETERS_WEIGHT,
+    REMEDY,
     SCALAR,
     TOO_DEEP,
 )
@@ -118,7 +119,7 @@ def build_size_policies(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
             _sum_over("object.spec.?actions", "a", _sum_over("a.?attributes", "p", _weigh_default("p"))),
         )
     )
-    elsewhere = "upload large inputs with `kubectl simyard cp` and pass their addresses"
+    elsewhere = REMEDY
     smaller = "give smaller values"
     parameters, attributes = "spec.parameters", "spec.attributes"
     of_attributes = _weigh_field("attributes")

@@ -56,7 +56,7 @@ def test_parameters_that_are_too_large_are_refused_with_the_limit(api: Api, poli
     assert answer.status == 422
     assert "spec.parameters: " in answer.message
     assert str(MAX_PARAMETERS_WEIGHT) in answer.message
-    assert "store large inputs elsewhere" in answer.message
+    assert "upload large inputs with" in answer.message
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from simyard.messaging.topology import (
 from simyard.messaging.window import WindowSettings
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key, name_pool_queue
 
+ADDRESS = f"sha256:{'0' * 64}"
 T = TypeVar("T")
 
 
@@ -72,10 +73,12 @@ async def test_events_arrive_with_who_the_broker_says_sent_them(access: BrokerAc
     worker = await make_worker("pool")
     received = Received[ReceivedEvent]()
     async with worker.connect() as link:
-        for kind in Event:
+        for kind in set(Event) - {Event.FILES}:
             await worker.say(link, kind, b'{"invocation": "id"}')
+        for wanted in ({"get": ADDRESS}, {"put": {"address": ADDRESS, "bytes": 0}}):
+            await worker.say(link, Event.FILES, orjson.dumps({"request": "0" * 32, **wanted}))
     async with hearing_all(access, received):
-        events = await received.take(len(Event))
+        events = await received.take(len(Event) + 1)
     assert {(event.user, event.worker_uid) for event in events} == {(worker.user, WORKER_UID)}
     assert {type(event.message) for event in events} == set(get_args(EventMessage))
 
