@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import yaml
 from simyard_adapter.backend import BackendEnvironment
 from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.context import Context
-from simyard_adapter.declarations import Interface, Json, check_values
+from simyard_adapter.declarations import Interface, Json, Value, check_values
 from simyard_adapter.loading import make_backend, write_files
 from simyard_dev.packages import ensure_packages
 
@@ -74,24 +74,34 @@ class ExampleWorker:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def call(self, name: str, **parameters: Json) -> dict[str, Any]:
-        """Call an action; check parameters and result against the interface, as the platform does."""
+    async def call(self, name: str, **parameters: Any) -> dict[str, Any]:
+        """Call an action; check parameters and result against the interface, as the platform does.
+
+        Files are paths here: there is no file store to upload them to.
+        """
         action = self.interface.find_action(name)
         assert action is not None
-        checked = check_values(parameters, action.parameters, "parameters")
+        checked = _check(parameters, action.parameters, "parameters")
         scratch = self._directory / f"invocation-{next(self._numbers)}"
         context = Context(scratch.name, name, scratch, self._keep_progress, lambda text: None)
         self.running.append(context)
         try:
-            result: Mapping[str, Json] = await self._backend.invoke(context, checked)
+            result: Mapping[str, Any] = await self._backend.invoke(context, checked)
         finally:
             self.running.remove(context)
-        return check_values(result, action.result, "result")
+        return _check(result, action.result, "result")
 
     def _keep_progress(self, context: Context) -> None:
         progress = context.collect_progress()
         if progress is not None and progress.percent is not None:
             self.progress.append(progress.percent)
+
+
+def _check(values: Mapping[str, Any], declared: Iterable[Value], path: str) -> dict[str, Any]:
+    """Check all values but the files."""
+    files = {item.name: values[item.name] for item in declared if item.holds_files and item.name in values}
+    others = {name: value for name, value in values.items() if name not in files}
+    return check_values(others, [item for item in declared if not item.holds_files], path) | files
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@
 python3 make_spring.py spring.inp [LAYERS]
 
 The mesh has the node sets FIXED and LOADED (the two ends of the wire) and the element set ALL. LAYERS cross-sections of
-4 x 4 nodes make the wire; 30,000 make a file of about 55 MB. The wire has few nodes in each cross-section, so the
+5 x 5 nodes make the wire; 20,000 make a file of about 57 MB. The wire has few nodes in each cross-section, so the
 equations have a small bandwidth, and the solver needs little memory for a file of this size.
 """
 
@@ -22,7 +22,7 @@ WIRE = 2.0
 """Side of the square wire, in mm."""
 PITCH = 4.0
 """Rise of one turn, in mm."""
-SIDE = 4
+SIDE = 5
 """Nodes along each side of a cross-section."""
 
 
@@ -56,7 +56,7 @@ def make_lines(layers: int) -> Iterator[str]:
 
 def main() -> None:
     """Write the file that the command line names."""
-    layers = int(sys.argv[2]) if len(sys.argv) > 2 else 30_000
+    layers = int(sys.argv[2]) if len(sys.argv) > 2 else 20_000
     with Path(sys.argv[1]).open("w") as file:
         file.writelines(make_lines(layers))
 
