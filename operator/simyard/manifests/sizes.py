@@ -30,6 +30,10 @@ from simyard.manifests.admission import build_binding, build_policy
 from simyard.manifests.rbac import DEFAULT_ACCOUNTS, Accounts
 from simyard_sites.kubernetes.resource import Resource
 
+MAX_LABELS = 64
+MAX_REFERENCES = 16
+"""Maximum number of finalizers, and of owners, of an object."""
+
 
 def build_weight(value: str, levels: int = MAX_DEPTH) -> str:
     """Return the CEL expression for the weight of the expression ``value``, down to ``levels`` levels."""
@@ -99,6 +103,42 @@ def _build_limit(
     return [build_policy(name, resource, spec), build_binding(name)]
 
 
+def _build_metadata_limits(operator: str) -> list[Json]:
+    """Return the policy that limits the metadata of all objects that users create, and its binding.
+
+    The API server limits annotations alone, to 256 KiB.
+    """
+    name = f"metadata-size.{names.GROUP}"
+    kinds = (names.SERVICE_ACTIONS, names.WORKER_POOLS, names.WORKERS, names.SIMULATION_SERVICES)
+    limits = {
+        "labels": (MAX_LABELS, "{}"),
+        "finalizers": (MAX_REFERENCES, "[]"),
+        "ownerReferences": (MAX_REFERENCES, "[]"),
+    }
+    spec: Json = {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [names.GROUP],
+                    "apiVersions": [names.VERSION],
+                    "resources": [kind.plural for kind in kinds],
+                    "operations": ["CREATE", "UPDATE"],
+                }
+            ]
+        },
+        # The operator creates thousands of Workers at once, and chooses their metadata itself.
+        "matchConditions": [{"name": "by-a-user", "expression": f"request.userInfo.username != '{operator}'"}],
+        "validations": [
+            {
+                "expression": f"size(object.metadata.?{field}.orValue({empty})) <= {limit}",
+                "message": f"metadata.{field}: has more than {limit} entries: remove some",
+            }
+            for field, (limit, empty) in limits.items()
+        ],
+    }
+    return [build_policy(name, names.SERVICE_ACTIONS, spec), build_binding(name)]
+
+
 def build_size_policies(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
     """Return the policies for all kinds with free-form values of users and vendors.
 
@@ -129,5 +169,6 @@ def build_size_policies(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
         *_build_limit(names.WORKERS, attributes, of_attributes, MAX_ATTRIBUTES_WEIGHT, smaller, exempt=operator),
         *_build_limit(names.OCCI_LINKS, attributes, of_attributes, MAX_ATTRIBUTES_WEIGHT, smaller),
         *_build_limit(names.SIMULATION_SERVICES, "default of spec.interface", defaults, MAX_DEFAULT_WEIGHT, smaller),
+        *_build_metadata_limits(operator),
         *_build_limit(names.OCCI_MIXINS, "default of spec.attributes", mixin_defaults, MAX_DEFAULT_WEIGHT, smaller),
     ]

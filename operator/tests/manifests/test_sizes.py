@@ -119,6 +119,31 @@ def test_attributes_and_defaults_are_bounded_too(api: Api, policed: str) -> None
         assert f"at most {MAX_ATTRIBUTES_WEIGHT} is accepted" in answer.message
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("labels", {f"label-{number}": "x" for number in range(65)}),
+        ("finalizers", [f"example.com/{number}" for number in range(17)]),
+        (
+            "ownerReferences",
+            [{"apiVersion": "v1", "kind": "Pod", "name": f"p-{number}", "uid": f"u-{number}"} for number in range(17)],
+        ),
+    ],
+)
+def test_metadata_has_a_bounded_number_of_entries(api: Api, policed: str, field: str, value: Any) -> None:
+    for kind, spec in (
+        ("ServiceAction", {"target": {"kind": "WorkerPool", "name": "absent"}, "action": "solve"}),
+        ("WorkerPool", {"serviceRef": {"name": "s"}}),
+    ):
+        made = manifest(policed, kind, spec)
+        made["metadata"][field] = value
+        answer = api.create(made, dry_run=True)
+        assert not answer.accepted, kind
+        assert f"metadata.{field}: has more than" in answer.message
+        made["metadata"][field] = dict(list(value.items())[:16]) if isinstance(value, dict) else value[:16]
+        assert api.create(made, dry_run=True).accepted, kind
+
+
 def test_the_api_server_keeps_no_record_of_each_leaf_of_the_parameters(api: Api, policed: str) -> None:
     stored = api.create(action(policed, {"rows": {f"row_{number}": 1 for number in range(500)}})).body
     assert "row_1" not in json.dumps(stored["metadata"].get("managedFields", []))
