@@ -29,8 +29,11 @@ from simyard.occi.rendering import (
     render_model,
 )
 
-MAX_ENTITY_BYTES = 32 * 1024 * 1024
-"""The size of 10,000 computes: a client that reads all of them in turn finds all of them in the cache."""
+MAX_ENTITY_BYTES = 64 * 1024 * 1024
+"""Enough for 10,000 computes of 3 kB with their entries: a client that reads all of them in turn finds them all.
+
+A cache that is a little too small finds none of them: the entry that is needed next has always just been dropped.
+"""
 MAX_COLLECTION_BYTES = 32 * 1024 * 1024
 MAX_MODEL_BYTES = 4 * 1024 * 1024
 SLICE = 100
