@@ -19,7 +19,7 @@ _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?P<default>.*)")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of the chart.
+    """A value of the chart.
 
     Attributes:
         path: the names from the root to the value.

@@ -28,7 +28,7 @@ class LayersError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One import contract of the type ``forbidden``.
+    """An import contract of the type ``forbidden``.
 
     Attributes:
         name: the sentence that names the contract.

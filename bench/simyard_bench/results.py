@@ -59,7 +59,7 @@ class Idle(Record):
 
 
 class Run(Record):
-    """One start of ``n`` workers, and the yardsticks measured on the same machine right after it.
+    """A start of ``n`` workers, and the yardsticks measured on the same machine right after it.
 
     Attributes:
         guests: contents of the machines: one adapter process each, or one process with all adapters.

@@ -20,7 +20,7 @@ _CHECK_SECONDS = 1.0
 
 
 class Waiting:
-    """One ``kubectl wait RESOURCE/NAME --for=CONDITION`` that runs within the context.
+    """A ``kubectl wait RESOURCE/NAME --for=CONDITION`` that runs within the context.
 
     The context is entered once the watch is established.
 

@@ -22,7 +22,7 @@ PROGRAM_CLASS = "program:Program"
 
 @dataclass(frozen=True)
 class Load:
-    """One start: ``n`` workers at a cloud with a profile, whose times are multiplied by the scale.
+    """A start: ``n`` workers at a cloud with a profile, whose times are multiplied by the scale.
 
     ``guests`` is ``process`` or ``shared``, see :func:`guests_for`.
     """

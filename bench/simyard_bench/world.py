@@ -34,7 +34,7 @@ LIST_PAGE = 1000
 
 
 class World:
-    """One environment below a directory, with the real processes of the platform; the administrator measures it.
+    """An environment below a directory, with the real processes of the platform; the administrator measures it.
 
     With ``occi``, OCCI frontends run too.
     """

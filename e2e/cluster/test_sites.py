@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pool on two clouds: KubeVirt with its real definitions, and OpenNebula. Pods simulate both.
+"""A pool on two clouds: KubeVirt with its real definitions, and OpenNebula. Pods simulate both.
 
 The simulators are those of ``simyard_simulators``, which the pods import from a ConfigMap; the guests of their machines
 are real adapters. An outage is a cloud whose processes, guests included, are all stopped.

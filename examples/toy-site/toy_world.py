@@ -14,7 +14,7 @@ from simyard_sites.conformance.world import World
 
 
 class ToyWorld(World):
-    """One toy cloud per test."""
+    """A toy cloud per test."""
 
     make_site = toy_site.ToySite
     deadline_seconds = 10.0

@@ -40,7 +40,7 @@ DISABLED_CONTROLLERS = (
 
 
 class ControlPlane:
-    """One control plane; its directory holds state, keys, ports, logs and pid files.
+    """A control plane; its directory holds state, keys, ports, logs and pid files.
 
     The class adopts processes that run already, whichever process started them. Aggregated APIs are reached through a
     Service of type ExternalName `localhost`. etcd speaks plain HTTP on loopback and does not wait for the disk: the

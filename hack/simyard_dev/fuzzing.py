@@ -23,7 +23,7 @@ Arc = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Fuzzer:
-    """One fuzzing target.
+    """A fuzzing target.
 
     Attributes:
         exercise: reads an input and raises if a promise is broken.

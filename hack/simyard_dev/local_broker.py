@@ -265,7 +265,7 @@ class LocalBroker(Broker):
 
 
 class LocalCluster:
-    """One broker of three nodes, each with its own ports."""
+    """A broker of three nodes, each with its own ports."""
 
     def __init__(self, directory: Path, nodes: int = 3) -> None:
         self.directory = directory.absolute()

@@ -27,7 +27,7 @@ GO_REMEDY = "install Go (https://go.dev/doc/install; on Debian 12: golang-go fro
 
 @dataclass(frozen=True)
 class GoModule:
-    """One Go module under hack/tools, and the programs built from it."""
+    """A Go module under hack/tools, and the programs built from it."""
 
     name: str
     """The folder under hack/tools."""

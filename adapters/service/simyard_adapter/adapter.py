@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One adapter: a connector, a session with the broker, and the requests that arrive through it.
+"""An adapter: a connector, a session with the broker, and the requests that arrive through it.
 
 A session ends when its connection breaks, its queue is deleted, or the worker's login changes; the next one follows.
 Accepted invocations and unsent results belong to the adapter and not to a session, so they survive this change.

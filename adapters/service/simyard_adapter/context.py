@@ -28,7 +28,7 @@ class Progress:
 
 
 class Context:
-    """One running invocation of an action. Every method may be called from any thread.
+    """A running invocation of an action. Every method may be called from any thread.
 
     Attributes:
         invocation: The id of the invocation.

@@ -171,7 +171,7 @@ class ActionRequest:
 
 @dataclass(eq=False)
 class Invocation:
-    """One accepted invocation.
+    """An accepted invocation.
 
     ``deliveries`` are the Sync requests that wait for the reply; there are several after a reconnect.
     """

@@ -40,7 +40,7 @@ class JournalState(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One accepted invocation: ``request`` and ``result`` are the bodies of these messages."""
+    """An accepted invocation: ``request`` and ``result`` are the bodies of these messages."""
 
     id: str
     state: JournalState

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a simulation program: its output is captured up to a limit, and all its processes end with it.
+"""A run of a simulation program: its output is captured up to a limit, and all its processes end with it.
 
 The program is never started through a shell. It leads a process group of its own, so that its child processes end with
 it. The group receives SIGTERM first, because a licensed program must be able to return its seat, then SIGKILL. On

@@ -62,7 +62,7 @@ class _LostError(Exception):
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """One HTTP request that the platform has signed.
+    """An HTTP request that the platform has signed.
 
     Attributes:
         method: The method.

@@ -58,7 +58,7 @@ class Process:
 
 
 class Service:
-    """One pool in a virtual host of its own: its user, queues and permissions, its workers, and its requester."""
+    """A pool in a virtual host of its own: its user, queues and permissions, its workers, and its requester."""
 
     def __init__(self, broker: Broker, directory: Path) -> None:
         self.broker = broker

@@ -308,7 +308,7 @@ class SiteConfig:
 
 
 class Site(Protocol):
-    """One site that runs machines. All calls can be repeated safely.
+    """A site that runs machines. All calls can be repeated safely.
 
     ``create`` adopts a machine with the same name; ``delete`` of an absent machine succeeds. No call waits until a
     machine has booted or is gone: ``events`` reports that. Each requested item has one :class:`Outcome` with its own

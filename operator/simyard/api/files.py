@@ -58,7 +58,7 @@ class FileUploadSpec(ApiModel):
 
 
 class FileStatus(ApiModel):
-    """What the file store has of a file."""
+    """State of a file in the file store."""
 
     present: Annotated[bool, Field(description="Whether the store has the file.")]
     owner: Annotated[str | None, Field(description="User who uploaded the file, or the worker that made it.")] = None

@@ -39,7 +39,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether this process has held the Lease."""
+        """True if this process has held the Lease."""
         return self._work is not None
 
     async def begin(self) -> None:

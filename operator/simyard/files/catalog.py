@@ -43,7 +43,7 @@ MAX_USE_PAGES = 4
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One stored file.
+    """A stored file.
 
     Attributes:
         address: its address, ``sha256:...``.

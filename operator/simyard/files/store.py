@@ -53,7 +53,7 @@ class EncryptionError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One object of the store. ``metadata`` is empty in lists."""
+    """An object of the store. ``metadata`` is empty in lists."""
 
     key: str
     size: int

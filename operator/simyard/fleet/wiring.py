@@ -52,7 +52,7 @@ Object = TypeVar("Object", bound=HasMetadata)
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One line of the table: changes in a cache reach a method of a part."""
+    """A line of the table: changes in a cache reach a method of a part."""
 
     cache: Callable[[Registry], Cache[Any]]
     part: type
@@ -61,7 +61,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One line of the second table: a part calls another part about something that is not an object."""
+    """A line of the second table: a part calls another part about something that is not an object."""
 
     source: type
     target: type

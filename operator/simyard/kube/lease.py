@@ -29,7 +29,7 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """One Lease, with the identity under which this process holds it."""
+    """A Lease, with the identity under which this process holds it."""
 
     def __init__(
         self,

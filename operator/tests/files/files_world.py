@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One namespace at a real S3 server, for the tests of files."""
+"""A namespace at a real S3 server, for the tests of files."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from simyard_dev.file_store import FileStore
 
 @dataclass(frozen=True)
 class FilesWorld:
-    """One namespace at a real store."""
+    """A namespace at a real store."""
 
     server: FileStore
     access: StoreAccess

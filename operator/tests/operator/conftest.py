@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One installation for the tests of this folder in each process of the test run."""
+"""An installation for the tests of this folder in each process of the test run."""
 
 import itertools
 import os

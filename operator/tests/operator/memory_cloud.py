@@ -216,7 +216,7 @@ class Effects(Protocol):
 
 
 class MemorySite:
-    """One operator's way to the cloud: see :class:`simyard_sites.base.Site`."""
+    """An operator's way to the cloud: see :class:`simyard_sites.base.Site`."""
 
     def __init__(self, cloud: MemoryCloud, effects: Effects) -> None:
         self._cloud = cloud

@@ -125,7 +125,7 @@ class Stack:
 
 
 class Operator:
-    """One operator process, under its own ServiceAccount."""
+    """An operator process, under its own ServiceAccount."""
 
     def __init__(self, stack: Stack, name: str, options: dict[str, str]) -> None:
         self._stack = stack
@@ -189,7 +189,7 @@ class Operator:
 
 @dataclass
 class Scene:
-    """One test's own namespace, service and site."""
+    """A test's own namespace, service and site."""
 
     stack: Stack
     namespace: str

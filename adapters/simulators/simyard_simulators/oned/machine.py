@@ -42,7 +42,7 @@ class Act(IntEnum):
 
 @dataclass(slots=True)
 class History:
-    """One stay on a host; times in seconds since the epoch, 0 for phases that were not reached."""
+    """A stay on a host; times in seconds since the epoch, 0 for phases that were not reached."""
 
     sequence: int
     host: int

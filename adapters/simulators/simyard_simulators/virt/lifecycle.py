@@ -31,7 +31,7 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One write, ``after`` a delay in seconds: a merge patch of the status, which ``enters`` a phase or ""."""
+    """A write, ``after`` a delay in seconds: a merge patch of the status, which ``enters`` a phase or ""."""
 
     after: float
     status: Json

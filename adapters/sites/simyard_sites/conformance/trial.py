@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One test's access to a cloud: its requests, its answers, and the checks that apply to every answer."""
+"""A test's access to a cloud: its requests, its answers, and the checks that apply to every answer."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
 
 
 class Connection:
-    """One connection. All calls raise ConnectionError when it breaks; the caller sets the deadlines."""
+    """A connection. All calls raise ConnectionError when it breaks; the caller sets the deadlines."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -97,7 +97,7 @@ class Change:
 
 @dataclass(slots=True)
 class _Record:
-    """One machine. ``due`` is the end of its stage; ``then`` is its state after the end of its guest."""
+    """A machine. ``due`` is the end of its stage; ``then`` is its state after the end of its guest."""
 
     id: str
     name: str

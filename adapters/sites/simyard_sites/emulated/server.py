@@ -48,7 +48,7 @@ MakeGuests = Callable[[Disks, GuestListener], Mapping[GuestKind, Guests]]
 
 
 class CloudServer:
-    """One emulated cloud and its clients; it starts without machines.
+    """An emulated cloud and its clients; it starts without machines.
 
     ``on_idle`` is called after ``idle_seconds`` without machines and clients, and again after each such time.
     ``on_shut_down`` is called when a client asks for the end. Use it in a running event loop.

@@ -62,7 +62,7 @@ class PatchType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One event of a watch: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``."""
+    """An event of a watch: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``."""
 
     type: str
     object: Json

@@ -32,7 +32,7 @@ from simyard_sites.base import Changed, Gone, Site, SiteEvent, Snapshot
 
 
 class SiteRunner:
-    """One CloudSite whose provider could be created."""
+    """A CloudSite whose provider could be created."""
 
     def __init__(self, site: CloudSite, provider: Site, context: SiteContext) -> None:
         parts = SiteParts.create(site, provider, context)

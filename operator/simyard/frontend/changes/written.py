@@ -13,7 +13,7 @@ from simyard_adapter.declarations import Json
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One write of an object; ``version`` is its resourceVersion after the write, 0 if it was deleted."""
+    """A write of an object; ``version`` is its resourceVersion after the write, 0 if it was deleted."""
 
     resource: str
     namespace: str

@@ -31,7 +31,7 @@ class Collection:
 
 @dataclass(slots=True)
 class Instance:
-    """One entity; ``kind`` is the kind of its location, None if no kind has this location."""
+    """An entity; ``kind`` is the kind of its location, None if no kind has this location."""
 
     path: str
     kind: Kind | None
