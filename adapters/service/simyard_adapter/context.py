@@ -10,7 +10,7 @@ import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from simyard_adapter.errors import ActionCancelledError
 from simyard_adapter.programs import Program
@@ -34,6 +34,8 @@ class Context:
         invocation: The id of the invocation.
         action: The name of the action.
         has_directory: True if the scratch directory exists.
+        log_copy: A function that receives each line of the log as well, or None.
+        stored_log: The reference to the uploaded log (:mod:`simyard_adapter.file_values`), or None.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class Context:
         self._on_stop: list[Callable[[], object]] = []
         self._progress: Optional[Progress] = None
         self.has_directory = False
+        self.log_copy: Optional[Callable[[str], None]] = None
+        self.stored_log: Optional[Mapping[str, Any]] = None
 
     @property
     def directory(self) -> Path:
@@ -76,6 +80,8 @@ class Context:
     def log(self, text: str) -> None:
         """Add a line to the worker's log; the line carries the id of this invocation."""
         self._on_log(text)
+        if (copy := self.log_copy) is not None:
+            copy(text)
 
     def cancel(self) -> None:
         """Cancel this invocation: its programs are ended, and its next ``check_cancelled`` raises."""

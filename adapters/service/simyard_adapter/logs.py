@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
+import threading
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any, MutableMapping, Optional
 
 from simyard_adapter.limits import MAX_LOG_BYTES
@@ -15,6 +18,8 @@ from simyard_adapter.limits import MAX_LOG_BYTES
 LOGGER = logging.getLogger("simyard_adapter")
 MAX_LINES = 2000
 MAX_LINE_CHARACTERS = 2000
+MAX_ACTION_LOG_BYTES = 64 * 1024 * 1024
+"""Limit of the uploaded log of one action; the end of a longer log is dropped."""
 
 
 class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscriptable in Python 3.9
@@ -48,6 +53,32 @@ class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscri
         while first > 0 and (left := left - len(json.dumps(wanted[first - 1]))) >= 0:
             first -= 1
         return "\n".join(wanted[first:])
+
+
+class ActionLog:
+    """The whole log of an invocation, in a file that is uploaded when the invocation ends; any thread may append.
+
+    Attributes:
+        path: The file.
+        lines: The number of lines.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines = 0
+        self._left = MAX_ACTION_LOG_BYTES
+        self._lock = threading.Lock()
+
+    def append(self, text: str) -> None:
+        """Add a line; a line above the limit of the file is dropped, as is a line that the disk does not take."""
+        line = f"{_utc(time.time())} {text}\n".encode(errors="replace")
+        with self._lock, contextlib.suppress(OSError):
+            self._left -= len(line)
+            if self._left >= 0:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("ab") as file:
+                    file.write(line)
+                self.lines += 1
 
 
 class JsonFormatter(logging.Formatter):

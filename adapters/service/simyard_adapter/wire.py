@@ -67,7 +67,7 @@ class Request(str, enum.Enum):
     TAKE = "take"  # {}: consume the pool's queue while free, until this process ends; no reply
     # The answer to the event FILES, with the same "request": {"request", "spec": {"bytes", "name", "mediaType"},
     # "status": {"present", "download" or "upload"}, "caCertificate"?} as a File of the API, or {"request",
-    # "error": {"message", "retryable"}}; no reply
+    # "error": {"message", "retryable", "absent"?}}; absent: the installation has no file store; no reply
     FILES = "files"
 
 
@@ -83,7 +83,8 @@ class Event(str, enum.Enum):
     # {"invocation"}: an Async action that is not idempotent is about to begin. The worker waits for the confirmation of
     # this event, then checks that its own queue exists: a worker whose queue is deleted begins no further action
     BEGUN = "begun"
-    RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
+    # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}, "log": file?}; log: the uploaded log
+    RESULT = "result"
     DRAINED = "drained"  # {}
     # {}: the worker runs a Sync request, or ran one since the last event; sent at most once in ACTIVE_SECONDS
     ACTIVE = "active"

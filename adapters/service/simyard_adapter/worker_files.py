@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a worker's actions: parameters are downloaded before an action runs, results are uploaded after it.
 
+The log of an Async action is uploaded as well, so that it outlives the worker.
+
 The worker asks the control plane for signed URLs over the broker, and moves the bytes straight between its disk and the
 file store. It asks when it needs a URL. So no URL waits in a queue or on a disk, and a URL that has expired is replaced
 by asking again. A question or an answer may be lost, so a question without an answer is repeated. While the file store
@@ -12,22 +14,25 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import time
 import uuid
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Iterable, Mapping, TypeVar
+from typing import Any, Awaitable, Callable, Iterable, Mapping, Optional, TypeVar
 
 from simyard_adapter.backend import Backend, run_in_thread
 from simyard_adapter.backoff import draw_delay
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.context import Context
 from simyard_adapter.current_session import CurrentSession
-from simyard_adapter.declarations import Json, Value, ValueType
+from simyard_adapter.deadline import within
+from simyard_adapter.declarations import ActionMode, Json, Value, ValueType
 from simyard_adapter.digests import digest_file
-from simyard_adapter.errors import ActionError, FileTransferError, ParameterError
+from simyard_adapter.errors import ActionCancelledError, ActionError, FileTransferError, ParameterError
 from simyard_adapter.file_cache import FileCache, link_file
 from simyard_adapter.file_values import FileReference, is_name
 from simyard_adapter.invocations import ActionRequest
+from simyard_adapter.logs import ActionLog
 from simyard_adapter.transfers import SignedRequest, StalledError, TransferError, Transfers
 from simyard_adapter.transport import UnroutableError, encode
 from simyard_adapter.uploads import UploadOffer, upload_file
@@ -36,6 +41,11 @@ from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key
 ANSWER_SECONDS = 10.0
 """The time after which a question without an answer is repeated."""
 MAX_RETRY_SECONDS = 15.0
+LOG_SECONDS = 15.0
+STOPPED_LOG_SECONDS = 2.0
+"""The time for the upload of a log; less after a stop, because a stopped action must end soon."""
+NO_STORE_SECONDS = 3600.0
+"""The time for which no log is uploaded after the platform has said that it has no file store."""
 MAX_FOLDER_FILES = 1000
 MAX_PARALLEL_FILES = 4
 INPUTS = "inputs"
@@ -56,10 +66,12 @@ class WorkerFiles:
         *,
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
-        """Prepare; ``directory`` belongs to the cache of downloaded files, ``backend`` runs the actions."""
+        """Prepare; ``directory`` is for files alone, and ``backend`` runs the actions."""
         self._bootstrap = bootstrap
         self._backend = backend
-        self._cache = FileCache(directory)
+        self._directory = directory
+        self._cache = FileCache(directory / "cache")
+        self._no_store_until = 0.0
         self._current = current
         self._answer_seconds = answer_seconds
         self._waiting: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
@@ -75,6 +87,17 @@ class WorkerFiles:
             FileTransferError: A file cannot be downloaded or uploaded.
             ActionCancelledError: The invocation was stopped meanwhile.
         """
+        if request.mode is not ActionMode.ASYNC or time.monotonic() < self._no_store_until:
+            return await self._invoke(context, request)
+        log = ActionLog(self._directory / "logs" / uuid.uuid4().hex)
+        context.log_copy = log.append
+        try:
+            return await self._invoke(context, request)
+        finally:
+            context.log_copy = None
+            context.stored_log = await self._upload_log(context, log)
+
+    async def _invoke(self, context: Context, request: ActionRequest) -> Mapping[str, Json]:
         action = request.action
         parameters: Mapping[str, Any] = request.parameters
         if any(item.holds_files for item in action.parameters):
@@ -174,7 +197,7 @@ class WorkerFiles:
         async with self._slots:
             return await self._upload_file(context, path, name or path.name, declared.media_type)
 
-    async def _upload_file(self, context: Context, path: Path, name: str, media_type: str = "") -> Json:
+    async def _upload_file(self, context: Context, path: Path, name: str, media_type: str = "") -> dict[str, Any]:
         """Upload one file, unless the store has its content, and return the reference to it."""
         loop, certificate = asyncio.get_running_loop(), [None]
         digest = await run_in_thread(lambda: digest_file(path, lambda _: context.check_cancelled()))
@@ -204,6 +227,24 @@ class WorkerFiles:
 
         await self._transfer(context, upload, f"result file {name}")
         return FileReference(digest.address, name, digest.size, media_type).to_json()
+
+    async def _upload_log(self, context: Context, log: ActionLog) -> Optional[Mapping[str, Any]]:
+        """Upload the log of an action, and return the reference to it; None without lines, or if that fails.
+
+        The upload has little time: a result must not wait for a log.
+        """
+        seconds = LOG_SECONDS if context.stopped is None else STOPPED_LOG_SECONDS
+        uploading = Context("", context.action, log.path.parent, lambda _: None, lambda _: None)
+        try:
+            if not log.lines:
+                return None
+            uploaded = self._upload_file(uploading, log.path, f"{context.action}.log", "text/plain")
+            return await within(seconds, uploaded)
+        except (asyncio.TimeoutError, ActionError, ActionCancelledError, OSError):
+            return None
+        finally:
+            uploading.cancel()
+            log.path.unlink(missing_ok=True)
 
     async def _transfer(self, context: Context, transfer: Callable[[], None], what: str) -> None:
         """Run a transfer in a thread; repeat it while the store does not answer."""
@@ -245,6 +286,8 @@ class WorkerFiles:
             if not isinstance(error, Mapping):
                 return answer
             message = str(error.get("message"))
+            if error.get("absent"):
+                self._no_store_until = time.monotonic() + NO_STORE_SECONDS
             if not error.get("retryable"):
                 raise ParameterError(field, message) if "get" in question else FileTransferError(f"{field}: {message}")
             context.progress(message=f"{field}: waiting for the file store: {message}")

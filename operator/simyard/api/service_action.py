@@ -24,6 +24,7 @@ from simyard.api.base import (
     add_cel_rules,
     make_cel_rule,
 )
+from simyard_adapter.digests import MAX_FILE_BYTES
 
 
 class ActionTarget(ApiModel):
@@ -79,6 +80,17 @@ class ActionFailure(ApiModel):
     ] = ""
 
 
+class StoredFile(ApiModel):
+    """File in the file store."""
+
+    file: Annotated[
+        str, Field(max_length=80, pattern="^sha256(-64m)?:[0-9a-f]{64}$", description="Address of the file.")
+    ]
+    name: Annotated[str, Field(max_length=255, description="Name of the file.")] = ""
+    bytes: Annotated[int | None, Field(ge=0, le=MAX_FILE_BYTES, description="Size of the file.")] = None
+    media_type: Annotated[str, Field(max_length=127, description="Media type of the file.")] = ""
+
+
 class ServiceActionStatus(ApiModel):
     """Observed state of the invocation."""
 
@@ -98,6 +110,9 @@ class ServiceActionStatus(ApiModel):
     result: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Result, as the interface declares it.")] = (
         None
     )
+    log: Annotated[
+        StoredFile | None, Field(description="Log of the action, which is kept in the file store when the action ends.")
+    ] = None
     failure: ActionFailure | None = None
     conditions: Conditions = []
 

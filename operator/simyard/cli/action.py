@@ -17,12 +17,14 @@ from simyard.api.base import Json, find_condition
 from simyard.api.names import SERVICE_ACTIONS, WORKERS, ConditionType
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import DeclaredValue
-from simyard.cli.files import make_reference
+from simyard.cli.files import make_reference, print_text
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, print_table, say
 from simyard.cli.results import describe_value, find_files
 from simyard.cli.targets import Target, TargetType, list_names
+from simyard.plan.actions import get_invocation_id
 
+ACTION_PREFIXES = ("action", "serviceaction", "serviceactions", "serviceaction.simyard.dev")
 JSON_TYPES = ("integer", "number", "boolean", "array", "object")
 
 
@@ -108,12 +110,31 @@ def attributes(kubectl: Kubectl, target: Target, name: str | None, fresh: bool, 
 
 
 @click.command()
-@click.argument("worker", type=WorkerType())
+@click.argument("target", metavar="WORKER|ACTION", type=WorkerType())
 @click.option("--tail", type=click.IntRange(min=1), help="Print only this number of lines, from the end of the log.")
 @click.pass_obj
-def logs(kubectl: Kubectl, worker: str, tail: int | None) -> None:
-    """Print the log of a WORKER: the lines of its service adapter and of its program."""
-    say(kubectl.get_subresource(WORKERS, worker, "log" + (f"?tailLines={tail}" if tail else "")), nl=False)
+def logs(kubectl: Kubectl, target: str, tail: int | None) -> None:
+    """Print the log of a WORKER, or of an ACTION (action/NAME, a ServiceAction).
+
+    The log of a worker has the lines of its service adapter and of its program. The log of a finished action is in the
+    file store, so it outlives the worker. While the action runs, its lines come from the worker.
+    """
+    kind, _, name = target.rpartition("/")
+    if not kind:
+        query = f"?tailLines={tail}" if tail else ""
+        say(kubectl.get_subresource(WORKERS, target, "log" + query), nl=False)
+        return
+    if kind not in ACTION_PREFIXES:
+        raise click.UsageError(f"{kind}/ is no kind with a log: write WORKER, or action/NAME")
+    action = ServiceAction.model_validate(kubectl.get(SERVICE_ACTIONS, name))
+    status = action.status
+    if status.log is not None:
+        print_text(kubectl, status.log.file, tail)
+    elif status.worker:
+        query = f"?invocation={get_invocation_id(action)}" + (f"&tailLines={tail}" if tail else "")
+        say(kubectl.get_subresource(WORKERS, status.worker, "log" + query), nl=False)
+    else:
+        raise Failure(f"serviceaction/{name} has no log yet: no worker has begun it")
 
 
 def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:

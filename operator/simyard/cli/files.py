@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,7 +21,7 @@ from simyard.api.names import FILES
 from simyard.api.quantities import format_bytes
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, as_list, format_age, make_output_option, print_object, print_table, say
-from simyard.guest.text import make_printable_line
+from simyard.guest.text import make_printable, make_printable_line
 from simyard_adapter.digests import FileDigest, digest_file, is_address
 from simyard_adapter.file_values import FileReference
 from simyard_adapter.transfers import SignedRequest, TransferError, Transfers
@@ -147,6 +149,20 @@ def download(kubectl: Kubectl, address: str, path: Path) -> None:
             _open_transfers().download(get_request, path, address, on_bytes)
     except (OSError, ValueError, TransferError) as error:
         raise Failure(f"{path}: the download failed: {error}") from None
+
+
+def print_text(kubectl: Kubectl, address: str, tail: int | None) -> None:
+    """Print a text from the file store, or its last lines.
+
+    Raises:
+        Failure: the file does not exist any more, or arrived damaged.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "text"
+        download(kubectl, address, path)
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in deque(file, tail) if tail else file:
+                say(make_printable(line), nl=False)
 
 
 def _list(kubectl: Kubectl) -> Iterator[Json]:

@@ -96,7 +96,7 @@ class FileAnswers:
     ) -> tuple[str, Mapping[str, Json]]:
         """Return the outcome for the metric, and the body of the answer."""
         if self._catalog is None:
-            return "refused", _make_error(NO_STORE)
+            return "refused", {"error": {"message": NO_STORE, "retryable": False, "absent": True}}
         try:
             if isinstance(question, DownloadWanted):
                 uid = await self._find_namespace_uid(user, worker.metadata.namespace)

@@ -22,6 +22,7 @@ from simyard.guest.text import make_printable, make_printable_line, make_printab
 from simyard.guest.values import ClaimedAttributes, ClaimedResult
 from simyard_adapter.declarations import Json
 from simyard_adapter.digests import MAX_PARTS, is_address
+from simyard_adapter.file_values import FileReference, FileValueError
 from simyard_adapter.limits import KIB, MAX_ATTRIBUTES_BYTES, MAX_ENVELOPE_BYTES, MAX_LOG_BYTES, MAX_RESULT_BYTES
 from simyard_adapter.wire import ErrorReason, Event, WireError, make_too_large_error
 
@@ -84,12 +85,16 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Resulted:
-    """End of an invocation; ``started_at`` is in seconds since the epoch, None if the invocation did not begin."""
+    """End of an invocation; ``started_at`` is in seconds since the epoch, None if the invocation did not begin.
+
+    ``log`` is the uploaded log, None if there is none.
+    """
 
     invocation: str
     started_at: float | None
     seconds: float | None
     outcome: ClaimedResult | WireError
+    log: FileReference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,9 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
             return Progressed(_read_invocation(read), _read_percent(read.get("percent")), text)
         case Event.RESULT:
             started_at = _read_number(read.get("startedAt"), MAX_LATEST_SECONDS)
-            return Resulted(_read_invocation(read), started_at, _read_seconds(read), _read_outcome(read))
+            return Resulted(
+                _read_invocation(read), started_at, _read_seconds(read), _read_outcome(read), _read_log(read.get("log"))
+            )
         case Event.DRAINED:
             return Drained()
         case Event.ACTIVE:
@@ -237,6 +244,13 @@ def _read_file_question(read: Mapping[str, Json]) -> DownloadWanted | UploadWant
 def _read_outcome(read: Mapping[str, Json]) -> ClaimedResult | WireError:
     error = read.get("error")
     return _read_error(error) if isinstance(error, dict) else ClaimedResult(read.get("result"))
+
+
+def _read_log(value: Json) -> FileReference | None:
+    try:
+        return None if value is None else FileReference.from_json(value)
+    except FileValueError:
+        return None
 
 
 def _read_error(read: Mapping[str, Json]) -> WireError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from simyard.api.base import Condition, find_condition, from_seconds, set_condition
 from simyard.api.names import ANNOTATION_VERSION, LABEL_REVISION, ConditionType, Reason
-from simyard.api.service_action import ActionFailure, ServiceAction, ServiceActionStatus
+from simyard.api.service_action import ActionFailure, ServiceAction, ServiceActionStatus, StoredFile
 from simyard.api.worker import Worker
 from simyard.guest.messages import Begun, Progressed, Resulted
 from simyard.guest.values import ClaimedResult, InvalidResultError
@@ -264,7 +264,7 @@ def record_result(
 
     Another worker runs an action that was not begun, or that was interrupted and is idempotent.
     """
-    seen = action.model_copy(update={"status": action.status.model_copy(update=_read_run_times(action, ended, now))})
+    seen = action.model_copy(update={"status": action.status.model_copy(update=_read_run(action, ended, now))})
     result: dict[str, Json] = {}
     error = ended.outcome if isinstance(ended.outcome, wire.WireError) else None
     if isinstance(ended.outcome, ClaimedResult):
@@ -283,12 +283,14 @@ def record_result(
     return _add_complete(action, status, Reason.SUCCEEDED, "", now, done=True)
 
 
-def _read_run_times(action: ServiceAction, ended: Resulted, now: datetime) -> dict[str, Any]:
-    """Return the start and the duration of a run, if the worker's times are possible.
+def _read_run(action: ServiceAction, ended: Resulted, now: datetime) -> dict[str, Any]:
+    """Return the log, the start and the duration of a run; the times only if they are possible.
 
     A start before the creation of the action or in the future is impossible, as is a duration longer than its age.
     """
     update: dict[str, Any] = {}
+    if ended.log is not None:
+        update["log"] = StoredFile.model_validate(ended.log.to_json())
     created = action.metadata.creation_timestamp or now
     if ended.started_at is not None:
         started = from_seconds(ended.started_at)

@@ -54,6 +54,11 @@ ACTIONS: list[dict[str, Any]] = [
         "result": [{"name": "spoilt", **FILE}],
     },
     {"name": "grow", "mode": "Async", "result": [{"name": "grown", **FILE}]},
+    {
+        "name": "speak",
+        "mode": "Async",
+        "parameters": [{"name": "words", "type": "string"}, {"name": "code", "type": "integer", "default": 0}],
+    },
     {"name": "nothing", "mode": "Async", "result": [{"name": "deck", **FILE, "required": True}]},
 ]
 COMMANDS = [
@@ -82,6 +87,7 @@ COMMANDS = [
         "command": ["truncate", "-s", str(MAX_BYTES + 1), "grown"],
         "results": [{"name": "grown", "file": "grown"}],
     },
+    {"action": "speak", "command": ["sh", "-c", 'echo "$0"; exit "$1"', "$(words)", "$(code)"]},
     {"action": "nothing", "command": ["true"], "results": [{"name": "deck", "file": "deck.inp"}]},
 ]
 
@@ -137,7 +143,7 @@ class Study:
         return dict(raw["status"])
 
     def cached(self) -> list[Path]:
-        return sorted(self._tmp_path.glob("cloud-*/*/files/*"))
+        return sorted(self._tmp_path.glob("cloud-*/*/files/cache/*"))
 
 
 @pytest.fixture
@@ -197,6 +203,22 @@ async def test_what_cannot_be_moved_fails_the_action_with_a_reason(
     failure = (await study.act(action, **parameters))["failure"]
     assert failure["reason"] == reason
     assert message in failure["message"]
+
+
+async def test_the_log_of_an_action_outlives_its_worker(study: Study) -> None:
+    done = await study.act("speak", words="hello\nworld")
+    assert done["log"]["name"] == "speak.log"
+    await study.world.delete_pool(study.pool)
+    await study.world.until(lambda: not study.world.workers(study.pool), "the workers are gone")
+    lines = (await study.download(done["log"])).splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["hello", "world"]
+
+
+async def test_the_log_of_a_failed_action_is_kept_and_a_silent_action_has_none(study: Study) -> None:
+    failed = await study.act("speak", words="hello", code=3)
+    assert failed["failure"]["reason"] == "ActionFailed"
+    assert (await study.download(failed["log"])).endswith(" hello\n")
+    assert "log" not in await study.act("sort", deck=await study.upload("a\n"))
 
 
 async def test_an_action_waits_for_a_file_store_that_is_away(study: Study, file_store: FileStore) -> None:
