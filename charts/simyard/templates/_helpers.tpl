@@ -104,6 +104,47 @@ resources: {{- toYaml $values.resources | nindent 2 }}
 securityContext: {{- toYaml $.Values.containerSecurityContext | nindent 2 }}
 {{- end }}
 
+{{/* The URL of the embedded file store. Users and workers outside the cluster need another one than the Service. */}}
+{{- define "simyard.filesEndpoint" -}}
+{{ default (printf "https://%s-files.%s.svc:7070" (include "simyard.fullname" .) .Release.Namespace) .Values.files.embedded.endpoint }}
+{{- end }}
+
+{{/* The volume with the access to the file store: one file per key, as docs/files.md lists them. */}}
+{{- define "simyard.filesVolume" -}}
+{{- with .Values.files }}
+name: files
+projected:
+  defaultMode: 0440
+  sources:
+    {{- if eq .mode "embedded" }}
+    - secret: {name: {{ include "simyard.fullname" $ }}-files}
+    - secret:
+        name: {{ include "simyard.certificateSecret" (list $ "files") }}
+        items: [{key: ca.crt, path: ca.crt}]
+    {{- else if eq .mode "existing" }}
+    - secret: {name: {{ .existingSecret | quote }}}
+    {{- else }}
+    - configMap:
+        name: {{ .objectBucketClaim.name | quote }}
+        items:
+          - {key: BUCKET_HOST, path: host}
+          - {key: BUCKET_PORT, path: port}
+          - {key: BUCKET_NAME, path: bucket}
+    - secret:
+        name: {{ .objectBucketClaim.name | quote }}
+        items:
+          - {key: AWS_ACCESS_KEY_ID, path: accessKey}
+          - {key: AWS_SECRET_ACCESS_KEY, path: secretKey}
+    - configMap: {name: {{ include "simyard.fullname" $ }}-files}
+    {{- end }}
+    {{- if and .caSecret (ne .mode "embedded") }}
+    - secret:
+        name: {{ .caSecret | quote }}
+        items: [{key: ca.crt, path: ca.crt}]
+    {{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "simyard.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets: {{- range . }}

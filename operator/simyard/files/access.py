@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from simyard.files.signature import Credentials
 
 DEFAULT_REGION = "us-east-1"
+_HTTPS_PORTS = frozenset({"443", "8443"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class StoreAccess:
         """Read a Secret where it is mounted: one file per key.
 
         Keys: ``endpoint``, ``bucket``, ``accessKey``, ``secretKey``; optional ``region``, ``ca.crt`` and ``encryption``
-        (``Required`` or ``Optional``).
+        (``Required`` or ``Optional``). An ObjectBucketClaim has ``host`` and ``port`` in place of ``endpoint``.
 
         Raises:
             ValueError: a key is missing or cannot be read; the message names the key, not its value.
@@ -52,6 +53,8 @@ class StoreAccess:
     def from_values(cls, values: Mapping[str, str]) -> Self:
         """Read the values of such a Secret; errors as for :meth:`from_directory`."""
         values = {name: value.strip() for name, value in values.items()}
+        if not values.get("endpoint") and values.get("host"):
+            values["endpoint"] = _make_endpoint(values["host"], values.get("port", ""), "ca.crt" in values)
         missing = [key for key in ("endpoint", "bucket", "accessKey", "secretKey") if not values.get(key)]
         if missing:
             raise ValueError(f"the secret of the file store has no {', '.join(missing)}")
@@ -72,3 +75,12 @@ class StoreAccess:
     def url_of(self, key: str) -> str:
         """Return the unsigned URL of an object; of the bucket for the empty key."""
         return f"{self.endpoint}/{self.bucket}" + (f"/{key}" if key else "")
+
+
+def _make_endpoint(host: str, port: str, has_ca: bool) -> str:
+    """Return the URL of a server that is described as an ObjectBucketClaim does it, without a scheme.
+
+    A server with a CA of its own, or at a usual port of HTTPS, speaks TLS.
+    """
+    scheme = "https" if has_ca or port in _HTTPS_PORTS else "http"
+    return f"{scheme}://{host}" + (f":{port}" if port and port != "0" else "")
