@@ -109,7 +109,7 @@ securityContext: {{- toYaml $.Values.containerSecurityContext | nindent 2 }}
 {{ default (printf "https://%s-files.%s.svc:7070" (include "simyard.fullname" .) .Release.Namespace) .Values.files.embedded.endpoint }}
 {{- end }}
 
-{{/* The volume with the access to the file store: one file per key, as docs/files.md lists them. */}}
+{{/* The volume with the access to the file store: one file per key, as docs/file-store.md lists them. */}}
 {{- define "simyard.filesVolume" -}}
 {{- with .Values.files }}
 name: files

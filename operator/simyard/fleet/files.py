@@ -138,7 +138,8 @@ class FileAnswers:
                 quota=namespace.quota,
             )
         except QuotaError as error:
-            return "refused", _make_error(namespace.describe_excess(error))
+            # The result of a long computation must not be lost: the action waits for space, up to its timeout.
+            return "refused", _make_error(namespace.describe_excess(error), retryable=True)
         return "upload", {"status": offer.to_json(), **self._trust()}
 
     def _trust(self) -> dict[str, Json]:
