@@ -231,6 +231,21 @@ async def test_an_action_waits_for_a_file_store_that_is_away(study: Study, file_
     assert study.status(name).attempts == 1
 
 
+async def test_a_result_above_the_quota_waits_for_space(study: Study) -> None:
+    deck = await study.upload("b\na\n")
+
+    async def set_quota(quota: str | None) -> None:
+        annotations = {"metadata": {"annotations": {names.ANNOTATION_FILES_QUOTA: quota}}}
+        await study.world.client.patch(names.NAMESPACES, study.world.name, annotations)
+
+    await set_quota("1")
+    name = await study.world.act(study.pool, "sort", deck=deck)
+    await study.world.until(lambda: "exceeded the quota" in study.status(name).progress, "the action says so")
+    await set_quota(None)
+    await study.world.until(lambda: is_complete(study.world, name), "the action ends")
+    assert study.status(name).attempts == 1
+
+
 async def test_without_a_file_store_the_action_says_who_can_help(make_world: Callable[[], Awaitable[World]]) -> None:
     world = await make_world()
     async with living(world) as operator:

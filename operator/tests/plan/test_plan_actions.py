@@ -310,7 +310,7 @@ def test_a_result_too_large_fails_the_action_with_what_to_do() -> None:
     status = record_result(running, SERVICE, error, at(4))
     assert status.failure is not None
     assert status.failure.reason == "ResultTooLarge"
-    assert "S3" in status.failure.message
+    assert "the vendor can declare a result of the type file" in status.failure.message
 
 
 def test_waiting_is_a_condition() -> None:
