@@ -12,6 +12,7 @@ from simyard.files.access import StoreAccess
 
 CLAIM = ("files.mode=objectBucketClaim", "files.objectBucketClaim.name=bucket")
 ROLES = ("apiserver", "operator")
+pytestmark = pytest.mark.xdist_group("chart")
 
 
 def decode(value: str) -> bytes:
