@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import shutil
 import time
 import uuid
-from collections import defaultdict
 from pathlib import Path
 from typing import Any, Awaitable, Callable, Iterable, Mapping, Optional, TypeVar
+from weakref import WeakValueDictionary
 
 from simyard_adapter.backend import Backend, run_in_thread
 from simyard_adapter.backoff import draw_delay
@@ -70,12 +71,13 @@ class WorkerFiles:
         self._bootstrap = bootstrap
         self._backend = backend
         self._directory = directory
+        shutil.rmtree(directory / "logs", ignore_errors=True)  # of an adapter that was killed
         self._cache = FileCache(directory / "cache")
         self._no_store_until = 0.0
         self._current = current
         self._answer_seconds = answer_seconds
         self._waiting: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
-        self._downloads: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._downloads: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(MAX_PARALLEL_FILES)
 
     async def invoke(self, context: Context, request: ActionRequest) -> Mapping[str, Json]:
@@ -150,7 +152,8 @@ class WorkerFiles:
     async def _download(self, context: Context, declared: Value, value: Json, field: str) -> Path:
         reference = FileReference.from_json(value)
         # One download per address at a time: the others find the file in the cache.
-        async with self._downloads[reference.address], self._slots:
+        turn = self._downloads.setdefault(reference.address, asyncio.Lock())
+        async with turn, self._slots:
             cached = self._cache.find(reference.address)
             answer: Mapping[str, Any] = {}
             if cached is None or not reference.name:

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers the questions of workers for signed URLs of files.
 
-The work of a question is two requests to the file store and one message. A question waits in no queue of the platform:
-at most :data:`MAX_QUESTIONS_PER_SENDER` of one broker user and :data:`MAX_QUESTIONS` of all are under way, and others
-are dropped. A worker repeats a question without an answer, so a slow store delays nothing but the files themselves.
+The work of a question is two requests to the file store and one message. Questions of one broker user wait for each
+other, and the questions of all users share the connections to the store. So a pool of a thousand workers that begin
+with the same file delays no other pool. The number of questions that wait is bounded; further ones are dropped. A
+worker repeats a question without an answer under the same id. A repetition of a question that waits does nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NoReturn
 
-from prometheus_client import Counter as Metric
+from prometheus_client import Counter
 
 from simyard.api.files import FileUploadSpec
 from simyard.api.names import NAMESPACES
@@ -37,11 +39,28 @@ from simyard_sites.kubernetes.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-MAX_QUESTIONS = 200
-MAX_QUESTIONS_PER_SENDER = 50
+MAX_PARALLEL = 64
+MAX_PARALLEL_PER_SENDER = 16
+MAX_WAITING = 200_000
+MAX_WAITING_PER_SENDER = 40_000
+"""Limits of the weight of the questions that are not answered yet; each part of an upload weighs as much as a question.
+
+A part takes about 120 bytes, so all questions together take at most 24 MB."""
 MAX_KNOWN_NAMESPACES = 10_000
 NO_STORE = "this installation of Simyard has no file store: the platform team sets files.mode of the chart"
-QUESTIONS = Metric("simyard_file_questions_total", "Questions of workers for signed URLs, by outcome.", ["outcome"])
+QUESTIONS = Counter("simyard_file_questions_total", "Questions of workers for signed URLs, by outcome.", ["outcome"])
+
+
+Question = DownloadWanted | UploadWanted
+
+
+@dataclass(slots=True)
+class _Sender:
+    """The questions of a broker user that are not answered yet: their ids, and their weight."""
+
+    waiting: set[str] = field(default_factory=set)
+    weight: int = 0
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PARALLEL_PER_SENDER))
 
 
 class FileAnswers:
@@ -57,7 +76,9 @@ class FileAnswers:
         self._access = access
         self._catalog: FileCatalog | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._under_way: Counter[str] = Counter()
+        self._senders: dict[str, _Sender] = {}
+        self._weight = 0
+        self._slots = asyncio.Semaphore(MAX_PARALLEL)
         self._namespace_uids: OrderedDict[str, str] = OrderedDict()
 
     async def run(self) -> NoReturn:
@@ -69,31 +90,45 @@ class FileAnswers:
     def apply_event(self, event: ReceivedEvent) -> None:
         """Begin to answer a question; drop it if too many are under way."""
         worker = self._registry.find_worker(event.worker_uid)
-        if not isinstance(event.message, DownloadWanted | UploadWanted) or worker is None or self._tasks is None:
+        if not isinstance(event.message, Question) or worker is None or self._tasks is None:
             return
-        if self._under_way[event.user] >= MAX_QUESTIONS_PER_SENDER or self._under_way.total() >= MAX_QUESTIONS:
+        sender = self._senders.setdefault(event.user, _Sender())
+        if event.message.request in sender.waiting:
+            return
+        weight = _weigh(event.message)
+        if sender.weight + weight > MAX_WAITING_PER_SENDER or self._weight + weight > MAX_WAITING:
             QUESTIONS.labels("dropped").inc()
             return
-        self._under_way[event.user] += 1
-        self._tasks.create_task(self._answer(event.user, worker, event.message))
+        sender.waiting.add(event.message.request)
+        sender.weight += weight
+        self._weight += weight
+        self._tasks.create_task(self._answer_in_turn(event.user, sender, worker, event.message))
 
-    async def _answer(self, user: str, worker: Worker, question: DownloadWanted | UploadWanted) -> None:
+    async def _answer_in_turn(self, user: str, sender: _Sender, worker: Worker, question: Question) -> None:
         try:
-            outcome, body = await self._find_answer(user, worker, question)
-            QUESTIONS.labels(outcome).inc()
-            await self._orders.send(
-                worker.metadata.uid, Request.FILES, {"request": question.request, **body}, lasting=False
-            )
+            async with sender.slots, self._slots:
+                await self._answer(user, worker, question)
+        except Exception:
+            QUESTIONS.labels("failed").inc()
+            log.exception("a question of the worker %s about a file cannot be answered", worker.metadata.name)
+        finally:
+            weight = _weigh(question)
+            sender.waiting.discard(question.request)
+            sender.weight -= weight
+            self._weight -= weight
+            if not sender.waiting:
+                self._senders.pop(user, None)
+
+    async def _answer(self, user: str, worker: Worker, question: Question) -> None:
+        outcome, body = await self._find_answer(user, worker, question)
+        QUESTIONS.labels(outcome).inc()
+        answer = {"request": question.request, **body}
+        try:
+            await self._orders.send(worker.metadata.uid, Request.FILES, answer, lasting=False)
         except MessagingError as error:  # the worker asks again
             log.info("the answer about a file did not reach the worker %s: %s", worker.metadata.name, error)
-        finally:
-            self._under_way[user] -= 1
-            if not self._under_way[user]:
-                del self._under_way[user]
 
-    async def _find_answer(
-        self, user: str, worker: Worker, question: DownloadWanted | UploadWanted
-    ) -> tuple[str, Mapping[str, Json]]:
+    async def _find_answer(self, user: str, worker: Worker, question: Question) -> tuple[str, Mapping[str, Json]]:
         """Return the outcome for the metric, and the body of the answer."""
         if self._catalog is None:
             return "refused", {"error": {"message": NO_STORE, "retryable": False, "absent": True}}
@@ -159,6 +194,10 @@ class FileAnswers:
 
     async def _read_namespace(self, name: str) -> FileNamespace:
         return read_namespace(await self._registry.client.get(NAMESPACES, name, ""), self._quota)
+
+
+def _weigh(question: Question) -> int:
+    return 1 + (len(question.upload.parts) if isinstance(question, UploadWanted) else 0)
 
 
 def _make_error(message: str, *, retryable: bool = False) -> dict[str, Json]:
