@@ -94,7 +94,7 @@ class Api:
             refusal = StatusError(
                 StatusReason.TIMEOUT, f"the request was not answered within {REQUEST_SECONDS:.0f} s; try again"
             )
-        except Exception:  # for any error the client gets a Status, and the log gets the traceback
+        except Exception:  # for every error, the client gets a Status, and the log has the traceback
             log.exception("%s %s failed; this is a defect of Simyard", request.method, request.path)
             refusal = StatusError(StatusReason.INTERNAL_ERROR, "the apiserver failed; its log has the cause")
         return _refusal(refusal, request.method)
@@ -121,7 +121,7 @@ class Api:
         return await self._call(request, route, identity)
 
     async def _call(self, request: web.BaseRequest, call: ResourceCall, identity: Identity) -> web.Response:
-        """Answer a call that is permitted and served."""
+        """Answer a call of a subresource that exists, after the check of rights."""
         content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
         match call.verb, call.path:
             case _, ("actions", _):
@@ -174,7 +174,7 @@ class Api:
 
 
 def _labels(method: str, route: Route | None) -> tuple[str, str, str]:
-    """Return the labels verb, resource and subresource, with few values whatever clients send."""
+    """Return the labels verb, resource and subresource; clients cannot add values to them."""
     verb = VERBS.get(method, "other")
     if isinstance(route, ResourceCall):
         known = route.path[0] if route.path and route.path[0] in ("actions", "attributes", "log") else ""

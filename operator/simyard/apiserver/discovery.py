@@ -2,9 +2,10 @@
 """Discovery documents of the aggregated API. Pure.
 
 Each resource has a kind and verbs. The documents also list the parents of the subresources: otherwise kube-apiserver
-adds parents without a kind, which some clients cannot read. The parents offer only ``get``, because some controllers
-list or delete every resource that they discover (garbage collection, namespace deletion). For the same reason files do
-not offer ``delete`` here, though they can be deleted: the deletion of a namespace must not wait for the file store.
+would add parents without a kind, which some clients cannot read. The parents offer only ``get``, because some
+controllers list or delete every resource that they discover (garbage collection, namespace deletion). For the same
+reason files do not offer ``delete`` here, though they can be deleted: the deletion of a namespace must not wait for the
+file store.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discovery and OpenAPI documents, which are equal for all callers: rendered once, with an ETag. Pure."""
+"""Discovery and OpenAPI documents. They are equal for all callers, so they are rendered once, with an ETag. Pure."""
 
 from __future__ import annotations
 

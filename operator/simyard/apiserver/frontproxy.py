@@ -28,7 +28,7 @@ CONFIG_NAME = "extension-apiserver-authentication"
 
 @dataclass(frozen=True, slots=True)
 class FrontProxy:
-    """The settings that tell which peer may name a user, and in which headers.
+    """The settings that decide which peer may send the name of a user, and in which headers.
 
     ``client_ca`` is PEM. Without ``allowed_names``, a certificate of that CA may have any name. Header names are lower
     case.
@@ -62,7 +62,7 @@ class FrontProxy:
         return cls(client_ca, frozenset(_strings(data, "requestheader-allowed-names")), user, uid, group, extra)
 
     def read_identity(self, certificate: Mapping[str, Any] | None, headers: CIMultiDictProxy[str]) -> Identity | None:
-        """Return the user in the headers; None if the peer's verified ``certificate`` does not permit it to name one.
+        """Return the user in the headers; None if the peer's verified ``certificate`` does not permit these headers.
 
         ``certificate`` has the form of :meth:`ssl.SSLSocket.getpeercert`.
         """

@@ -17,7 +17,8 @@ class ApiServerSettings:
     """The settings of one apiserver process.
 
     Attributes:
-        certificate: file of the serving certificate (PEM); it and ``key`` are read again when they change.
+        certificate: file of the serving certificate (PEM); the files of certificate and key are read again when they
+            change.
         key: file of the private key.
         kubeconfig: file for the Kubernetes API; if None, ``$KUBECONFIG`` or the cluster of this process.
         namespace: the platform's namespace, which has the Secret with the broker's credentials.
@@ -28,7 +29,8 @@ class ApiServerSettings:
         bind: the address to listen at.
         port: the TLS port for kube-apiserver.
         max_in_flight: limit of concurrent requests; further requests get status 429.
-        drain_seconds: time for which the process serves after it was asked to stop, so that load balancers notice.
+        drain_seconds: time for which the process still serves after it was asked to stop, so that load balancers
+            notice.
     """
 
     certificate: Path

@@ -31,7 +31,7 @@ FIGURE_COLOURS = {"T_boot": "#17496b", "T_r": "#1d6b2a", "T_m": "#b3261e"}
 SERIES_COLOURS = ("#7b5ea7", "#c2571a", "#1b8a8a", "#c8508f", "#8c6d31", "#5a5a5a")
 """Colours of other series, such as sites and runs."""
 STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # it comes with matplotlib
+    "font.family": "DejaVu Sans",  # a font that matplotlib contains
     "font.size": 9,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -69,6 +69,6 @@ def draw_picture(paint: Callable[[Figure], None], kind: Format, *, inches: tuple
         figure = Figure(figsize=inches, dpi=PIXELS_PER_INCH, layout="constrained", facecolor="white")
         paint(figure)
         figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    # An SVG contains text, not shapes. DejaVu Sans descends from Verdana, which has the same widths: a good substitute.
+    # An SVG contains text, not shapes. Verdana is a good substitute for DejaVu Sans, because it has the same widths.
     data = out.getvalue()
     return data.replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif") if kind == "svg" else data

@@ -38,15 +38,15 @@ class Kubectl:
     """A caller of kubectl, for the cluster and the namespace that the user chose.
 
     Attributes:
-        options: ``--kubeconfig``, ``--context`` and the like, as given.
-        namespace: the namespace; None means the namespace of the kubeconfig context.
+        options: ``--kubeconfig``, ``--context`` and similar options, as the user gave them.
+        namespace: the namespace; None for the namespace of the kubeconfig context.
     """
 
     options: Sequence[str] = ()
     namespace: str | None = None
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
-        """Return one object, from the given namespace or else from the user's namespace."""
+        """Return one object, from the given namespace, or by default from the user's namespace."""
         scope = ["-n", namespace] if namespace else self._scope(resource)
         return self._json("get", _full(resource), name, "-o", "json", *scope)
 
@@ -128,7 +128,7 @@ class Kubectl:
         """Send a request for a resource of the aggregated API, and return the answer.
 
         ``verb`` is that of kubectl: ``get``, ``create`` or ``delete``. ``name`` is empty for the collection, and may
-        be or have a query.
+        end with a query.
         """
         path = self._subresource_path(resource, name, "").rstrip("/").replace("/?", "?")
         more = ["-f", "-"] if body is not None else []
@@ -140,7 +140,7 @@ class Kubectl:
         self._run("patch", _full(resource), name, "--type=merge", "-p", json.dumps(change), *self._scope(resource))
 
     def get_current_namespace(self) -> str:
-        """Return the namespace in use: the user's choice, else the namespace of the context, else ``default``."""
+        """Return the namespace in use: the user's choice, or the namespace of the context, or ``default``."""
         if self.namespace:
             return self.namespace
         return self._run("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip() or "default"

@@ -24,7 +24,7 @@ from simyard.cli.output import (
 from simyard.cli.targets import Target, TargetType
 
 MAX_HOLDERS = 3
-"""Namespaces that hold seats of a Licence and are named in a row; ``-o wide`` names all that the status has."""
+"""Maximum number of namespaces with seats of a Licence in a row; ``-o wide`` shows all namespaces of the status."""
 LICENCES_FORBIDDEN = """\
 Licences are in no namespace: ask the platform team for a ClusterRoleBinding to simyard-view. The status of your own
 service has the seats of its licence: kubectl get simulationservices -o wide"""
@@ -125,9 +125,9 @@ def workers(kubectl: Kubectl, pool: str | None, everywhere: bool, output: str | 
 @make_output_option("wide")
 @click.pass_obj
 def licences(kubectl: Kubectl, output: str | None) -> None:
-    """List the Licences of the cluster: their seats, and which namespaces hold them.
+    """List the Licences of the cluster: their seats, and the namespaces that occupy the seats.
 
-    Licences are in no namespace: it takes the right to list them in the cluster.
+    Licences are cluster-scoped, so you need the right to list them in the cluster.
     """
     try:
         items = kubectl.list_all(LICENCES)
@@ -228,7 +228,7 @@ def _accepted(value: DeclaredValue) -> str:
 
 
 def _format_holders(status: LicenceStatus, most: int | None) -> str:
-    """Return the namespaces with the seats that they hold; those that are not named are added up."""
+    """Return the namespaces with the seats that they occupy; the seats of all further namespaces are added up."""
     named = status.namespaces[:most]
     parts = [f"{item.name}={item.used}" for item in named]
     if rest := status.used - sum(item.used for item in named):

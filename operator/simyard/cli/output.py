@@ -2,7 +2,8 @@
 """Output of the command line: tables in the form of kubectl, JSON and YAML.
 
 Most of the printed text comes from vendors, workers and other users, and could contain control sequences for the
-terminal. All output therefore goes through :func:`say`, which removes them; ruff forbids ``click.echo`` elsewhere.
+terminal. All output therefore goes through :func:`say`, which removes control sequences; ruff forbids ``click.echo``
+elsewhere.
 """
 
 from __future__ import annotations

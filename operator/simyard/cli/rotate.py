@@ -36,7 +36,7 @@ def rotate(kubectl: Kubectl, wait: bool, timeout: int) -> None:
     the namespace of the platform (-n, by default simyard-system). The password of the broker's administrator stays the
     same.
 
-    A rotation that you request while another one is in progress starts when that one has ended.
+    If you request a rotation while another rotation is in progress, the new rotation starts after it.
     """
     namespace = kubectl.namespace or SYSTEM_NAMESPACE
     say(_request_rotation(kubectl, namespace))
@@ -90,9 +90,9 @@ def _request_rotation(kubectl: Kubectl, namespace: str) -> str:
 
 
 def replace_key(secret: Json, key: bytes) -> Json:
-    """Return the Secret with a new master key, and with its present key as the former one.
+    """Return the Secret with a new master key; its present key becomes the former key.
 
-    While a rotation is in progress, the new key is stored as the following one; a following key that exists stays.
+    While a rotation is in progress, the new key is stored as the following key; an existing following key is kept.
 
     Raises:
         click.ClickException: the Secret has no usable key.

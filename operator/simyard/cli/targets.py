@@ -28,7 +28,7 @@ class Target:
     name: str
 
     def get_service(self, kubectl: Kubectl) -> SimulationService:
-        """Return the service that the target is, or that it belongs to."""
+        """Return the service of the target, which is the target itself or the service to which it belongs."""
         name = self.name
         if self.resource is not SIMULATION_SERVICES:
             name = kubectl.get(self.resource, self.name)["spec"]["serviceRef"]["name"]
@@ -36,12 +36,12 @@ class Target:
 
 
 class TargetType(click.ParamType[Target]):
-    """Parameter type for ``KIND/NAME``; a name without a kind is that of a pool."""
+    """Parameter type for ``KIND/NAME``; a name without a kind is the name of a pool."""
 
     name = "target"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Target:
-        """Return the target that a text names."""
+        """Return the target for a text such as ``pool/NAME``."""
         if isinstance(value, Target):
             return value
         kind, slash, name = str(value).partition("/")
@@ -65,7 +65,7 @@ class TargetType(click.ParamType[Target]):
 
 
 def list_names(ctx: click.Context, resource: Resource) -> list[str]:
-    """Return the names of the objects in the namespace in use, for completion; none when the request fails."""
+    """Return the names of the objects in the namespace in use, for completion; no names if the request fails."""
     kubectl = ctx.obj or Kubectl()
     try:
         return [item["metadata"]["name"] for item in kubectl.list_all(resource)]

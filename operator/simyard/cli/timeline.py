@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of a pool's start, which says when each worker entered each stage.
+"""The timeline of a pool's start: the time at which each worker entered each stage.
 
 This module is pure: it turns Workers into data and text (:mod:`simyard.cli.timeline_picture` draws the picture). The
 stages are those of the OpenNebula study: ``start -> pending`` (request accepted), ``pending -> prolog`` (placed),
@@ -43,7 +43,7 @@ class Timeline:
     """The start of one pool.
 
     Attributes:
-        pool: its name.
+        pool: name of the pool.
         requested: the time of the request.
         lines: the workers of the start, in the order in which they were ready.
         figures: T_boot, T_r and T_m in seconds; None until they are known.
@@ -65,7 +65,7 @@ class Timeline:
 
     @property
     def title(self) -> str:
-        """The pool, the number of its workers, and the number of emulated ones."""
+        """The pool, the number of its workers, and the number of emulated workers."""
         count = len(self.lines)
         emulated = sum(line.site in self.emulated for line in self.lines)
         note = {0: "", count: " (emulated)"}.get(emulated, f" ({emulated} of them emulated)")
@@ -120,7 +120,7 @@ def to_json(timeline: Timeline) -> Json:
 def to_text(timeline: Timeline, *, max_lines: int = 40) -> str:
     """Return a timeline as text for a terminal, with one bar per worker.
 
-    When the pool has more than ``max_lines`` workers, the text shows ``max_lines`` of them, at equal distances.
+    If the pool has more than ``max_lines`` workers, the text shows every n-th worker.
     """
     end = timeline.end or 1.0
     lines = _sample(timeline.lines, max_lines)

@@ -20,7 +20,7 @@ from simyard.cli.timeline import Timeline, build_timeline, to_json, to_text
 from simyard.cli.timeline_picture import to_picture
 
 INTERRUPTED = 130
-"""The exit code that a shell reports for a command that SIGINT ended, such as ``kubectl get --watch``."""
+"""The exit code of a command that SIGINT ended, such as ``kubectl get --watch``."""
 
 
 @click.command("timeline")
@@ -57,7 +57,7 @@ def _timeline(kubectl: Kubectl, pool: WorkerPool) -> Timeline | None:
 
 
 def _emulated(kubectl: Kubectl) -> set[str]:
-    """Return the sites whose version says that they are emulated; none when the user may not list sites."""
+    """Return the sites whose version says that they are emulated; no sites if the user may not list sites."""
     try:
         sites = [CloudSite.model_validate(item) for item in kubectl.list_all(CLOUD_SITES)]
     except KubectlError:
@@ -71,7 +71,7 @@ def _watch(kubectl: Kubectl, name: str) -> None:
     try:
         for event in kubectl.watch(WORKER_POOLS, name):
             if int(event["metadata"]["resourceVersion"]) <= drawn:
-                continue  # drawing takes time, and meanwhile older versions queue up
+                continue  # drawing takes time, and older versions wait in the queue
             pool = WorkerPool.model_validate(kubectl.get(WORKER_POOLS, name))
             found = _timeline(kubectl, pool)
             click.clear()
@@ -85,9 +85,9 @@ def _watch(kubectl: Kubectl, name: str) -> None:
 
 
 def _complete(pool: WorkerPool, *, at_once: bool) -> bool:
-    """Return True when the start that the pool's spec asks for is complete.
+    """Return whether the start for the pool's present spec is complete.
 
-    T_m is known last, at most a second later. If the start was complete when the watch began (``at_once``), T_m may
+    T_m is known last, at most a second after T_r. If the start was complete when the watch began (``at_once``), T_m may
     stay unknown.
     """
     start, observed = pool.status.start, pool.status.observed_generation == pool.metadata.generation

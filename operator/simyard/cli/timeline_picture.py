@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH_INCHES = 8.0
 MAX_NAMED_ROWS = 40
-"""The largest number of workers whose names stand beside their rows."""
+"""The largest number of workers for which the picture has names beside the rows."""
 MAX_VECTOR_ROWS = 100
 """The largest number of rows that are shapes in the SVG.
 
@@ -91,8 +91,8 @@ def _sites(axes: Axes, lines: Sequence[WorkerLine], sites: Sequence[str], right:
 def _figures(axes: Axes, timeline: Timeline, right: float) -> int:
     """Draw the lines of T_boot, T_r and T_m with their labels, and return the number of levels of labels.
 
-    A new level is added when two labels would overlap. A label stands at the left of its line, where no later line
-    crosses it, or at the right when the left has no room.
+    A new level of labels is added if two labels would overlap. A label stands at the left of its line, where no later
+    line crosses it, or at the right when the left has no room.
     """
     ends: list[float] = []  # the end of the last label of each level
     for name, value in timeline.figures.items():

@@ -33,7 +33,7 @@ ROW = ("pool", "service", "site")
 @make_output_option("csv")
 @click.pass_obj
 def usage(kubectl: Kubectl, target: Target | None, everywhere: bool, by: str | None, output: str | None) -> None:
-    """Show the usage of all workers up to now, or only those of one POOL (or service/NAME).
+    """Show the usage of all workers up to now, or only the workers of one POOL (or service/NAME).
 
     Worker-seconds are the sum of the times for which machines ran. Core-hours and licence-seconds multiply these times
     by the cores and by the licence seats of each machine. Machines that still run count until now.

@@ -17,10 +17,10 @@ RETRY_SECONDS = 1.0
 
 
 async def wait_until_gone(wait: Callable[[], Awaitable[None]], memo: Leadership, uid: str) -> None:
-    """Wait until nothing is left of an object, however long that takes.
+    """Wait until nothing is left of an object, without a time limit.
 
-    Handlers of kopf usually raise ``kopf.TemporaryError`` to be called again. kopf would write each try into an
-    annotation of the object, so this one goes on waiting, and reports every 20 s that it does.
+    Handlers of kopf usually raise ``kopf.TemporaryError`` to be called again. kopf would write each attempt into an
+    annotation of the object. So this handler keeps waiting instead, and reports every 20 s that it still runs.
     """
     while True:
         memo.progress.report_handler(uid)

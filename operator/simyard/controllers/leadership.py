@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 class Leadership:
     """The memo of kopf's handlers: the fleet, the Lease, and the tasks of the leader.
 
-    kopf copies the memo for each object, so no field is assigned after the constructor but the task itself, which
+    kopf copies the memo for each object. So no field is assigned after the constructor, except the task itself, which
     handlers of objects do not use.
     """
 
@@ -28,7 +28,7 @@ class Leadership:
         on_failure: Callable[[], None],
         max_stalled_seconds: float = MAX_STALLED_SECONDS,
     ) -> None:
-        """Set up without doing anything yet; ``on_failure`` is called when the leader's work has failed."""
+        """Store the parts without starting them; ``on_failure`` is called when the leader's work has failed."""
         self.lease = lease
         self.fleet = fleet
         self.progress = FinalizerProgress(asyncio.get_running_loop().time, max_stalled_seconds)
@@ -59,7 +59,7 @@ class Leadership:
             await self.lease.release()
 
     def raise_failure(self) -> None:
-        """Raise what ended the work, if it failed."""
+        """Raise the error that ended the work, if the work failed."""
         if self._work is not None and self._work.done() and not self._work.cancelled():
             self._work.result()
 

@@ -25,7 +25,7 @@ END_SECONDS = 20.0
 async def run_operator(memo: Leadership, stop: asyncio.Event) -> None:
     """Run kopf until SIGTERM, or until ``stop`` is set.
 
-    When kopf ends it cancels every task that began after it, so the caller must not expect such tasks to live on.
+    When kopf ends, it cancels every task that began after it, so such tasks of the caller end as well.
 
     Raises:
         LeaseLostError: in an exception group; another operator may lead.
@@ -38,10 +38,10 @@ async def run_operator(memo: Leadership, stop: asyncio.Event) -> None:
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """A storage that keeps no earlier state on the objects: no handler of ours asks what has changed."""
+    """A storage that keeps no earlier state on the objects, because no handler of Simyard needs differences."""
 
     def fetch(self, *, body: kopf.Body) -> None:
-        """Return that no earlier state is known."""
+        """Return None: no earlier state is known."""
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: Any) -> None:
         """Store nothing."""
@@ -62,7 +62,7 @@ async def stop_leading(memo: Leadership, **_: Any) -> None:
 
 @kopf.on.login()
 async def login(memo: Leadership, **_: Any) -> kopf.ConnectionInfo:
-    """Return our own way to the API server; kopf asks again when the server refuses the credentials."""
+    """Return the connection to the API server; kopf asks again when the server refuses the credentials."""
     configuration: Configuration = memo.fleet.registry.client.configuration
     scheme, _separator, token = str(await configuration.get_api_key_with_prefix("BearerToken") or "").rpartition(" ")
     return kopf.ConnectionInfo(
@@ -77,7 +77,7 @@ async def login(memo: Leadership, **_: Any) -> kopf.ConnectionInfo:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Set up kopf: no peering, no Events, no scans of CRDs, a deadline on every request, our names on objects."""
+    """Set up kopf: no peering, no Events, no scans of CRDs, a deadline for every request, Simyard's finalizer."""
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.persistence.finalizer = names.FINALIZER

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evidence that kopf makes progress, from the objects that wait for it.
 
-Some failures of kopf end in silence: the process lives, but no object gets a finalizer or loses one. An answer of 400
-to one discovery request is enough. So the progress is measured at the objects. A pool or site waits for kopf while it
-has no finalizer, and while it is being deleted and still has one. When objects wait and none of them moves on, kopf
-stands still, and the process has to end: the next process starts kopf anew.
+Some failures of kopf are silent: the process lives, but kopf neither adds nor removes finalizers. An answer of 400 to
+one discovery request is enough. So the progress is measured at the objects. A pool or site waits for kopf while it has
+no finalizer, and while it is being deleted and still has its finalizer. When objects wait and kopf handles none of
+them, kopf stands still. Then the process must end: the next process starts kopf again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ STALLED = Gauge(
     "simyard_kopf_stalled_seconds", "How long objects have waited for kopf's finalizers without any of them moving on."
 )
 MAX_STALLED_SECONDS = 45.0
-"""Above the time after which a waiting handler reports to :meth:`FinalizerProgress.report_handler`."""
+"""Maximum time without progress; longer than the interval of :meth:`FinalizerProgress.report_handler`."""
 LOOK_SECONDS = 1.0
 
 
 class StandstillError(Exception):
-    """kopf does not work on the objects that wait for it: only a new process helps."""
+    """kopf does not handle the objects that wait for it: only a new process helps."""
 
 
 class FinalizerProgress:
-    """The pools and sites that wait for kopf, by uid, each with the time since when; the oldest first."""
+    """The pools and sites that wait for kopf, by uid, each with the start of its wait; the oldest first."""
 
     def __init__(self, clock: Callable[[], float], max_stalled_seconds: float = MAX_STALLED_SECONDS) -> None:
         """Start with no objects; ``clock`` returns monotonic seconds."""
@@ -48,21 +48,21 @@ class FinalizerProgress:
             self._since.setdefault(new.metadata.uid, self._clock())
 
     def report_handler(self, uid: str) -> None:
-        """Note that a handler of kopf runs for an object: the object goes on waiting from now on."""
+        """Note that a handler of kopf runs for an object: the wait of the object starts again now."""
         if uid in self._since:
             self._move(uid)
             self._since[uid] = self._clock()
 
     def measure_stalled_seconds(self) -> float:
-        """Return for how long objects have waited without any of them moving on; 0 when none waits."""
+        """Return the time for which objects have waited without progress of any of them; 0 if no object waits."""
         oldest = next(iter(self._since.values()), None)
         return 0.0 if oldest is None else self._clock() - max(oldest, self._moved)
 
     async def watch(self) -> NoReturn:
-        """Look at the progress every second until kopf stands still.
+        """Check the progress every second until kopf stands still.
 
         Raises:
-            StandstillError: objects have waited for the maximal time, and none of them moved on.
+            StandstillError: objects have waited for the maximum time, and kopf handled none of them.
         """
         while True:
             STALLED.set(stalled := self.measure_stalled_seconds())

@@ -206,7 +206,7 @@ def _build_filter(draft: Draft | None, target: Collection, model: Model) -> Filt
 
 
 def _decide_location(location: str, wanted: Filter, model: Model) -> bool | None:
-    """Return true if all members below a location pass the filter, false if none does, None if it depends.
+    """Return true if all members below a location pass the filter, false if none passes; None if some may pass.
 
     Links that clients made are below the location of their abstract kind, not of their own kind.
     """

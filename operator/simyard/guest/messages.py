@@ -4,7 +4,7 @@
 The content of a message is not trusted; only the sender is, because the broker verifies it (``user_id``). A field with
 an impossible value is treated as absent if the platform knows the answer itself (times, durations, progress). A body
 that cannot be read is refused. The only exception is the result of an action: a caller waits for it, so an unreadable
-result becomes an error of the action that it names.
+result becomes an error of its action.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class AttributesChanged:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Report that an invocation begins, which must not run twice."""
+    """Report that an invocation begins that must not run twice."""
 
     invocation: str
 
@@ -167,10 +167,10 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Reply of a worker to a request; the sender of the request reads the part that it asked for.
+    """Reply of a worker to a request; the sender of the request reads the part that it requested.
 
     Attributes:
-        error: Error of the worker, if it answered with one.
+        error: Error of the worker, if the answer is an error.
         again: True if the request may be sent to another worker.
         worker: Name of the worker.
         seconds: Duration of the action.
@@ -189,7 +189,7 @@ class Reply:
 
 
 def read_reply(body: bytes) -> Reply:
-    """Return the reply that a body holds.
+    """Return the reply in a body.
 
     Raises:
         RefusedError: The body cannot be read.
@@ -208,9 +208,10 @@ def read_reply(body: bytes) -> Reply:
 
 
 def read_foreign_result(body: bytes) -> dict[str, Json]:
-    """Return the result of an action from a service adapter of Cloud4E, an empty body as no values.
+    """Return the result of an action from a service adapter of Cloud4E; an empty body means no values.
 
-    Such an adapter declares no results, so the types are its own; length, depth and text obey the limits of workers.
+    Such an adapter declares no results, so any types are accepted; length, depth and text must obey the limits of
+    workers.
 
     Raises:
         RefusedError: the result cannot be read.
@@ -222,7 +223,7 @@ def read_foreign_result(body: bytes) -> dict[str, Json]:
 
 
 def read_foreign_error(body: bytes) -> str:
-    """Return the text with which a service adapter of Cloud4E says that an action failed, on one line."""
+    """Return the error text of a service adapter of Cloud4E for a failed action, on one line."""
     text = body[: 4 * MAX_FOREIGN_ERROR_CHARACTERS].decode(errors="replace")
     return make_printable_line(text, MAX_FOREIGN_ERROR_CHARACTERS)
 
@@ -254,7 +255,7 @@ def _read_log(value: Json) -> FileReference | None:
 
 
 def _read_error(read: Mapping[str, Json]) -> WireError:
-    """Return an error with a known reason and the printable text of the program that failed."""
+    """Return an error with a known reason and the printable text of the failed program."""
     named = WireError.from_json({"reason": _read_text(read.get("reason"))})
     message = make_printable(_read_text(read.get("message")), MAX_ERROR_CHARACTERS)
     return WireError(named.reason, message, make_printable_line(_read_text(read.get("field")), MAX_FIELD_CHARACTERS))

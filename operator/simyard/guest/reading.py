@@ -2,12 +2,12 @@
 """Reader of a worker's bytes into a JSON object, or a refusal; time and memory are linear in the length.
 
 The problem is the depth. orjson parses 1,024 levels but writes only 255, and ``str()`` and ``json`` fail near 1,000. A
-value that was parsed but cannot be written or compared crashes the code that uses it. So the depth is limited on the
-bytes, before they are parsed, and every function behind this module may recurse.
+value that was parsed but cannot be written or compared crashes the code that uses it. So the depth is checked on the
+bytes, before they are parsed. Then all functions that read the value may recurse.
 
 The check works on whole buffers, in C. It removes all strings and all bytes that are not brackets; then each removal of
-``[]`` removes the innermost level. If something is left after :data:`MAX_DEPTH` removals, the body is too deep or is
-not JSON. The check is exact for a body that orjson accepts, and any other body is refused anyway.
+``[]`` removes the innermost level. If brackets are left after :data:`MAX_DEPTH` removals, the body is too deep or is
+not JSON. The check is exact for every body that orjson accepts; all other bodies are refused in any case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from simyard_adapter.declarations import Json
 from simyard_adapter.limits import MAX_DEPTH
 
 MAX_CONTAINERS = 50_000
-"""Maximum number of arrays and objects in a message: an empty one of two bytes takes 60 to 230 bytes of memory."""
+"""Maximum number of arrays and objects in a message: an empty array of two bytes takes 60 to 230 bytes of memory."""
 _STRING = re.compile(rb'"[^"]*"')
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -59,7 +59,7 @@ def check_body(body: bytes, max_bytes: int) -> None:
 
 
 def read_object(body: bytes, max_bytes: int) -> dict[str, Json]:
-    """Return the JSON object that the body holds.
+    """Return the JSON object in a body.
 
     Raises:
         RefusedError: The body is longer than ``max_bytes``, nests too deeply, or is not a JSON object.

@@ -3,8 +3,8 @@
 
 A terminal executes escape sequences in the output of a program: they can rename the window, fill the clipboard or move
 the cursor over earlier lines. A bidirectional control character shows text in a wrong order. So text of workers and
-vendors is cleaned where it enters the control plane. It is cleaned once more in the only output path of ``kubectl
-simyard``, because that client also reads objects of other writers.
+vendors is cleaned where it enters the control plane. It is cleaned again in the only output path of ``kubectl
+simyard``, because this client also reads objects of other writers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that workers claim, and their check against the service's declared interface.
 
-A claim releases its values only through the check. Undeclared values are left out, and so are values of a wrong type or
-out of bounds.
+The values of a claim can be read only through the check. The check leaves out undeclared values, values of a wrong
+type, and values out of bounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ClaimedAttributes:
     _values: Mapping[str, Json] = field(repr=False)
 
     def check(self, declared: Iterable[Attribute], refused: OnRefused) -> dict[str, Json]:
-        """Return the declared values that are valid; ``refused`` is called for each declared value that is not."""
+        """Return the declared values that are valid; ``refused`` is called for each declared value that is invalid."""
         found: dict[str, Json] = {}
         for attribute in declared:
             if attribute.name not in self._values or (value := self._values[attribute.name]) is None:
@@ -43,7 +43,7 @@ class ClaimedAttributes:
 def merge_attributes(known: Mapping[str, Json], changes: Mapping[str, Json], refused: OnRefused) -> dict[str, Json]:
     """Return the attributes of a worker after changes; together they have at most ``MAX_ATTRIBUTES_BYTES``.
 
-    A change that would exceed this size is left out, and the value before it stays.
+    A change that would exceed this size is left out, and the former value stays.
     """
     values = {**known}
     if len(orjson.dumps(values)) + len(orjson.dumps(changes)) <= MAX_ATTRIBUTES_BYTES:

@@ -7,11 +7,11 @@ by a listing, and by the answers to this process's own writes.
 
 **Resource versions.** The copy keeps the resource version of each object, and ignores every state that is not newer.
 Invariant: an object never goes back to an older state. Versions are compared as numbers, because kube-apiserver uses
-etcd's revisions, which only grow. (To apply states in the order of arrival would undo a write of this process whenever
-the watch delivers the state before it.)
+etcd's revisions, which only grow. (If states were applied in the order of arrival, the watch could deliver an older
+state after a write of this process, and so undo the write.)
 
 **Read your writes.** A caller passes the answer of each write to :meth:`Cache.learn`, and sees its own write at once.
-:meth:`Cache.has_reached` tells whether the copy contains a certain version.
+:meth:`Cache.has_reached` returns whether the copy contains a certain version.
 
 **Deletions.** A deleted object has no version to compare, and a late answer would bring it back. So the copy remembers
 the uids of deleted objects for a while (tombstones), and ignores every state of them. A new object with the same name
@@ -110,7 +110,7 @@ class Cache(Generic[T]):
         return iter(list(self._items.values()))
 
     def get(self, namespace: str, name: str) -> T | None:
-        """Return the object with that name; None if the copy has none."""
+        """Return the object with this name; None if it is not in the copy."""
         return self._items.get((namespace, name))
 
     def list_by(self, index: str, value: str) -> list[T]:
@@ -171,7 +171,7 @@ class Cache(Generic[T]):
     def learn(self, raw: Json) -> T | None:
         """Apply a state of an object, from the watch or from the answer to a write, and return the current object.
 
-        A state that is not newer than the known one is ignored, as is any state of a deleted object.
+        A state that is not newer than the known state is ignored, and so is every state of a deleted object.
         """
         metadata = raw["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
@@ -188,7 +188,7 @@ class Cache(Generic[T]):
         return item
 
     def has_reached(self, key: Key, uid: str, version: int) -> bool:
-        """Return whether the copy has an object in a version or a later one; with ``version`` 0, whether it is gone."""
+        """Return whether the copy has an object in this version or later; for ``version`` 0, whether it is deleted."""
         return uid in self._tombstones or (version > 0 and self._versions.get(key, -1) >= version)
 
     def forget(self, item: T) -> None:
@@ -196,7 +196,7 @@ class Cache(Generic[T]):
         self.apply_absence(make_key(item), item.metadata.uid)
 
     def apply_absence(self, key: Key, uid: str) -> None:
-        """Apply that the object with a uid does not exist (any more)."""
+        """Remove the object with a uid, because it does not exist (any more)."""
         self._add_tombstone(uid)
         if (current := self._items.get(key)) is not None and current.metadata.uid == uid:
             self._remove(key)

@@ -2,7 +2,7 @@
 """Leader election by a Lease (coordination.k8s.io/v1).
 
 The election keeps two operators from doing the same work twice; correctness does not depend on it. A holder counts as
-gone when its Lease has not changed for the Lease's duration. That time is measured by this process's monotonic clock,
+gone when its Lease has not changed for the Lease's duration. This time is measured by this process's monotonic clock,
 because the clocks of two machines cannot be compared.
 """
 
@@ -75,7 +75,8 @@ class Lease:
         """Renew the Lease until that fails.
 
         Raises:
-            LeaseLostError: two thirds of the duration passed without a renewal; no other process can hold it yet.
+            LeaseLostError: two thirds of the duration passed without a renewal; no other process can hold the Lease
+                yet.
         """
         while True:
             await asyncio.sleep(self._interval)

@@ -51,9 +51,9 @@ def build_binding(name: str, **spec: Json) -> Json:
 
 
 def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy that requires the right to call an action from users who create or change a ServiceAction.
+    """Return the policy that users who create or change a ServiceAction need the right to call the action.
 
-    The accounts of the apiserver and of OCCI frontends are exempt: they have checked the right of their caller.
+    The accounts of the apiserver and of OCCI frontends are exempt, because they have checked the right of their caller.
     """
     targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
     plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
@@ -144,7 +144,7 @@ def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
 
 
 def build_placement_policy() -> list[Json]:
-    """Return the policy that a WorkerPool names only permitted sites, and consents to each External one of them.
+    """Return the policy that a WorkerPool contains only permitted sites, and consents to each External site of them.
 
     A pool whose placement does not change is not checked again, so that users can still scale or delete it after a site
     has changed.
@@ -172,7 +172,7 @@ def build_placement_policy() -> list[Json]:
 
 
 def build_worker_site_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy that a new Worker names a site which its namespace may use and which has room.
+    """Return the policy that the site of a new Worker has room, and that the Worker's namespace may use the site.
 
     The operator is exempt: it creates the Workers of pools, by the same rules. Only a pool can consent to an External
     site.
@@ -223,8 +223,8 @@ def _require_open_namespace(named: str, field: str) -> Json:
 def _build_site_policy(name: str, resource: Resource, condition: Json, *validations: Json) -> list[Json]:
     """Return a policy that is evaluated once per CloudSite.
 
-    A policy that the API server cannot evaluate refuses nothing; just after its start the API server knows no
-    CloudSites yet. This is safe because the operator applies the same rules before it creates a machine.
+    If the API server cannot evaluate the policy, nothing is refused: just after its start, the API server knows no
+    CloudSites yet. This is safe, because the operator applies the same rules before it creates a machine.
     """
     spec: Json = {
         "failurePolicy": "Ignore",

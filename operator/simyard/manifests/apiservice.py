@@ -22,7 +22,8 @@ class Endpoint:
 
     Attributes:
         ca_bundle: CA of its certificate (PEM); the certificate's name is :func:`get_host`.
-        local_port: Port of an apiserver that is a process on kube-apiserver's machine, and is reached as ``localhost``.
+        local_port: Port of an apiserver that runs as a process on kube-apiserver's machine; kube-apiserver reaches it
+            as ``localhost``.
     """
 
     ca_bundle: bytes

@@ -15,7 +15,7 @@ def build_bootstrap(
     """Return the document that turns a machine into this worker; it contains the password in ``broker``.
 
     ``pool`` is the name of the worker's pool, empty for a worker without a pool. The initial values of attributes are
-    those of the Worker; a pool's values were copied into it when it was created.
+    the Worker's; a pool's values were copied into the Worker when it was created.
     """
     return Bootstrap(
         namespace=worker.metadata.namespace,

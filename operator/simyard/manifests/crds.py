@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Properties of a CustomResourceDefinition beside its schema; ``fields`` are usable in field selectors."""
+    """Properties of a CustomResourceDefinition except its schema; ``fields`` are usable in field selectors."""
 
     resource: Resource
     model: type[BaseModel]

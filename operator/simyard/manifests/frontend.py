@@ -66,8 +66,8 @@ class FrontendTemplate:
         namespace: Namespace of the platform.
         tls_secret: Secret of type ``kubernetes.io/tls`` in this namespace, valid for every host in ``domain``.
         domain: DNS domain of the frontends' hosts.
-        cloud4e: True if they also serve adapters that speak Cloud4E's binding.
-        pod: Settings of their pods.
+        cloud4e: True if the frontends also serve adapters that speak Cloud4E's binding.
+        pod: Settings of the frontends' pods.
         route: Routes for clients outside the cluster.
     """
 
@@ -146,7 +146,7 @@ def build_frontend(namespace: str, service: str, replicas: int, template: Fronte
 
 
 def _build_manifest(kind: Resource, meta: Json, content: Json, more: dict[str, str]) -> Json:
-    """Return a manifest with its own digest, so that an object which another version has applied is recognized."""
+    """Return a manifest with its own digest, so that objects from another version of the operator are recognized."""
     meta = {**meta, "annotations": more} if more else meta
     text = json.dumps([meta, content], sort_keys=True, separators=(",", ":"))
     annotations = {**more, names.ANNOTATION_MANIFEST: hashlib.sha256(text.encode()).hexdigest()[:16]}
@@ -217,8 +217,9 @@ def _build_deployment(
 def _build_spread(selector: Json, replicas: int, given: FrontendPod) -> Json:
     """Keep the replicas on different nodes.
 
-    ``required`` counts tainted and cordoned nodes: each of them has no pod, so no node may have all replicas. There is
-    no constraint for zones: the scheduler leaves out a node that lacks the label of any one constraint.
+    ``required`` counts tainted and cordoned nodes: such nodes have no pod of the frontend, so no other node may get all
+    replicas. There is no constraint for zones, because the scheduler leaves out each node that lacks the label of one
+    of the constraints.
     """
     required = given.spread == "required"
     return {
@@ -256,7 +257,7 @@ def _build_container(namespace: str, service: str, template: FrontendTemplate) -
             {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
         ],
         "resources": given.resources.to_json(),
-        # A frontend lists its objects before it is ready: 10,000 workers take some seconds.
+        # A frontend lists its objects before it is ready; a list of 10,000 workers takes some seconds.
         "startupProbe": _build_probe("/readyz", period=2, failures=60),
         "readinessProbe": _build_probe("/readyz", period=5, failures=2),
         "livenessProbe": _build_probe("/livez", period=10, failures=6),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rights of a service's frontends: a separate account in the platform's namespace, and its role bindings.
 
-An attacker who takes over a frontend has its account's rights. The account can therefore write only in the namespace
-that it serves. The accounts of all frontends of a namespace share one RoleBinding there. Its name is the same in all
-namespaces, so that RBAC can limit the operator to RoleBindings of this name.
+An attacker who takes over a frontend has the rights of its account. Therefore the account can write only in the
+namespace that the frontend serves. The accounts of all frontends of a namespace share one RoleBinding there. Its name
+is the same in all namespaces, so that RBAC can limit the operator to RoleBindings of this name.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def build_namespace_binding(
 ) -> Json:
     """Build the RoleBinding by which accounts of the ``platform`` namespace serve a namespace.
 
-    ``services`` are name and uid of the SimulationServices there that have frontends. They own the binding, so
-    Kubernetes deletes it with the last of them.
+    ``services`` are name and uid of the namespace's SimulationServices that have frontends. These services own the
+    binding, so Kubernetes deletes it with the last service.
     """
     kind = names.SIMULATION_SERVICES
     owners = [{"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid} for name, uid in services]

@@ -14,7 +14,7 @@ from simyard.manifests.rbac import DEFAULT_ACCOUNTS, Accounts
 def build_objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoint | None = None) -> list[Json]:
     """Return the objects in the order in which to apply them; without an endpoint there is no aggregated API.
 
-    To remove the objects, delete the APIService first: an unreachable one blocks the deletion of namespaces.
+    To remove the objects, delete the APIService first: an unreachable APIService blocks the deletion of namespaces.
     """
     aggregation: list[Json] = []
     if endpoint is not None:

@@ -80,8 +80,8 @@ def _build_account(
 ) -> list[Json]:
     """Build a ServiceAccount with its rights.
 
-    ``cluster_rules`` are about objects that have no namespace. ``namespaced_rules`` are about objects of the users'
-    namespaces; a binding in each watched namespace can replace their ClusterRoleBinding. ``own_rules`` hold in the
+    ``cluster_rules`` are for objects without a namespace. ``namespaced_rules`` are for objects of the users'
+    namespaces; a binding in each watched namespace can replace their ClusterRoleBinding. ``own_rules`` are valid in the
     platform's own namespace.
     """
     in_cluster = f"{name}-cluster"
@@ -122,7 +122,7 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                 _build_rule(names.GROUP, [f"{plural}/status" for plural in namespaced], ["get", "update", "patch"]),
                 _build_rule(names.GROUP, [f"{plural}/finalizers" for plural in namespaced], ["update"]),
                 *events,
-                # Frontends write in the namespace of their service alone, by a RoleBinding there.
+                # Frontends write only in the namespace of their service, by a RoleBinding there.
                 _build_rule(
                     _API_GROUP, [ROLE_BINDINGS.plural], [*_READ, "create", "patch", "delete"], [FRONTEND_BINDING]
                 ),
@@ -156,8 +156,8 @@ def build_site_roles() -> list[Json]:
     """Return one ClusterRole for each provider that runs in a Kubernetes cluster, without bindings.
 
     The platform team binds it to the operator's account when it connects a CloudSite: in all namespaces, or only in the
-    one of the machines. The choice matters, because an account that creates pods in a namespace can use all Secrets and
-    accounts there. The role itself reads no Secret.
+    namespace of the machines. The choice matters, because an account that creates pods in a namespace can use all
+    Secrets and accounts there. The role itself reads no Secret.
     """
     rules = {names.SITE_PODS: PODS, names.SITE_KUBEVIRT: (*MACHINES, VIRT_VERSION, *DISKS, *INSTANCETYPES)}
     return [
@@ -270,10 +270,10 @@ def build_user_roles() -> list[Json]:
 
 
 def build_action_role(namespace: str, target: Resource, action: str, only: Sequence[str] = ()) -> Json:
-    """Return a Role that permits one action and nothing else; ``only`` limits it to targets of these names.
+    """Return a Role that permits only one action; ``only`` limits the Role to targets with these names.
 
     kube-apiserver checks the first segment of the subresource (``workerpools/actions``). The aggregated apiserver and
-    the admission policy check the whole of it (``workerpools/actions/solve``). A caller needs both.
+    the admission policy check the whole subresource (``workerpools/actions/solve``). A caller needs both rights.
     """
     subresources = [f"{target.plural}/actions", f"{target.plural}/actions/{action}"]
     return _build_role(

@@ -33,7 +33,7 @@ class _Generator(GenerateJsonSchema):
         return super().encode_default(dft)
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Remove defaults of None: they only say that the field may be absent."""
+        """Remove defaults of None, because they only mean that the field may be absent."""
         result = super().default_schema(schema)
         if "default" in result and result["default"] is None:
             del result["default"]
@@ -66,9 +66,9 @@ class _Generator(GenerateJsonSchema):
 
 
 def _inline(node: Json, definitions: dict[str, Json]) -> Json:
-    """Return a schema with its references replaced.
+    """Return a schema in which definitions replace the references.
 
-    Keywords beside a reference take precedence over those of the definition, except that rules are added up.
+    Keywords next to a reference take precedence over the keywords of the definition, but rules are added up.
     """
     node = dict(node)
     reference = node.pop("$ref", None)
@@ -99,9 +99,9 @@ def _remove_defaults(node: Json) -> Json:
 def build_schema(kind: type[BaseModel]) -> Json:
     """Return the schema of a kind: a model with the fields ``metadata``, ``spec`` and ``status``.
 
-    Kinds that only record the past have no spec, and kinds that hold only definitions have no status. The API server
-    fills in the defaults of the spec exactly as the model does. Defaults of the status stay out, because a status holds
-    observed values only.
+    Kinds that only record the past have no spec, and kinds that contain only definitions have no status. The API server
+    fills in the defaults of the spec exactly as the model does. The schema has no defaults of the status, because a
+    status contains only observed values.
 
     Raises:
         TypeError: The model has a type that a structural schema cannot express.

@@ -3,13 +3,13 @@
 
 A schema cannot limit such a value, and CEL has no function for the length of an object as JSON. So the policies compute
 the *weight* of a value: the characters of its texts and names, 16 for each number, boolean and null, and 2 to 4 for the
-separators. JSON with the weight N has at most about 6 N bytes (escaped control characters), and mostly N to 2 N.
+separators. JSON with the weight N mostly has N to 2 N bytes, and at most about 6 N (if all characters are escaped).
 
-CEL does not recurse, so the expression is written out for :data:`MAX_DEPTH` levels. A value that nests deeper, or a
-list or object of more than :data:`MAX_MEMBERS` members, weighs more than any limit. The limit of the depth also keeps
-every parser of these objects away from its recursion limit. The API server stops the evaluation of a value of more than
-about 20,000 parts and refuses it without Simyard's message, so the aggregated API first weighs parameters itself
-(:func:`simyard.api.weights.weigh_value`).
+CEL does not recurse, so the expression is written out for :data:`MAX_DEPTH` levels. A value that nests deeper, and a
+value with a list or object of more than :data:`MAX_MEMBERS` members, weighs more than any limit. The limit of the depth
+also keeps every parser of these objects away from its recursion limit. If a value has more than about 20,000 parts, the
+API server stops the evaluation and refuses the value without Simyard's message. So the aggregated API weighs parameters
+itself first (:func:`simyard.api.weights.weigh_value`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def build_weight(value: str, levels: int = MAX_DEPTH) -> str:
         items = f"type({value}) == list ? {value}.map({key}, [dyn(2), {key}]) : []"
         added = f".map({item}, int({item}[0]) + {build_weight(f'{item}[1]', levels - 1)}).sum() + 2"
         members = f"(type({value}) == map ? {members} : {items}){added}"
-        # The evaluation of more members would cost more than the API server permits.
+        # An evaluation of more members would exceed the cost that the API server permits.
         few = f"size({value}) > {MAX_MEMBERS} ? {MAX_PARAMETERS_WEIGHT} + size({value}) : {members}"
         container = f"type({value}) == map || type({value}) == list ? ({few}) : {SCALAR}"
     return f"(type({value}) == string ? size({value}) + 2 : {container})"

@@ -20,7 +20,7 @@ HEARTBEAT_SECONDS = 10
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """The access of one user to one virtual host; ``ca_certificate`` (PEM) switches TLS on, as in a bootstrap."""
+    """The access of one user to one virtual host; with ``ca_certificate`` (PEM), connections use TLS."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class BrokerAccess:
         """Read ``amqp[s]://user:password@host[:port][/vhost]``; the default virtual host is ``/``.
 
         Raises:
-            ValueError: the URL has another form, or it is ``amqps`` without ``ca_file``, or ``amqp`` with it.
+            ValueError: the URL has another form, or it is ``amqps`` without ``ca_file``, or ``amqp`` with ``ca_file``.
         """
         url = URL(amqp_url)
         if url.scheme not in ("amqp", "amqps") or not url.host or url.user is None or url.password is None:
@@ -78,7 +78,7 @@ class BrokerAccess:
 
     @classmethod
     def from_directory(cls, directory: Path) -> Self:
-        """Read such a Secret where it is mounted: one file per key.
+        """Read a Secret, as for :meth:`from_secret`, from the directory where it is mounted: one file per key.
 
         Raises:
             ValueError: a key is missing or cannot be read; the message names the key, not its value.
@@ -157,7 +157,7 @@ class BrokerAccess:
 
 
 AccessSource = BrokerAccess | Callable[[], BrokerAccess]
-"""An access, or a function that returns the current one, because the password may change between connections."""
+"""An access, or a function that returns the current access: the password may change between connections."""
 
 
 def resolve_access(source: AccessSource) -> BrokerAccess:

@@ -38,12 +38,12 @@ SILENT_SECONDS = 10.0
 CHANGE_SECONDS = 5.0
 CONNECT_SECONDS = 2.0
 ATTEMPTS = 3
-"""Attempts for a call without an answer; behind a load balancer, the next attempt reaches another node."""
+"""Maximum number of attempts for a call without an answer; a load balancer sends the next one to another node."""
 IDLE_SECONDS = 2.0
-"""Age at which an idle connection is closed instead of used again, because its node may be gone."""
+"""Age from which an idle connection is closed and not used again, because its node may be gone."""
 HTTP_CONNECTIONS = 8
 PAGE = 500
-"""Items in one page of a listing; the broker's own maximum."""
+"""Number of items in one page of a listing; the broker's own maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class BrokerAdmin:
     async def has_message_limit(self) -> bool:
         """Return whether the broker refuses messages above ``MAX_BROKER_MESSAGE_BYTES`` (its ``max_message_size``).
 
-        No API reports that setting, so the method sends a larger message to a queue that does not exist.
+        No API reports this setting, so the method sends a larger message to a queue that does not exist.
         """
         try:
             async with asyncio.timeout(LISTING_SECONDS), open_channel(self._access, "simyard message size") as link:
@@ -155,7 +155,7 @@ class BrokerAdmin:
         )
 
     async def limit_user(self, name: str, limits: UserLimits) -> None:
-        """Limit the connections and channels of a user on all virtual hosts; existing ones stay open."""
+        """Limit the connections and channels of a user on all virtual hosts; existing connections stay open."""
         path = f"user-limits/{quote(name, safe='')}"
         await self._call("PUT", f"{path}/max-connections", {"value": limits.connections})
         await self._call("PUT", f"{path}/max-channels", {"value": limits.channels})
@@ -192,7 +192,7 @@ class BrokerAdmin:
     async def list_permitted_users(self) -> frozenset[str]:
         """Return the names of all users that have a permission on this virtual host."""
         found: set[str] = set()
-        for kind in ("permissions", "topic-permissions"):  # a user that was created in part has only the latter
+        for kind in ("permissions", "topic-permissions"):  # a user that was created only in part has only permissions
             found |= {str(item["user"]) for item in await self._call("GET", f"vhosts/{self._vhost}/{kind}")}
         return frozenset(found)
 
@@ -248,7 +248,7 @@ class BrokerAdmin:
     async def list_consumers(self, prefix: str) -> Mapping[Consumer, str]:
         """Return the consumers of the queues whose names start with ``prefix``, with the names of their connections.
 
-        A new consumer appears after at most the broker's statistics interval; an ended one disappears at once.
+        A new consumer appears after at most the broker's statistics interval; a consumer that ended disappears at once.
         """
         columns = "columns=queue.name,consumer_tag,channel_details.connection_name"
         found: dict[Consumer, str] = {}
@@ -260,7 +260,7 @@ class BrokerAdmin:
         return found
 
     async def list_consumer_logins(self, prefix: str) -> Mapping[str, frozenset[str]]:
-        """Return the logins that consume the queues whose names start with ``prefix``, by queue; late as consumers."""
+        """Return the logins that consume the queues with a ``prefix``, by queue; as late as :meth:`list_consumers`."""
         found: dict[str, frozenset[str]] = {}
         for item in await self._call("GET", f"consumers/{self._vhost}?columns=queue.name,channel_details.user"):
             queue, channel = str(item["queue"]["name"]), item.get("channel_details") or {}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allowance of broker users: the number of events that a user may send in a time. Pure.
+"""The allowance of broker users: the number of events that a user may send in a period. Pure.
 
 Each user has a bucket of tokens (token bucket, RFC 3290 appendix A). An event costs one token, and a further token for
 each 32 KiB of its body. The bucket refills at a rate that grows with the number of the user's workers. An honest
 adapter merges changes of attributes and sends a few events for each action, so it stays far below the allowance. A
-sender with an empty bucket publishes faster than one tenant may, and delays the events of all others in the shared
+sender with an empty bucket publishes faster than a tenant may, and delays the events of all other tenants in the shared
 queue.
 """
 
@@ -37,7 +37,9 @@ class Allowances:
         self._buckets: dict[str, _Bucket] = {}
 
     def spend(self, user: str, now: float, size: int = 0) -> bool:
-        """Spend the tokens for an event of ``size`` bytes, and return whether the bucket had any. ``now`` is monotonic.
+        """Spend the tokens for an event of ``size`` bytes, and return whether the bucket had tokens.
+
+        ``now`` is monotonic.
 
         The last event may cost more tokens than the bucket has. The bucket is then negative for a while, so that events
         larger than a bucket are possible.
@@ -55,7 +57,7 @@ class Allowances:
         return True
 
     def forget(self, user: str) -> None:
-        """Forget the bucket of a user, whose next event then starts with a full one."""
+        """Forget the bucket of a user; the next event of the user begins a full bucket."""
         self._buckets.pop(user, None)
 
     def _open(self, user: str, now: float) -> _Bucket:

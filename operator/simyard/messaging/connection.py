@@ -7,7 +7,7 @@ The client is aiormq, the layer below aio-pika. It declares queues without waiti
 A node of the broker can vanish without closing its connections. Heartbeats notice this after 33 s; shorter heartbeats
 would end the connections of a process whose event loop is late. Therefore each connection asks its node for an answer
 every :data:`PING_SECONDS`, and closes itself when the node does not answer. The load balancer in front of a cluster may
-still route to the lost node: while one attempt to connect hangs, a further attempt begins.
+still route to the lost node: so while one attempt to connect hangs, a further attempt begins.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ REFUSALS = (
 )
 CONNECT_SECONDS = 10.0
 ATTEMPT_SECONDS = 1.5
-"""Time after which a further attempt to connect begins, beside those that hang."""
+"""Time after which a further attempt to connect begins, while earlier attempts hang."""
 MAX_ATTEMPTS = 4
 PING_SECONDS = 2.0
 MAX_SILENT_SECONDS = 3
-"""Seconds for which a node may owe its answer; they count only while the event loop runs."""
+"""Time for which a node may leave a request unanswered; it counts only while the event loop runs."""
 CLOSE_SECONDS = 3.0
 STABLE_SECONDS = 5.0
 MIN_PAUSE_SECONDS = 0.1
@@ -86,23 +86,23 @@ class Connection(aiormq.Connection):
         self.blocked = ""
 
     async def keep_watch(self) -> None:
-        """Ask the broker for an answer again and again, and end the connection when none comes."""
+        """Ask the broker for an answer at intervals, and end the connection when no answer comes."""
         channel = await self.channel(publisher_confirms=False)
         while not self.is_closed:
             await asyncio.sleep(PING_SECONDS)
-            if self.blocked:  # nothing is read then; heartbeats go on
+            if self.blocked:  # a blocked connection reads no answers; heartbeats continue
                 continue
             answer = asyncio.ensure_future(channel.basic_qos(prefetch_count=1))
             answer.add_done_callback(_ignore)
-            for _ in range(MAX_SILENT_SECONDS):  # not one long wait: a late loop must not be taken for a silent broker
+            for _ in range(MAX_SILENT_SECONDS):  # several short waits: a late loop must not look like a silent broker
                 await asyncio.wait({answer}, timeout=1.0)
             if not answer.done():
-                self._reader_task.cancel()  # as the client does when heartbeats are missing
+                self._reader_task.cancel()  # the client does the same when heartbeats are missing
                 return
 
 
 class BrokerChannel:
-    """A channel on a connection of its own, with a future that is done when the channel is lost.
+    """A channel on its own connection, with a future that is done when the channel is lost.
 
     A channel is lost when it or its connection is closed, and when the broker cancels one of its consumers.
     """
@@ -111,7 +111,7 @@ class BrokerChannel:
         self.channel = channel
         self.connection = connection
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done when the channel is lost; the result is the cause as text."""
+        """Future that is done when the channel is lost; the result is the cause as text."""
         self._closing = channel.closing
         self._closing.add_done_callback(lambda closing: self._lose(_why(closing)))
         channel.on_consumer_cancel_callbacks.add(lambda _: self._lose("the broker cancelled a consumer"))
@@ -133,8 +133,8 @@ class BrokerChannel:
 async def open_connection(access: BrokerAccess, name: str) -> AsyncIterator[Connection]:
     """Open a connection for the block, and close it at the end.
 
-    Errors of the client in the block are raised as ours (:func:`translate_errors`). A broker that vanishes ends every
-    wait in the block.
+    Errors of the client in the block are translated into MessagingErrors (:func:`translate_errors`). A broker that
+    vanishes ends every wait in the block.
 
     Args:
         access: address and credentials of the broker.
@@ -235,10 +235,10 @@ async def stay_connected(
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise errors of the AMQP client in the block as our own.
+    """Translate errors of the AMQP client in the block into MessagingErrors.
 
-    When a connection breaks, the client raises CancelledError in the tasks that wait on it. It is a real cancellation
-    only if somebody has asked this task to cancel.
+    When a connection breaks, the client raises CancelledError in the tasks that wait on it. The cancellation is real
+    only if this task was asked to cancel.
     """
     try:
         yield
@@ -254,7 +254,7 @@ def translate_errors() -> Iterator[None]:
 
 
 def _ignore(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a task without an awaiter, so that asyncio does not log it."""
+    """Retrieve the exception of a task that nobody awaits, so that asyncio does not log the exception."""
     if not task.cancelled():
         task.exception()
 

@@ -23,10 +23,10 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerEvent:
-    """A broker event about one consumer, which was ``created`` or deleted, or about all consumers of a carrier.
+    """A broker event about a consumer that was ``created`` or deleted, or about all consumers of a closed carrier.
 
-    A carrier is a channel, named by its process, or a connection, named by itself. ``consumer`` is None if the carrier
-    was closed with all of its consumers.
+    A carrier is a channel (its name is that of its process) or a connection. ``consumer`` is None if the carrier was
+    closed with all of its consumers.
     """
 
     consumer: Consumer | None
@@ -37,8 +37,8 @@ class ConsumerEvent:
     def read(cls, key: str, headers: Mapping[str, object]) -> ConsumerEvent:
         """Read the event from the routing key and the headers of a message of ``rabbitmq_event_exchange``.
 
-        RabbitMQ 3.10 reports the end of each consumer, whatever the reason. RabbitMQ 4.0 does not when a channel or
-        connection ends that consumed a classic queue; it reports only the end of the channel or connection.
+        RabbitMQ 3.10 reports the end of each consumer, whatever the reason. RabbitMQ 4.0 does not report it if a
+        channel or connection ends that consumed a classic queue; it reports only the end of the channel or connection.
         """
         if key == CHANNEL_CLOSED:
             return cls(None, str(headers.get("pid")))

@@ -25,13 +25,13 @@ _SUFFIX = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,9})")
 
 @dataclass(frozen=True, slots=True)
 class MasterKeys:
-    """The master key, and the previous one while workers may still use passwords that are derived from it.
+    """The master key, and the previous key as long as workers may still use passwords from it.
 
     Attributes:
         key: the current master key.
         number: the number of the current key; the first key is 1.
         previous: the previous key; empty if no worker needs it any more.
-        following: the key of the rotation that starts when this one ends; empty if none is requested.
+        following: the key of the rotation that starts when the present one ends; empty if no rotation is requested.
     """
 
     key: bytes = field(repr=False)
@@ -46,7 +46,7 @@ class MasterKeys:
         return MasterKeys(self.key, self.number)
 
     def derive_password(self, login: str) -> str:
-        """Return the password of a login, derived from the key that the login names.
+        """Return the password of a login, derived from the key whose number is in the login.
 
         Raises:
             ValueError: the key of that login was deleted.
@@ -81,7 +81,7 @@ def parse_login(login: str) -> tuple[int, int]:
 
 
 def list_former_logins(identity: str, keys: MasterKeys, generation: int, *, changed_lately: bool) -> Iterable[str]:
-    """Return the logins, without the newest one, under which workers may still connect.
+    """Return the logins under which workers may still connect, without the newest login.
 
     Args:
         identity: identity of the broker user.

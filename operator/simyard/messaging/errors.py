@@ -27,7 +27,7 @@ class BrokerBlockedError(BrokerUnavailableError):
 
 
 class BrokerRefusedError(MessagingError):
-    """The broker refuses: wrong credentials, no permission, or an existing queue or exchange with other properties."""
+    """The broker refused: wrong credentials, no permission, or an existing queue or exchange with other properties."""
 
 
 class NoConsumerError(MessagingError):

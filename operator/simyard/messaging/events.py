@@ -5,20 +5,22 @@ Workers are untrusted, and the workers of all tenants share the operator's queue
 lose the events of other senders, not even when it ends the operator's process.
 
 **Isolation.** Each event is read, handled, and acknowledged or rejected on its own. The handler applies the event at
-once, and may return an awaitable such as a write; meanwhile the consumer goes on to other events. An exception rejects
-the one event that caused it. (To handle events in batches is faster, but one bad event would reject its whole batch.)
+once, and may return an awaitable such as a write; during the write, the consumer handles other events. An exception
+rejects only the event that caused it. (Batches of events would be faster, but one bad event would reject its whole
+batch.)
 
 **Lanes.** The broker moves rejected events of the operator's queue to the overflow lane, which has its own consumer
 (:func:`~simyard.messaging.topology.build_platform_specs`). Events above their sender's share of the window wait there,
 and refused events get a second attempt. Events that the overflow lane rejects end in a bounded queue without a
 consumer, where people can inspect them. (To requeue an event in place would deliver it again at once, in a loop.)
 
-**Suspects.** Some events end the process without an exception: memory, a fault in a C extension. The broker counts for
-each event how many consumers ended while they held it, and rejects the event at a limit. A restart that no event
-caused raises the count of every event in the window, so the count alone would reject innocent events. Therefore a new
-consumer starts with a prefetch of 1 while events arrive that :data:`SUSPECT_DELIVERIES` consumers held when they
-ended. Invariant: a suspect is alone in the window. From then on, only the count of the guilty event grows; the limit
-can be small, and restarts do not use it up.
+**Suspects.** Some events end the process without an exception, for example by using too much memory or by a fault in a
+C extension. The broker counts for each event how many consumers ended while they held it, and rejects the event at a
+limit. A restart that no event caused raises the count of every event in the window, so the count alone would reject
+innocent events. Therefore a new consumer checks how many consumers ended while they held an event. As long as events
+arrive for which this number is at least :data:`SUSPECT_DELIVERIES`, its prefetch is 1. Invariant: a suspect is alone in
+the window. From then on, only the count of the guilty event grows; so the limit can be small, and restarts do not use
+it up.
 
 **Floods.** A sender above its allowance is cut off (:mod:`simyard.fleet.broker.quarantine`). Events that it has already
 sent go to the overflow lane if they must not be lost, and are dropped otherwise.
@@ -65,7 +67,7 @@ Handler = Callable[[T], Awaitable[object] | None]
 """Applies one item at once, in the order of arrival. The consumer awaits the result before it acknowledges the item."""
 
 Permits = Callable[[str, int], bool]
-"""Counts an event of a broker user with the size in bytes, and returns whether the user is within its allowance."""
+"""Counts an event of a broker user with its size in bytes; returns whether the user is within its allowance."""
 
 
 def _permit_all(_sender: str, _size: int) -> bool:
@@ -120,8 +122,9 @@ class _Consumer(Generic[T]):
             handler: applies each item.
             settings: the bounds of the window.
             permits: counts an event of a sender; an event that is not permitted is rejected unread.
-            overflows: another lane receives the rejected events, and counts and logs them if necessary.
-            quiet_counts: a delivery is itself a gap, so each item resets :meth:`measure_heard_seconds` of its sender.
+            overflows: True if another lane receives the rejected events; that lane counts and logs them if necessary.
+            quiet_counts: True if each delivery counts as a gap, and so resets :meth:`measure_heard_seconds` of its
+                sender.
         """
         self._access = access
         self._name = name
@@ -138,24 +141,24 @@ class _Consumer(Generic[T]):
         self._moved: dict[str, float] = {}
 
     def measure_heard_seconds(self, sender: str) -> float:
-        """Return the time for which the consumer has received all events of a sender without a gap; 0 if it does not.
+        """Return the time for which the consumer has received all events of a sender without a gap; 0 during a gap.
 
-        The time starts again when the consumer falls behind, and with each event of this sender that moves to another
-        lane. Events of other senders do not count, because one sender must not delay decisions about others.
+        The time starts again when the consumer falls behind, and when an event of this sender moves to another lane.
+        Events of other senders do not count, because a sender must not delay decisions about other senders.
         """
         if self._since is None or self._is_full():
             return 0.0
         return self._clock() - max(self._since, self._moved.get(sender, self._since))
 
     def _note_moved(self, sender: str) -> None:
-        """Note that an event of a sender moved between the lanes, where more events of that sender may follow."""
+        """Note that an event of a sender moved to another lane; further events of this sender may follow."""
         if len(self._moved) >= MAX_NOTED_SENDERS:
             self._moved.clear()
             self._since = self._clock()
         self._moved[sender] = self._clock()
 
     def measure_oldest_seconds(self) -> float:
-        """Return the age of the oldest delivery that is neither acknowledged nor rejected; 0 without any."""
+        """Return the age of the oldest delivery that is neither acknowledged nor rejected; 0 if there is none."""
         oldest = self._window.oldest if self._window is not None else None
         return 0.0 if oldest is None else self._clock() - oldest
 
@@ -305,7 +308,7 @@ class OperatorEvents(_EventConsumer):
 
 
 class OverflowEvents(_EventConsumer):
-    """The consumer of the overflow lane: events above their sender's share, and events that were refused once."""
+    """The consumer of the overflow lane: events above their sender's share, and events after their first rejection."""
 
     def __init__(self, access: AccessSource, handler: EventHandler) -> None:
         super().__init__(access, "simyard operator overflow", handler, WindowSettings(deliveries=8), quiet_counts=True)
@@ -330,7 +333,7 @@ class OperatorUpdates(_EventConsumer):
 class AttributeEvents(_EventConsumer):
     """The consumer of registrations and attribute changes, for a process that keeps the newest values.
 
-    The queue exists only while the process is connected, so the process misses events in between.
+    The queue exists only while the process is connected, so the process misses events between two connections.
     """
 
     def __init__(self, access: AccessSource, handler: EventHandler) -> None:
@@ -366,11 +369,11 @@ class DeadLetters(_Consumer[DeadLetter]):
 
 
 def find_sender(message: DeliveredMessage) -> str:
-    """Return the broker user that a message counts for.
+    """Return the broker user for whom a message counts.
 
-    The routing key of an event names the user, and the broker's topic permission lets a user write no other key. The
-    property ``user_id`` may be absent or unreadable, so a flood without it would count for nobody. Other messages have
-    no such key.
+    The routing key of an event contains the user, and the broker's topic permission lets a user write no other key. The
+    property ``user_id`` may be absent or unreadable, so a flood of messages without it would count for no user. Other
+    messages have no such key.
     """
     key = parse_event_key(message.routing_key or "")
     return key.user if key is not None else parse_identity(message.header.properties.user_id or "")

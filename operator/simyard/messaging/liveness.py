@@ -5,11 +5,12 @@ Heartbeats of ten thousand workers would cost the operator and the broker consta
 late heartbeats for dead workers. The broker already knows which queues are consumed, and reports every change
 (``rabbitmq_event_exchange``). So the operator reads the changes, on top of one snapshot from the management API.
 
-Three gaps need care. The management API is late by the broker's statistics interval: the events of the last seconds are
-therefore applied on top of each snapshot. After an outage of the broker, adapters need time to reconnect: until the
-grace period has passed, a queue without a consumer is unknown, not absent. A node of the broker that dies reports none
-of its consumers: so all consumers are compared with the management API from time to time, and a queue counts as
-unconsumed only when two comparisons miss it. Invariant: while the broker is unreachable, no worker is declared lost.
+This approach has three gaps. First, the management API is late by the broker's statistics interval. Therefore the
+events of the last seconds are applied on top of each snapshot. Second, after an outage of the broker, adapters need
+time to reconnect. Therefore, until the grace period has passed, the state of a queue without a consumer is unknown.
+Third, a broker node that dies reports none of its consumers. Therefore all consumers are compared with the management
+API from time to time; a queue counts as unconsumed if two comparisons in a row do not contain it. Invariant: while the
+broker is unreachable, no worker is declared lost.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Liveness:
     """The presence of all workers, by the consumers of their queues.
 
     The broker must have the plugin ``rabbitmq_event_exchange``, with its exchange in the virtual host of ``access``.
-    ``on_deleted`` is called with the queue of a worker that anybody deleted, or that was lost with its node.
+    ``on_deleted`` is called with a worker's queue when the queue was deleted, or was lost with its node.
     ``grace_seconds`` is the grace period for adapters to reconnect after the broker was unreachable. It lasts at least
     a second longer than ``statistics_seconds``, because adapters may reconnect before the first event is received.
     """
@@ -98,8 +99,8 @@ class Liveness:
     def has_consumer(self, queue: str) -> bool | None:
         """Return whether the queue has a consumer; None if this is unknown.
 
-        The presence is unknown while the broker is unreachable. After that, a queue without a consumer stays unknown
-        for the grace period.
+        The presence is unknown while the broker is unreachable. After that, the presence at a queue without a consumer
+        stays unknown for the grace period.
         """
         if not self._connected:
             return None
@@ -150,9 +151,10 @@ class Liveness:
     async def _recheck(self, link: BrokerChannel) -> None:
         """Compare all consumers with the management API, and apply changes that no event reported.
 
-        A queue is removed only when two comparisons in a row miss it, because a node of the broker may answer late.
+        A queue is removed only if two comparisons in a row do not contain it, because a node of the broker may answer
+        late.
         """
-        if not self._missed:  # a queue that is missed for the first time is checked again at once
+        if not self._missed:  # a queue that is missing for the first time is checked again at once
             await _wait(link, self._recheck_seconds, self._recheck_now)
         self._recheck_now.clear()
         self._recent = []

@@ -2,8 +2,8 @@
 """Specifications of the clients' virtual host for OCCI over AMQP: its users, and the queue of the frontends. Pure.
 
 The Cloud4E binding sends answers through the default exchange. No permission restricts the default exchange to certain
-queues: a user that may write to it can put a message into any queue of its virtual host. Therefore OCCI clients have a
-virtual host of their own, from which they reach neither a worker's queue nor the operator's. Clients can send messages
+queues: a user that may write to it can put a message into any queue of its virtual host. Therefore OCCI clients have
+their own virtual host, from which they reach neither the workers' queues nor the operator's. Clients can send messages
 to each other but not read them: each request carries its own credentials, and names of reply queues cannot be guessed.
 """
 
@@ -31,7 +31,7 @@ VHOST_KEY = "occi_vhost"
 """Key of the clients' virtual host in the frontends' Secret; absent if the installation has none."""
 REQUEST_QUEUES_PREFIX = "amqp.occi."
 SERVICE_QUEUES_PREFIX = "occi.amqp.service."
-"""Prefix of queues of foreign service adapters, before the adapter's broker user; actions go to no other queues."""
+"""Prefix of the queues of foreign service adapters, before the adapter's broker user; actions go only to them."""
 PULL_SUFFIX = "-reply"
 """Suffix of the queue in which a foreign service adapter answers requests for its attributes."""
 REQUEST_TTL_MS = 30_000
@@ -55,9 +55,10 @@ def name_request_queue(endpoint: str) -> str:
 
 
 def build_request_queue_spec(endpoint: str, kind: QueueKind) -> QueueSpec:
-    """Return the queue of the frontends. Requests that expire or that several frontends did not finish are dead.
+    """Return the queue of the frontends.
 
-    A classic queue does not count deliveries; there a request that no frontend can finish ends by its age.
+    Requests that expire, and requests that several frontends did not finish, are dead-lettered. A classic queue does
+    not count deliveries: there a request that no frontend can finish ends by its age.
     """
     arguments: dict[str, str | int] = {
         "x-message-ttl": REQUEST_TTL_MS,

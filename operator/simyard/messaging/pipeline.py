@@ -2,7 +2,7 @@
 """Declarations at the broker in bulk: thousands of queues over AMQP, without a wait for each answer.
 
 Sixteen channels declare 1.5 times as many queues per second as sixteen HTTP connections of the management API, at a
-sixth of the CPU (RabbitMQ 3.10). An error closes its channel, so one wait at the end of each channel finds it.
+sixth of the CPU (RabbitMQ 3.10). An error closes the channel, so one wait at the end of each channel finds every error.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Request,
 Properties = spec.Basic.Properties
 CONFIRM_SECONDS = 10.0
 MAX_ATTEMPTS = 5
-"""Times that a request is sent while workers return it before they begin."""
+"""Maximum number of times that a request is sent, if workers return it before they begin."""
 MAX_WAITING_REPLY_BYTES = 256 * MIB
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
@@ -61,7 +61,8 @@ class _Pending:
 class Requester:
     """A sender of requests to the queues of workers and pools, which awaits their replies while ``run`` runs.
 
-    Publishing and consuming use separate connections, so that a broker that slows down publishers delays no replies.
+    Publishing and consuming use separate connections, so that a slow-down of publishers by the broker does not delay
+    replies.
     """
 
     def __init__(self, access: AccessSource, name_prefix: str, on_connected: Callable[[], None] | None = None) -> None:
@@ -149,15 +150,15 @@ class Requester:
         """Publish a request without waiting for a reply; it survives a restart of the broker once this returns.
 
         Raises:
-            BrokerUnavailableError: there is no connection, or no confirmation in time. The request may have arrived; to
-                send it again is safe.
+            BrokerUnavailableError: there is no connection, or no confirmation in time. The request may have arrived; a
+                repetition is safe.
             NoConsumerError: the queue does not exist.
             QueueFullError: the queue is full.
         """
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=PERSISTENT, message_id=message_id))
 
     async def publish_transient(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
-        """Publish a request that the broker need not store; errors as for :meth:`publish_persistent`."""
+        """Publish a request that the broker need not store; the errors are those of :meth:`publish_persistent`."""
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=TRANSIENT, message_id=message_id))
 
     async def _publish_confirmed(

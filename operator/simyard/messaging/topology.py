@@ -2,10 +2,10 @@
 """Specifications of the users, exchanges and queues at the broker, with the permissions of each user. Pure.
 
 Each user has the least privilege. A worker's user declares nothing, because a declared queue can reach any other queue
-by dead-lettering. It reads its own queues, and writes to two exchanges under its own name only. So it can inject no
-request, and no reply or event in the name of another user. The permission to read a queue includes to purge it. The
-headers ``CC`` and ``BCC`` add routing keys that escape the topic permissions of RabbitMQ 3.x. Therefore receivers
-compare the routing key with ``user_id``, which the broker verifies.
+by dead-lettering. It reads its own queues, and writes to two exchanges under its own name only. So it cannot send
+requests, and it cannot send replies or events in the name of another user. The permission to read a queue includes the
+permission to purge it. The headers ``CC`` and ``BCC`` add routing keys that escape the topic permissions of RabbitMQ
+3.x. Therefore receivers compare the routing key with ``user_id``, which the broker verifies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REFUSED_EXCHANGE = "simyard.refused"
 REFUSED_QUEUE = "simyard.refused"
 """Queue of events that could not be handled, for people to inspect; it has no consumer and drops the oldest."""
 UPDATES_QUEUE = "simyard.updates"
-"""Queue of events that newer events replace, or that workers repeat; a full queue drops the oldest."""
+"""Queue of events that newer events replace, or that workers repeat; a full queue drops its oldest events."""
 REQUIRED_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.DRAINED, Event.ACTIVE)
 REPLACEABLE_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS, Event.FILES)
 WORKER_QUEUES_PREFIX = "simyard.worker."
@@ -101,7 +101,7 @@ class UserLimits:
 
     @classmethod
     def of_pool(cls, workers: int) -> UserLimits:
-        """Return limits of more than twice the need of a pool, so that each worker can open a second connection.
+        """Return limits above twice the need of a pool, so that each worker can open a second connection.
 
         An adapter has one connection with up to three channels. The limits change only when the pool doubles.
         """

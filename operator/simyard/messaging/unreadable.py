@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A patch of the AMQP client, so that properties and routing keys that it cannot read do not end the connection.
+"""A patch of the AMQP client, so that unreadable properties and routing keys do not end the connection.
 
-The broker forwards content that it does not understand: text that is not UTF-8, a time after the year 9999, tables
-nested a thousand deep. The client's decoder raises in the task that reads the connection, and so ends the connection.
-The broker delivers the message again to the next connection: one message of one worker would stop all consumers.
+The broker forwards content without reading it, for example text that is not UTF-8, a time after the year 9999, tables
+nested a thousand deep. The client's decoder raises an error in the task that reads the connection, and so ends the
+connection. Then the broker delivers the message to the next connection, so a single message of one worker would stop
+all consumers.
 
 The decoder also copies the rest of the frame for each field of a table. 128 KiB of the smallest fields block the
 process for 0.5 s. So the fields of one message are counted, and a message with too many counts as unreadable.
 
-An unreadable message arrives without its properties or key, and every receiver refuses a message without a sender.
+An unreadable message arrives without its properties or key. Every receiver refuses it, because it has no sender.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window of a consumer: deliveries that are neither acknowledged nor rejected. Pure.
 
-Deliveries finish in any order, so that one slow write does not hold up other deliveries. One acknowledgement with
+Deliveries finish in any order, so that a slow write does not delay other deliveries. One acknowledgement with
 ``multiple`` covers all deliveries that finished in the order of arrival.
 
 One sender holds at most half of the window, in number and in bytes; the other half belongs to other senders.
@@ -20,9 +20,9 @@ class WindowSettings:
     """The bounds of a window.
 
     Attributes:
-        deliveries: the largest number of deliveries (the prefetch). Registrations of a starting pool wait here for
-            their writes. Deliveries above their sender's share pass the broker a second time, which costs the operator
-            and the broker a tenth more CPU for a start.
+        deliveries: the largest number of deliveries (the prefetch). Registrations of a starting pool wait in the window
+            for their writes. Deliveries above their sender's share pass the broker a second time, which costs the
+            operator and the broker a tenth more CPU for a start.
         held_bytes: the largest total size of the bodies.
     """
 
@@ -62,7 +62,7 @@ class Window:
 
     @property
     def oldest(self) -> float | None:
-        """The arrival time of the oldest unfinished delivery; None without any."""
+        """The arrival time of the oldest unfinished delivery; None if there is none."""
         return next(iter(self._held.values())).since if self._held else None
 
     def add(self, tag: int, sender: str, size: int, now: float) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the kinds, mixins and attributes that a request names; all other checks use them."""
+"""Checks of the kinds, mixins and attributes in a request; all other checks use these checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def find_mixins(mixin_ids: Iterable[str], kind: Kind, model: Model) -> tuple[Mix
     """Return the mixins with these ids, which must apply to the kind and contain at most one template of each sort.
 
     Raises:
-        OcciError: 400, a mixin is unknown, or two are templates of one sort; 403, a mixin does not apply.
+        OcciError: 400, a mixin is unknown, or two mixins are templates of the same sort; 403, a mixin does not apply.
     """
     found: dict[str, Mixin] = {}
     taken: dict[str, str] = {}

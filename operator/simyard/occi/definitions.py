@@ -68,7 +68,7 @@ def check_removals(draft: Draft, model: Model) -> tuple[str, ...]:
     """Return the ids of the user mixins that a client DELETEs on ``/-/``, and of the actions that only they have.
 
     Raises:
-        OcciError: 400; 403 for a category of the provider; 404 for an unknown one.
+        OcciError: 400; 403 for a category of the provider; 404 for an unknown mixin.
     """
     named = dict.fromkeys((*(category.id for category in draft.definitions), *draft.mixins))
     if not named:
@@ -143,7 +143,7 @@ def _is_mixin(category_id: str, wanted: dict[str, Kind | Mixin | Action], model:
 
 
 def is_users_action(action_id: str, model: Model) -> bool:
-    """Return whether only user mixins have an action."""
+    """Return whether an action belongs only to user mixins."""
     if any(action_id in kind.actions for kind in model.kinds):
         return False
     return all(mixin.user for mixin in model.mixins if action_id in mixin.actions)

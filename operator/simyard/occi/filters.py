@@ -31,8 +31,8 @@ from simyard.occi.values import format_value, parse_number
 class Filter:
     """The filter of a listing: an entity has one of the ``kinds`` (None: any), and all mixins, actions and attributes.
 
-    ``mixins`` contains for each wanted mixin its own id and those of mixins that depend on it, so that a template is
-    found by its parent too. ``attributes`` are names and values, compared as text or as numbers.
+    For each wanted mixin, ``mixins`` contains its id and the ids of the mixins that depend on it, so that a parent
+    finds its templates too. ``attributes`` are names and values, compared as text or as numbers.
     """
 
     kinds: frozenset[str] | None = None
@@ -45,7 +45,7 @@ class Filter:
 
 
 def make_filter(draft: Draft, model: Model) -> Filter:
-    """Return the filter of a GET, which is false if the GET has none. A kind includes its descendants.
+    """Return the filter of a GET; the filter is false if the GET has no conditions. A kind includes its descendants.
 
     Raises:
         OcciError: 400, a category is unknown.
@@ -91,7 +91,7 @@ def _equal(value: Value, text: str) -> bool:
 
 
 def select(categories: Iterable[Category], draft: Draft) -> tuple[Category, ...]:
-    """Return the categories that a GET on ``/-/`` selects; all if it names none.
+    """Return the categories that a GET on ``/-/`` selects; all categories if the GET has no filter.
 
     Raises:
         OcciError: 400, a category is unknown.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from simyard.occi.errors import OcciError, quote_input
 
 URI = re.compile(r"[!#-;=?-\[\]_a-z~]++")
-"""Printable ASCII without quotes, angle brackets, backslash, caret, backtick, braces and bar."""
+"""Pattern of printable ASCII without quotes, angle brackets, backslash, caret, backtick, braces and bar."""
 ATTRIBUTE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}+")
 TERM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}+")
 
@@ -34,7 +34,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """The value of a parameter without escapes; ``quoted`` tells that it was in quotes."""
+    """The value of a parameter without escapes; ``quoted`` is true if it was in quotes."""
 
     text: str
     quoted: bool
@@ -61,7 +61,7 @@ def quote(text: str, unsafe: re.Pattern[str] = UNSAFE) -> str:
 
 
 def unquote(text: str) -> str:
-    r"""Undo :func:`quote`; any other backslash stays, because older clients do not escape it (``C:\temp``)."""
+    r"""Undo :func:`quote`; other backslashes stay, because older clients do not escape a backslash (``C:\temp``)."""
     return ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
@@ -134,7 +134,7 @@ def _assignment(text: str, position: int, where: str) -> tuple[str, Lexeme, int]
 
 
 def _next_item(text: str, position: int, where: str) -> int:
-    """Return the position after the comma that must be here unless the text ends."""
+    """Return the position after the comma; a comma must come next, unless the text ends."""
     if position < len(text) and text[position] != ",":
         near = quote_input(text[position : position + 20])
         raise OcciError(400, f"{_place(where, position)}: expected a comma or the end, found {near}")

@@ -63,7 +63,7 @@ def _specs(data: Json, where: str) -> Iterator[AttributeSpec]:
         if item is None:
             item = {}
         if not isinstance(item, dict):
-            return  # these are values in the older form of an invocation, not descriptions
+            return  # the members are values in the older form of an invocation, not descriptions
         if depth > MAX_DEPTH or not grammar.ATTRIBUTE_NAME.fullmatch(name):
             raise OcciError(400, f"{where}: {quote_input(name)} is no name of an attribute")
         described = {
@@ -101,7 +101,8 @@ def _spec(name: str, described: dict[str, Json], where: str) -> AttributeSpec:
 def _is_schema(name: str, value: dict[str, Json]) -> bool:
     """Return whether a member of a description is a JSON schema, which GFD.226 uses as a pattern.
 
-    The schema's own ``pattern`` matches anywhere in the value (JSON schema, 5.2.3); ours matches the whole value.
+    The schema's own ``pattern`` matches anywhere in the value (JSON schema, 5.2.3); the pattern of an attribute matches
+    the whole value.
     """
     return name == "pattern" and ("$schema" in value or isinstance(value.get("pattern"), str))
 

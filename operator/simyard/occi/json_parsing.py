@@ -64,7 +64,7 @@ def read_json(body: bytes, model: Model) -> Draft:
 
 
 def _refuse_repeated(body: bytes) -> None:
-    """Refuse an object with two members of one name, because parsers differ on which value counts (RFC 8259, 4).
+    """Refuse an object with two members of the same name, because parsers use different ones (RFC 8259, 4).
 
     Raises:
         OcciError: 400, an object has a name twice.
@@ -217,7 +217,7 @@ def _attributes(data: dict[str, Json], prefix: str, model: Model, category_ids: 
 
 
 def _flat(attributes: Json, where: str, model: Model) -> Iterator[tuple[str, Value]]:
-    """Yield names and values; objects are the older, nested form unless the model has an attribute of that name."""
+    """Yield names and values; an object is the older, nested form, unless the model has an attribute of this name."""
     if attributes is None:
         return
     waiting: list[tuple[str, Json, int]] = [("", _object(attributes, where), 0)]
@@ -248,7 +248,7 @@ def _ids(data: dict[str, Json], name: str, prefix: str) -> tuple[str, ...]:
 
 
 def _category_id(item: Json, where: str) -> str:
-    """Return the id in a string or in an object with scheme and term (the older form); "" without one."""
+    """Return the id in a string or in an object with scheme and term (the older form); "" without an id."""
     if item is None:
         return ""
     if isinstance(item, dict):

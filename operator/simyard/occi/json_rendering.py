@@ -2,7 +2,7 @@
 """Rendering of application/occi+json (GFD.226) in the flat form.
 
 The OGF's JSON schema forbids empty arrays of ids, so empty lists are omitted. It requires a JSON schema as the
-``pattern`` of an attribute, and rOCCI's copy of it requires a string, so patterns are omitted too.
+``pattern`` of an attribute, and rOCCI's copy of the schema requires a string. So patterns are omitted too.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ TARGET_KIND = "occi.core.target.kind"
 CORE_ATTRIBUTES = frozenset({ID, TITLE, SUMMARY, SOURCE, TARGET, SOURCE_KIND, TARGET_KIND})
 """Attributes that are fields of an entity, and never in its ``attributes``."""
 ENDS = frozenset({SOURCE, SOURCE_KIND, TARGET, TARGET_KIND})
-"""Attributes of the two ends of a link. A link inside a resource starts at it, and has its target as a field."""
+"""Attributes of the two ends of a link.
+
+A link inside a resource has this resource as its source, and its target as a field.
+"""
 
 
 class ValueType(enum.StrEnum):
@@ -123,9 +126,9 @@ Category: TypeAlias = Kind | Mixin | Action
 class Link:
     """A link from a resource of this server to any URI.
 
-    ``kind``, ``mixins``, ``actions`` and ``source_kind`` are ids; ``actions`` are those that apply now. ``target_kind``
-    contains the id of the target's kind, followed by the ids of its mixins. ``path`` and ``source`` are paths such as
-    ``/compute/<id>``; ``target`` is a path or any URI.
+    ``kind``, ``mixins``, ``actions`` and ``source_kind`` are ids; ``actions`` are the actions that apply now.
+    ``target_kind`` contains the id of the target's kind, followed by the ids of its mixins. ``path`` and ``source`` are
+    paths such as ``/compute/<id>``; ``target`` is a path or any URI.
     """
 
     kind: str
@@ -143,7 +146,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource with its outgoing links, whose ``source`` is the resource; fields as in :class:`Link`."""
+    """A resource with its outgoing links; all other fields have the same meaning as in :class:`Link`."""
 
     kind: str
     id: str
@@ -176,12 +179,12 @@ class Draft:
     """The content of a request in any rendering; only the types of values are checked against the model.
 
     Attributes:
-        kind: id of the kind; "" for none, and for several (see ``definitions``).
+        kind: id of the kind; "" without a kind, or with several kinds (see ``definitions``).
         mixins: ids of the mixins.
         attributes: values by name, with core attributes such as ``occi.core.id`` and ``occi.core.title``.
         links: the links inside a resource.
-        action: id of the action; "" for none, and for several.
-        actions: ids of actions that the rendering of an entity calls applicable. Clients send them only when they send
+        action: id of the action; "" without an action, or with several actions.
+        actions: ids of the applicable actions in the rendering of an entity. Clients send these ids only when they send
             a rendering back; the server ignores them.
         locations: the URIs of X-OCCI-Location lines, of a text/uri-list or of a JSON array, as sent (see
             :func:`strip_base`).
@@ -215,10 +218,10 @@ def strip_base(uri: str, *bases: str) -> str:
 
 
 class Model:
-    """An immutable set of categories. Of two categories with the same id or location, the first counts.
+    """An immutable set of categories. If two categories have the same id or location, the first one counts.
 
-    ``kinds``, ``mixins``, ``actions``, and ``ordered`` (all of them) start with the core kinds, and have ancestors
-    before descendants, because some clients require this. ``object_attributes`` are the names of attributes whose
+    ``kinds``, ``mixins``, ``actions``, and ``ordered`` (all of them) start with the core kinds, and list ancestors
+    before descendants, because some clients require this order. ``object_attributes`` are the names of attributes whose
     values are objects. ``version`` belongs to the caller, for caches of results about the model.
     """
 
@@ -301,9 +304,9 @@ class Model:
     def collect_specs(self, category_ids: Sequence[str]) -> Mapping[str, AttributeSpec]:
         """Return the declarations of these categories and their ancestors, by the attribute's name.
 
-        Of two declarations of one name, that of the earlier category counts, and that of a descendant before its
-        ancestor's. So pass templates before the kind, because their defaults override the kind's. A user mixin never
-        overrides the provider's declarations; it could make immutable attributes mutable.
+        If two declarations have the same name, the declaration of the earlier category counts; a descendant counts
+        before its ancestors. So pass templates before the kind, because their defaults override the kind's. A user
+        mixin never overrides the provider's declarations, because it could make immutable attributes mutable.
         """
         key = tuple(category_ids)
         known = self._specs.get(key)

@@ -12,14 +12,14 @@ from simyard.occi.errors import OcciError, quote_input
 
 
 class Rendering(enum.StrEnum):
-    """A rendering with its media type; of equally acceptable renderings, the first is chosen."""
+    """A rendering with its media type; if several are equally acceptable, the first one is chosen."""
 
     TEXT_PLAIN = "text/plain"
     JSON = "application/occi+json"
     TEXT_OCCI = "text/occi"
     URI_LIST = "text/uri-list"
 
-    __hash__ = str.__hash__  # the hash of enumerations is slow, and every request looks up its rendering
+    __hash__ = str.__hash__  # a fast hash: every request looks up its rendering, and the hash of enumerations is slow
 
 
 ACCEPTED = ", ".join(Rendering)
@@ -41,8 +41,8 @@ _MAX_CACHED_CHARACTERS = 256
 def choose_rendering(accept: str | None, offered: Sequence[Rendering] = tuple(Rendering)) -> Rendering:
     """Return the best of the ``offered`` renderings for an Accept header; the default is text/plain.
 
-    The most specific matching range gives a rendering its quality. Among equal qualities, the rendering with the more
-    specific range wins, then text/plain, then the first one offered.
+    The most specific matching range gives a rendering its quality. If qualities are equal, the rendering with the more
+    specific range is chosen, then text/plain, then the first offered rendering.
 
     Raises:
         OcciError: 406, the header accepts none of the offered renderings.
@@ -110,7 +110,7 @@ def _specificity(name: str, rendering: Rendering) -> int:
 
 
 def _quality(text: str) -> float:
-    """Return a quality; 1 for a text that is none, because the client did name the type."""
+    """Return a quality; 1 for an invalid text, because the client did accept the type."""
     return float(text) if _QUALITY.fullmatch(text) else 1.0
 
 

@@ -16,18 +16,18 @@ DEFAULT_PAGE_SIZE = 100
 
 _POSITIVE = re.compile(r"0*+[1-9][0-9]*+")
 _MAX_DIGITS = 15
-"""Digits of the largest page number; no collection is so large, so longer numbers can be cut to it."""
+"""Number of digits of the largest page number; no collection has so many pages, so longer numbers are cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page ``page`` (from 1) of a listing with ``number`` members on each; with ``number`` 0, one page has all."""
+    """The page ``page`` (from 1) of a listing with ``number`` members per page; 0 means one page with all members."""
 
     page: int = 1
     number: int = 0
 
     def select(self, members: Sequence[T]) -> Sequence[T]:
-        """Return the members on the page; none for a page after the last."""
+        """Return the members on the page; a page after the last one is empty."""
         if self.number == 0:
             return members
         return members[(self.page - 1) * self.number : self.page * self.number]

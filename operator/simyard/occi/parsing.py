@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of requests in any rendering. It takes time linear in the length of the input, which is bounded."""
+"""Parser of requests in any rendering. Its time is linear in the length of the input, and the length is bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parse(rendering: Rendering, headers: Sequence[tuple[str, str]], body: bytes,
 
     text/occi is read from the headers Category, Link, X-OCCI-Attribute and X-OCCI-Location (or with ``_``). The other
     renderings use only the charset in Content-Type. The model gives the types of values, and the class of a Category
-    without one. ``parse(Rendering.TEXT_OCCI, headers, b"", model)`` reads the filters of a GET.
+    that is sent without its class. ``parse(Rendering.TEXT_OCCI, headers, b"", model)`` reads the filters of a GET.
 
     Raises:
         OcciError: 400 or 413, with the problem and its place.

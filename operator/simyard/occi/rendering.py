@@ -29,7 +29,7 @@ _CONTENT_TYPES = {
 class Rendered:
     """The body, the Content-Type and further headers of a response; only text/occi has such headers, in ASCII.
 
-    ``tag`` is the entity tag with the quotes; "" for none.
+    ``tag`` is the entity tag with the quotes; "" without a tag.
     """
 
     body: bytes
@@ -39,7 +39,9 @@ class Rendered:
 
 
 def render_entity(entity: Entity, rendering: Rendering, base: str, model: Model) -> Rendered:
-    """Render one entity. ``base`` (``https://host:port``) is for renderings with absolute URIs; none uses it today.
+    """Render one entity.
+
+    ``base`` (``https://host:port``) is for renderings with absolute URIs; no rendering uses it at present.
 
     Raises:
         OcciError: 400, the rendering is text/uri-list.

@@ -58,7 +58,7 @@ RES_TPL = PLATFORM_SCHEME + "res_tpl"
 DATABASE = PLATFORM_SCHEME + "database"
 
 TEMPLATES = (OS_TPL, RESOURCE_TPL, APP_TPL, RES_TPL)
-"""Parents of templates; an entity has at most one template of each."""
+"""Parents of templates; an entity has at most one template of each parent."""
 
 _COUNT = "[1-9][0-9]{0,5}"
 _AMOUNT = r"[0-9]{1,12}(\.[0-9]{1,12})?"

@@ -43,7 +43,7 @@ def read_body_fields(text: str) -> Iterable[Field]:
     """Yield the fields in a text/plain body.
 
     Raises:
-        OcciError: 400, a line is none of the four fields.
+        OcciError: 400, a line has none of the four fields.
     """
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         if not line or line.isspace():

@@ -69,8 +69,9 @@ class Checked:
     """The checked content of an entity to create.
 
     ``attributes`` is complete: the client's values, then defaults of mixins, then defaults of the kind, without core
-    attributes. ``given`` contains the names that the client sent. ``id`` is the requested id; "" for none, and for an
-    id that is not safe in a URL. A link has ``source`` (as sent; "" for an inline link), ``target``, ``target_kind``.
+    attributes. ``given`` contains the names that the client sent. ``id`` is the requested id; "" without an id, and for
+    an id that is not safe in a URL. A link has ``source`` (as sent; "" for an inline link), ``target``,
+    ``target_kind``.
     """
 
     kind: Kind
@@ -94,7 +95,7 @@ class Update:
         attributes: values to set.
         removed: names of attributes to remove.
         mixins: mixins to associate.
-        dissociated: ids of mixins to remove: user mixins that a full update does not name, and replaced templates.
+        dissociated: ids of mixins to remove: user mixins that are missing in a full update, and replaced templates.
         links: links to create (partial updates only).
         title: the new title; None if it stays.
         summary: the new summary; None if it stays.
@@ -142,7 +143,7 @@ def check_update(draft: Draft, entity: Entity, model: Model, replace: bool) -> U
     """Check a partial update (POST) or a full update (PUT, ``replace``) of an entity.
 
     Clients may send immutable attributes unchanged, so that they can send a rendering back (section 12.12). Existing
-    links stay, and links in a PUT are ignored. A PUT also ignores immutable attributes that are not the standard's,
+    links stay, and links in a PUT are ignored. A PUT also ignores immutable attributes that are not from the standard,
     because a running service changes them at any moment.
 
     Raises:
@@ -238,7 +239,7 @@ def _refuse_ends(draft: Draft, kind: Kind) -> None:
 
 
 def make_queue_target(queue: object) -> str:
-    """Return the default target of an amqplink; adapters of Cloud4E name only their queue (section 11)."""
+    """Return the default target of an amqplink; adapters of Cloud4E send only the name of their queue (section 11)."""
     return f"amqp:///{quote(queue)}" if isinstance(queue, str) else ""
 
 
@@ -292,7 +293,7 @@ def _add_defaults(
 def _removed(
     changed: dict[str, Value], entity: Entity, draft: Draft, specs: Mapping[str, AttributeSpec]
 ) -> frozenset[str]:
-    """Return the names of attributes that a full update omits; those with a default are reset in ``changed``."""
+    """Return the names of attributes that a full update omits; in ``changed``, they are reset to their defaults."""
     removed = set()
     for name, value in entity.attributes.items():
         spec = specs.get(name)

@@ -27,7 +27,7 @@ _OPTIONS.log_errors = False
 
 
 def parse_number(text: str) -> int | float | None:
-    """Return the JSON number in a text; None if the text is no number, or does not fit 64 bits."""
+    """Return the JSON number in a text; None if the text is not a number, or does not fit 64 bits."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
@@ -118,7 +118,7 @@ def check_value(value: Value, spec: AttributeSpec) -> Value:
 
 
 def check_bounds(value: Value | None, where: str, depth: int = 0) -> None:
-    """Refuse values that some rendering or store cannot hold: integers beyond 64 bits, and deep nesting.
+    """Refuse values that a rendering or a store cannot contain: integers beyond 64 bits, and deep nesting.
 
     Raises:
         OcciError: 400, the value has such an integer or nesting.

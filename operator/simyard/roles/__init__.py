@@ -20,7 +20,7 @@ import click
 GC_THRESHOLD = (20_000, 10, 10)
 """Thresholds of the garbage collector.
 
-Python's defaults visit the long-lived caches so often that this takes a tenth of the CPU.
+With Python's defaults, the collector visits the long-lived caches so often that it takes a tenth of the CPU.
 """
 _ROLES = {name: f"simyard.roles.{name}" for name in ("operator", "apiserver", "frontend", "check", "cleanup")}
 
@@ -33,7 +33,7 @@ class _Roles(click.Group):
         return sorted(_ROLES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a role, or None when the role does not exist."""
+        """Return the command of a role; None if the role does not exist."""
         if cmd_name not in _ROLES:
             return None
         command: click.Command = getattr(import_module(_ROLES[cmd_name]), cmd_name)

@@ -69,7 +69,7 @@ async def _clean_up(access: BrokerAccess, *, delete: bool) -> list[str]:
         exchanges = sorted(await admin.list_exchanges() & {spec.name for spec in build_platform_specs().exchanges})
         has_clients = clients.vhost in await admin.list_vhosts()
         if delete:
-            for user in users:  # first, because this closes their connections
+            for user in users:  # users first, because this closes their connections
                 await admin.delete_user(user)
             await admin.delete_queues(queues)
             for exchange in exchanges:

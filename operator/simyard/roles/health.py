@@ -23,11 +23,11 @@ MAX_LAG_SECONDS = 30.0
 
 
 RunChecks = Callable[[], list[HealthCheck]]
-"""A function that returns the checks that decide about readiness."""
+"""A function that returns the checks on which readiness depends."""
 
 
 class LoopLag:
-    """A meter of the delay of timers: a late event loop answers all requests late."""
+    """A meter of the delay of timers, because a late event loop answers all requests late."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

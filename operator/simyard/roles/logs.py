@@ -32,5 +32,5 @@ def configure_logs(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    logging.captureWarnings(True)  # otherwise warnings of libraries are plain text between the JSON
+    logging.captureWarnings(True)  # otherwise warnings of libraries would be plain text between lines of JSON
     logging.getLogger("kopf").setLevel(max(logging.getLogger().level, logging.WARNING))

@@ -23,8 +23,8 @@ class Kept(NamedTuple, Generic[A]):
 class RecentAnswers(Generic[Q, A]):
     """The newest answers by their questions; equal questions at the same time share one request.
 
-    Each answer is fresh for ``ttl_seconds``. At most ``capacity`` answers are kept: the answer whose last use is the
-    longest ago is dropped first.
+    Each answer is fresh for ``ttl_seconds``. At most ``capacity`` answers are kept: the least recently used answer is
+    dropped first.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RecentAnswers(Generic[Q, A]):
         return kept
 
     def get_last(self, question: Q) -> Kept[A] | None:
-        """Return the last answer to a question, fresh or not; None if none is kept."""
+        """Return the last answer to a question, fresh or not; None if there is no answer."""
         return self._kept.get(question)
 
     def is_pending(self, question: Q) -> bool:
@@ -61,9 +61,9 @@ class RecentAnswers(Generic[Q, A]):
             self._kept.popitem(last=False)
 
     async def share(self, question: Q, ask: Callable[[], Coroutine[Any, Any, A]]) -> A:
-        """Return the answer of the request that is under way for this question, or of a new one: ``ask``.
+        """Return the answer of the request that is under way for this question; if there is none, call ``ask``.
 
-        The request goes on when a caller is cancelled. Its errors reach all callers. Only ``ask`` decides whether its
+        The request continues if a caller is cancelled. Its errors reach all callers. Only ``ask`` decides whether its
         answer is kept.
         """
         task = self._pending.get(question)

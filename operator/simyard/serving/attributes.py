@@ -27,7 +27,7 @@ FRESH_SECONDS = 1.0
 FRESH_IN_FLIGHT = 1_000
 ASK_SECONDS = 10.0
 TURN_WORKERS = 200
-"""Workers that are rendered (in about 5 ms) before other requests get their turn."""
+"""Number of workers that are rendered (in about 5 ms) before other requests get their turn."""
 
 
 class Attributes:
@@ -78,7 +78,7 @@ class Attributes:
         return render_attribute_values(target, [item async for item in self._items([target], declared, fresh)])
 
     async def assign(self, target: CachedWorker, service: CachedService, given: Mapping[str, Value], path: str) -> None:
-        """Set attributes of a worker, all or none; errors give the field path of a value below ``path``.
+        """Set attributes of a worker, all or none; errors contain the field path of a value below ``path``.
 
         Raises:
             StatusError: an attribute is not mutable, a value does not fit, or the worker cannot be reached.

@@ -30,7 +30,7 @@ class BrokerClient:
     def __init__(
         self, on_events: EventHandler, beside: Sequence[Callable[[AccessSource], Coroutine[None, None, NoReturn]]] = ()
     ) -> None:
-        """Set up without connections. ``beside`` are further tasks that run with the same credentials."""
+        """Set up without connections. ``beside`` are further tasks that use the same credentials."""
         self._on_events = on_events
         self._beside = beside
         self._access: BrokerAccess | None = None

@@ -21,7 +21,7 @@ def read_object(body: bytes, content_type: str, field: str) -> Mapping[str, Json
     ``kubectl --raw`` sends none.
 
     Raises:
-        StatusError: the body is no such object; an unknown field is refused because it may be misspelt.
+        StatusError: the body is not such an object; an unknown field is refused because it may be misspelt.
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type not in ("", "application/json"):

@@ -43,7 +43,7 @@ class CachedCondition:
 
 @dataclass(frozen=True, slots=True)
 class OwnDetails:
-    """Settings of a Worker without a pool; the workers of a pool have none of them."""
+    """Settings of a Worker without a pool; workers of a pool have none of these settings."""
 
     title: str = ""
     summary: str = ""
@@ -64,7 +64,7 @@ class OwnDetails:
             hostname=spec.get("hostname") or "",
             resources=Resources.model_validate(resources) if resources is not None else None,
             ssh_public_keys=tuple(spec.get("sshPublicKeys") or ()),
-            user_data=sys.intern(spec.get("userData") or ""),  # many workers have the same
+            user_data=sys.intern(spec.get("userData") or ""),  # many workers have the same text
         )
 
 
@@ -140,7 +140,7 @@ class CachedWorker:
 
 @dataclass(frozen=True, slots=True)
 class CachedPool:
-    """A cached WorkerPool. ``ready`` (number of ready workers) and ``observed`` (generation) are of its status."""
+    """A cached WorkerPool. ``ready`` (number of ready workers) and ``observed`` (generation) are from its status."""
 
     metadata: Metadata
     service: str
@@ -182,7 +182,7 @@ class CachedPool:
 
 @dataclass(frozen=True, slots=True)
 class CachedService:
-    """A cached SimulationService. ``seats`` and ``taken`` are of its licence; ``seats`` is None without a licence."""
+    """A cached SimulationService. ``seats`` and ``taken`` are from its licence; ``seats`` is None without a licence."""
 
     metadata: Metadata
     interface: Interface
@@ -246,7 +246,7 @@ def _address(raw: Json) -> Address:
 
 
 def _lean(metadata: Json) -> Metadata:
-    """Return the part of a Worker's metadata that calls need; of the annotations, only those of OCCI."""
+    """Return the part of a Worker's metadata that calls need, with no annotations except those of OCCI."""
     annotations = metadata.get("annotations") or {}
     kept = {name: annotations[name] for name in _ANNOTATIONS if name in annotations}
     lean = {name: metadata[name] for name in _METADATA if name in metadata}

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of requests as ``metav1.Status``, the form in which Kubernetes clients read errors.
 
-Each code is chosen by the reaction of clients. An action that the simulation program refused or failed returns 422
-with the adapter's reason (``ActionFailed``, ...). The request was well formed and permitted, and fails again when it is
-sent again. (``pods/exec`` also reports a failed command with its own reason, and the exit code in ``details.causes``.)
-With a 409, client-go would run the action again (``RetryOnConflict``); a 5xx would count as a fault of the platform.
+The codes are chosen for the reactions of clients. If the simulation program refused or failed an action, the code is
+422, with the adapter's reason (``ActionFailed``, ...). Such a request is well formed and permitted, but fails again
+when it is repeated. (``pods/exec`` also reports a failed command with its own reason, and the exit code in
+``details.causes``.) With a 409, client-go would run the action again (``RetryOnConflict``); a 5xx would count as a
+fault of the platform.
 
-client-go repeats requests up to ten times if a 429 or 5xx carries ``Retry-After``. So that header is set only if
+client-go repeats requests up to ten times if a 429 or 5xx carries ``Retry-After``. So this header is set only if
 nothing was done and a later attempt may succeed.
 """
 
@@ -149,7 +150,7 @@ def make_undeclared_error(subject: Subject, what: str, name: str, declared: Sequ
 
 
 def make_invalid_error(subject: Subject, causes: Sequence[Cause]) -> StatusError:
-    """Return the error for values of the body that are refused; every cause names its field."""
+    """Return the error for invalid values in the body; every cause contains its field."""
     problems = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
     return StatusError(StatusReason.INVALID, f"{subject} is invalid: {problems}", subject=subject, causes=causes)
 

@@ -76,7 +76,7 @@ class ServingTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._files)
         if self._client_certificates:
-            # A resumed session would carry over a client certificate that was verified against an older CA.
+            # A resumed session would keep a client certificate that was verified against an older CA.
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
             context.verify_mode = ssl.CERT_OPTIONAL

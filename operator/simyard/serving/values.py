@@ -24,7 +24,7 @@ from simyard_adapter.declarations import Json as Value
 class Observed:
     """A value, and the time at which the platform received it.
 
-    The time is in seconds since the epoch. It is not the guest's, because a guest's clock may be wrong.
+    The time is in seconds since the epoch. The guest's own time is not used, because a guest's clock may be wrong.
     """
 
     value: Value
@@ -77,7 +77,7 @@ def render_worker_values(
 ) -> Json:
     """Return the values of a worker as JSON, without attributes whose value is unknown.
 
-    ``fresh`` tells that the worker reported the values for this request.
+    ``fresh`` is true if the worker reported the values for this request.
     """
     return {
         "metadata": {"name": worker.metadata.name, "namespace": worker.metadata.namespace},

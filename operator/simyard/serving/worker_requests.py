@@ -47,8 +47,8 @@ async def ask(
 
     Raises:
         StatusError: 502 if the reply cannot be read; 503 if nothing could be sent; 503 without ``Retry-After`` if the
-            connection broke meanwhile; 504 with ``timeout_message`` if no reply arrived in time; or the translation of
-            the adapter's error.
+            connection broke after the request was sent; 504 with ``timeout_message`` if no reply arrived in time; or
+            the translation of the adapter's error.
     """
     if not broker.connected:
         raise make_unavailable_error(subject, BROKER_DOWN)

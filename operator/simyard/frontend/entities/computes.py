@@ -122,7 +122,7 @@ def compute_state(worker: CachedWorker) -> ComputeState:
 
 
 def takes_actions(worker: CachedWorker) -> bool:
-    """Return true if the service of a Worker can be called: no stop, suspend or restart was requested since."""
+    """Return true if the service of a Worker can be called: it is ready, and no stop or restart is requested."""
     return worker.state.good and worker.power_state == "Running" and worker.restarts <= worker.restarted
 
 

@@ -181,7 +181,7 @@ class HttpFrontend:
             raise OcciError(400, "the body ended too early, or its chunks are malformed") from error
 
     def _cors_headers(self, origin: str) -> list[tuple[str, str]]:
-        """Return the CORS headers: scripts of all origins may send tokens, only some the browser's own credentials."""
+        """Return the CORS headers: scripts of all origins may send tokens, and some may send browser credentials."""
         if origin in self._cors_origins:
             allowed = [("Access-Control-Allow-Origin", origin), ("Access-Control-Allow-Credentials", "true")]
             return [*allowed, ("Vary", "Origin"), EXPOSED]
