@@ -68,7 +68,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             tls.trust(front_proxy.client_ca)
             api.front_proxy = front_proxy
             health.front_proxy_known = True
-            for connection in server.connections:  # these were verified against the previous CA
+            for connection in server.connections:  # verified against the previous CA
                 connection.close()
 
         runner = web.ServerRunner(server, shutdown_timeout=SYNC_SECONDS + 5)

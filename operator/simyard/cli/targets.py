@@ -55,7 +55,7 @@ class TargetType(click.ParamType[Target]):
         return Target(resource, name)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the kinds, or after a kind and a slash the names of its objects."""
+        """Return the possible kinds; after a kind and a slash, the names of the objects of this kind."""
         kind, slash, start = incomplete.partition("/")
         if not slash:
             return [CompletionItem(f"{word}/") for word in RESOURCES if word.startswith(kind)]

@@ -45,7 +45,7 @@ TOMBSTONES = 20_000
 MAX_BACKOFF_SECONDS = 30.0
 BETWEEN_WATCHES_SECONDS = 0.1
 MAX_AGE_SECONDS = 100.0
-"""Age at which a copy that received nothing counts as out of date (see :meth:`Cache.measure_age_seconds`)."""
+"""Time without data after which a copy counts as out of date (see :meth:`Cache.measure_age_seconds`)."""
 ALL_NAMESPACES = ("",)
 Key = tuple[str, str]
 """Namespace and name of an object."""

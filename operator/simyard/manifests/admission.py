@@ -103,7 +103,7 @@ def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
 
 
 def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy that lets only the platform set the pool of a Worker and the licence whose seat it occupies.
+    """Return the policy that only the platform sets the pool of a Worker and the licence of the Worker's seat.
 
     A Worker's broker credentials depend on its pool, and the free seats of a licence depend on its Workers. Kubernetes'
     own controllers (garbage collection) and administrators are exempt.

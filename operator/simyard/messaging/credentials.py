@@ -40,7 +40,7 @@ class MasterKeys:
     following: bytes = field(default=b"", repr=False)
 
     def end_rotation(self) -> MasterKeys:
-        """Return the keys after the end of a rotation: without the previous key, or those of the next rotation."""
+        """Return the keys after the end of a rotation: without the previous key, or the keys of the next rotation."""
         if self.following:
             return MasterKeys(self.following, self.number + 1, self.key)
         return MasterKeys(self.key, self.number)

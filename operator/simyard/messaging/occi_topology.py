@@ -38,7 +38,7 @@ REQUEST_TTL_MS = 30_000
 REQUEST_MESSAGES = 10_000
 REQUEST_DELIVERY_LIMIT = 5
 DEAD_TTL_MS = 24 * 3600 * 1000
-"""Dead-lettered requests contain the sender's token: they are kept for a day, for the administrator alone."""
+"""Dead-lettered requests contain the sender's token: only the administrator can read them, for a day."""
 
 _SERVICE_QUEUE = rf"{re.escape(SERVICE_QUEUES_PREFIX)}[^.]+(\.[^.]+)?"
 _ANSWERS = rf"{re.escape(REPLY_QUEUES_PREFIX)}.+|{_SERVICE_QUEUE}{PULL_SUFFIX}"

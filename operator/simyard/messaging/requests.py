@@ -147,7 +147,7 @@ class Requester:
                 REQUESTS.labels(kind.value, outcome).inc()
 
     async def publish_persistent(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
-        """Publish a request without waiting for a reply; it survives a restart of the broker once this returns.
+        """Publish a request without waiting for a reply; then the request survives a restart of the broker.
 
         Raises:
             BrokerUnavailableError: there is no connection, or no confirmation in time. The request may have arrived; a

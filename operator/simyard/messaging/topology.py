@@ -39,7 +39,7 @@ OVERFLOW_QUEUE = "simyard.operator.overflow"
 """Queue of events that the operator rejected at the first attempt."""
 REFUSED_EXCHANGE = "simyard.refused"
 REFUSED_QUEUE = "simyard.refused"
-"""Queue of events that could not be handled, for people to inspect; it has no consumer and drops the oldest."""
+"""Queue of events that could not be handled. People inspect it; it has no consumer and drops its oldest events."""
 UPDATES_QUEUE = "simyard.updates"
 """Queue of events that newer events replace, or that workers repeat; a full queue drops its oldest events."""
 REQUIRED_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.DRAINED, Event.ACTIVE)
@@ -73,7 +73,7 @@ class QueueKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """A permission on a topic exchange: patterns of routing keys to ``write`` to, and to bind queues to (``read``)."""
+    """A permission on a topic exchange: patterns of routing keys for publishing (``write``) and binding (``read``)."""
 
     exchange: str
     write: str

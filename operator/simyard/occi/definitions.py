@@ -65,7 +65,7 @@ def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
 
 
 def check_removals(draft: Draft, model: Model) -> tuple[str, ...]:
-    """Return the ids of the user mixins that a client DELETEs on ``/-/``, and of the actions that only they have.
+    """Return the ids of the user mixins that a client DELETEs on ``/-/``, and of actions that no other mixin has.
 
     Raises:
         OcciError: 400; 403 for a category of the provider; 404 for an unknown mixin.

@@ -297,7 +297,7 @@ class Model:
                     case Mixin(depends=depends):
                         waiting.extend(depends)
             known = tuple(found)
-            if category_id in self._by_id:  # unknown ids from clients would let the cache grow without limit
+            if category_id in self._by_id:  # clients' unknown ids would fill the cache
                 self._lineages[category_id] = known
         return known
 

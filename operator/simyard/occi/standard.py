@@ -150,7 +150,7 @@ INFRASTRUCTURE_KINDS = (
         "/compute/",
         RESOURCE,
         (
-            _text("occi.compute.architecture", "Of the processor: x86 or x64"),  # others are sent: not refused (12.17)
+            _text("occi.compute.architecture", "Of the processor: x86 or x64"),  # other values are permitted (12.17)
             _number("occi.compute.cores", "Cores; no site can change them later", _COUNT),
             _text("occi.compute.hostname", "Host name"),
             _number("occi.compute.share", "Relative share of the processor", _AMOUNT),

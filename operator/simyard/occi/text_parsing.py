@@ -53,7 +53,7 @@ def read_body_fields(text: str) -> Iterable[Field]:
         if field is None or not colon:
             expected = ", ".join(_FIELDS.values())
             raise OcciError(400, f"line {number}: {quote_input(name)} is none of the fields {expected}")
-        indent = " " * (len(line) - len(value))  # it replaces the name, so that errors give the columns of the line
+        indent = " " * (len(line) - len(value))  # in place of the name, so that columns in errors are right
         yield field, indent + value.rstrip("\r"), f"line {number}, {field}"
 
 

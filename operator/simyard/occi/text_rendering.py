@@ -131,7 +131,7 @@ def _ends(link: Link) -> Iterator[tuple[str, str]]:
 
 
 def _link(link: Link, unsafe: re.Pattern[str]) -> str:
-    """Return the value of a Link line, with the link's ends also as attributes, because several clients read those."""
+    """Return the value of a Link line, with the link's ends also as attributes: several clients need them there."""
     rel = " ".join(link.target_kind) or RESOURCE
     category = " ".join((link.kind, *link.mixins))
     parts = [f'<{link.target}>; rel="{rel}"; self="{link.path}"; category="{category}"; {ID}={quote(link.id, unsafe)}']
