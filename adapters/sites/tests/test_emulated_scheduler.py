@@ -10,6 +10,7 @@ from simyard_sites.emulated.settings import Settings
 
 LIMITS = st.builds(
     Settings,
+    time_scale_percent=st.integers(1, 200),
     interval_milliseconds=st.sampled_from([0, 1000]),
     machines_per_interval=st.integers(0, 5),
     machines_per_host_and_interval=st.integers(0, 2),
