@@ -42,9 +42,9 @@ def test_the_figures_of_the_document_are_those_that_hold() -> None:
         "message of an error": f"{MAX_ERROR_CHARACTERS:,} characters",
         "difference of a worker's clock": f"{MAX_CLOCK_SKEW_SECONDS:.0f} s",
         "unfinished ServiceActions of one namespace": f"{limits.unfinished:,}",
-        "their bytes together": f"{limits.unfinished_mib} MiB",
+        "their size together": f"{limits.unfinished_mib} MiB",
         "finished ServiceActions of one namespace": f"{limits.finished:,}",
-        "the bytes of these together": f"{limits.finished_mib} MiB",
+        "the size of these together": f"{limits.finished_mib} MiB",
     }
     window = WindowSettings()
     assert f"at most {MAX_STORED_BYTES / MIB} MiB (etcd's limit" in DOCUMENT.read_text()
