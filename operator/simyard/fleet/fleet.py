@@ -40,7 +40,8 @@ from simyard.fleet.pools.takers import Takers
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.services import Services
-from simyard.fleet.sites.reconciler import Sites
+from simyard.fleet.sites.providers import MakeProvider, make_provider
+from simyard.fleet.sites.reconciler import Sites, SitesSettings
 from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.wiring import connect
 from simyard.fleet.work_queue import OVERDUE, find_most_overdue
@@ -89,6 +90,7 @@ class FleetSettings:
         files: the access to the file store; None if the platform has none.
         files_quota: the bytes of files that a namespace may have; None: no limit.
         sweep: the settings of the sweep of the file store.
+        make_provider: creates the provider of a CloudSite; tests inject another one.
         timing: the pauses of the operator; tests inject shorter ones.
     """
 
@@ -107,6 +109,7 @@ class FleetSettings:
     files: StoreAccess | None = None
     files_quota: int | None = None
     sweep: SweepSettings = field(default_factory=SweepSettings)
+    make_provider: MakeProvider = make_provider
     timing: Timing = PRODUCTION
 
 
@@ -159,9 +162,7 @@ class Fleet:
             self.broker,
             self.recorder,
             self._metering,
-            namespace=settings.namespace,
-            installation=settings.installation,
-            timing=timing,
+            SitesSettings(settings.namespace, settings.installation, settings.make_provider, timing),
         )
         self._platform = PlatformHealth(self.find_most_overdue, lambda: client.clock_skew_seconds, clock)
         self._licences = Licences(registry)
@@ -194,7 +195,7 @@ class Fleet:
             references = References(client, settings.watch_namespaces)
             self._sweep = partial(run_sweep, settings.files, references, settings.sweep)
         fences = Fences(registry, self.broker, heard, self._unsettled_seconds, timing)
-        self._actions = Actions(registry, self.requester, fences, settings.actions)
+        self._actions = Actions(registry, self.requester, fences, settings.actions, timing.actions)
         connect(
             registry,
             *(self.broker, self._quarantine, self._rotation, self.statuses, self._metering, self.sites),

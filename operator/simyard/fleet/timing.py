@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simyard.plan.rotation import LINGER_SECONDS
+from simyard.plan.actions import ACTION_TIMES, ActionTimes
+from simyard.plan.rotation import DEADLINE_SECONDS, LINGER_SECONDS
+from simyard.plan.scale_in import DEFAULT_DRAIN_SECONDS
 from simyard.plan.worker_machines import CONFIRM_SECONDS
 
 
@@ -31,7 +33,10 @@ class Timing:
         rotation_first_seconds: the first pause between two passes of a rotation of passwords; doubled without progress.
         rotation_max_seconds: the longest such pause.
         login_linger_seconds: the time for which former logins stay valid after a rotation.
+        login_deadline_seconds: the time in which every worker must use its newest login; then it is cut off.
         deletion_confirm_seconds: the time after which a site is asked whether it has deleted a machine.
+        default_drain_seconds: the time that a worker without a ServiceAction gets to finish its Sync requests.
+        actions: the times that pace each ServiceAction.
     """
 
     status_spacing_seconds: float = 1.0
@@ -47,7 +52,10 @@ class Timing:
     rotation_first_seconds: float = 5.0
     rotation_max_seconds: float = 20.0
     login_linger_seconds: float = LINGER_SECONDS
+    login_deadline_seconds: float = DEADLINE_SECONDS
     deletion_confirm_seconds: float = CONFIRM_SECONDS
+    default_drain_seconds: float = DEFAULT_DRAIN_SECONDS
+    actions: ActionTimes = ACTION_TIMES
 
 
 PRODUCTION = Timing()

@@ -19,19 +19,11 @@ from simyard.plan.times import add_seconds
 from simyard_adapter import wire
 from simyard_adapter.declarations import Action, InvalidValuesError, Json, check_values
 
-WORKER_LOST_GRACE_SECONDS = 5.0
-"""Time after the loss of a worker in which its result may still arrive."""
-
 OVERRUN_SECONDS = 60.0
 """Time after the timeout in which the adapter must end an action; then the operator ends it."""
 
-RESEND_SECONDS = 30.0
-"""Delay before an action is sent again if its worker has not reported its begin: the request may be lost."""
-
 MAX_BEGIN_SECONDS = 330.0
 """Time in which a worker must begin an action that was sent to it; earlier Sync requests end within this time."""
-
-FENCE_LOOK_SECONDS = 1.0
 
 MAX_TIMEOUT_SECONDS = 2_592_000
 """Maximum timeout that a service or an action can set."""
@@ -42,6 +34,25 @@ MAX_CLOCK_SKEW_SECONDS = 60.0
 MAX_ATTEMPTS = 5
 _NOT_BEGUN = (wire.ErrorReason.DRAINING, wire.ErrorReason.BUSY)
 _MESSAGE_CHARACTERS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class ActionTimes:
+    """The times that pace one action.
+
+    Attributes:
+        lost_grace_seconds: Time after the loss of a worker in which its result may still arrive.
+        resend_seconds: Delay before an action is sent again if its worker has not reported its begin: the request may
+            be lost.
+        fence_look_seconds: Time between two looks at a lost worker that may still begin the action.
+    """
+
+    lost_grace_seconds: float = 5.0
+    resend_seconds: float = 30.0
+    fence_look_seconds: float = 1.0
+
+
+ACTION_TIMES = ActionTimes()
 
 
 class Need(enum.Enum):
@@ -139,7 +150,9 @@ def get_timeout_seconds(action: ServiceAction, declared: Action) -> int:
     return min(action.spec.timeout_seconds or declared.timeout_seconds, declared.timeout_seconds)
 
 
-def plan_action(action: ServiceAction, target: Target, *, sent: Sent | None, now: datetime) -> ActionPlan:
+def plan_action(
+    action: ServiceAction, target: Target, *, sent: Sent | None, now: datetime, times: ActionTimes = ACTION_TIMES
+) -> ActionPlan:
     """Return the next step of an action; ``sent`` is None if the action was not sent since the broker's last return."""
     if action.metadata.deletion_timestamp is not None:
         return ActionPlan(Need.NOTHING)
@@ -150,19 +163,19 @@ def plan_action(action: ServiceAction, target: Target, *, sent: Sent | None, now
     if not action.status.worker_uid:
         return _plan_unassigned(action, target, now)
     if not target.worker_there:
-        return _plan_lost(action, target, now)
+        return _plan_lost(action, target, now, times)
     if sent is None:
         return ActionPlan(Need.PUBLISH)
-    return _plan_sent(action, target, sent, now)
+    return _plan_sent(action, target, sent, now, times)
 
 
-def _plan_sent(action: ServiceAction, target: Target, sent: Sent, now: datetime) -> ActionPlan:
+def _plan_sent(action: ServiceAction, target: Target, sent: Sent, now: datetime, times: ActionTimes) -> ActionPlan:
     """Return the next step of an action that was sent to a worker; every wait for the worker is limited.
 
     Sending an action again is safe: the adapter begins an unknown invocation, and repeats the result of a finished one.
     """
     if sent.begun is None:
-        ends, resend = MAX_BEGIN_SECONDS - sent.first, RESEND_SECONDS - sent.last
+        ends, resend = MAX_BEGIN_SECONDS - sent.first, times.resend_seconds - sent.last
         if ends <= 0:
             message = f"worker {action.status.worker} did not begin the action within {MAX_BEGIN_SECONDS:.0f} s"
             if _is_idempotent(action, target.service) and _may_run_elsewhere(action):
@@ -211,10 +224,10 @@ def _plan_unassigned(action: ServiceAction, target: Target, now: datetime) -> Ac
     return ActionPlan(Need.ASSIGN)
 
 
-def _plan_lost(action: ServiceAction, target: Target, now: datetime) -> ActionPlan:
+def _plan_lost(action: ServiceAction, target: Target, now: datetime, times: ActionTimes) -> ActionPlan:
     """Return the next step of an action whose worker is gone: another worker runs it if that does no harm."""
     if target.worker_gone is not None:
-        ends = add_seconds(target.worker_gone, WORKER_LOST_GRACE_SECONDS)
+        ends = add_seconds(target.worker_gone, times.lost_grace_seconds)
         if ends > now:
             return ActionPlan(Need.NOTHING, look_again=ends)
     if _is_idempotent(action, target.service) and _may_run_elsewhere(action):
@@ -222,7 +235,7 @@ def _plan_lost(action: ServiceAction, target: Target, now: datetime) -> ActionPl
         return ActionPlan(Need.WRITE, _release_action(action, message, now))
     if action.status.started_time is None and _may_run_elsewhere(action):
         if not target.fenced:
-            return ActionPlan(Need.FENCE, look_again=add_seconds(now, FENCE_LOOK_SECONDS))
+            return ActionPlan(Need.FENCE, look_again=add_seconds(now, times.fence_look_seconds))
         message = f"worker {action.status.worker} is gone and had not begun the action; another worker will run it"
         return ActionPlan(Need.WRITE, _release_action(action, message, now))
     message = f"worker {action.status.worker} is gone; it is not known whether the action was done"

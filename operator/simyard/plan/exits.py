@@ -254,7 +254,10 @@ def plan_departures(given: PoolInput, force: Workforce, exits: Exits) -> Departu
     left = MAX_EXITS_PER_PASS - len(exits.failed) - len(ended)
     for worker in force.draining:
         waited = given.clock.get_seconds(worker)
-        seconds = max(0.0, get_drain_seconds_left(worker, policy, given.drained, given.busy, waited))
+        left_seconds = get_drain_seconds_left(
+            worker, policy, given.drained, given.busy, waited, given.default_drain_seconds
+        )
+        seconds = max(0.0, left_seconds)
         if seconds == 0 and left > 0:
             ended.append(Removal(worker, Reason.SCALED))
             left -= 1

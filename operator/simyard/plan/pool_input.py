@@ -13,6 +13,7 @@ from simyard.plan.backoff import Backoff
 from simyard.plan.idleness import Use
 from simyard.plan.licence import Allotment
 from simyard.plan.placement import SiteState
+from simyard.plan.scale_in import DEFAULT_DRAIN_SECONDS
 from simyard.plan.service import PublishedService
 from simyard.plan.workforce import Clock
 
@@ -36,6 +37,7 @@ class PoolInput:
         licence: Seats of the service's licence for this pool; None without a licence.
         worker_left: True if a worker that knew the pool's broker password has left the pool.
         rotate_after_seconds: Delay between such an exit and the change of the password; 0: no change.
+        default_drain_seconds: Time that a worker without a ServiceAction gets to finish its Sync requests.
     """
 
     pool: WorkerPool
@@ -57,3 +59,4 @@ class PoolInput:
     licence: Allotment | None = None
     worker_left: bool = False
     rotate_after_seconds: float = 0.0
+    default_drain_seconds: float = DEFAULT_DRAIN_SECONDS

@@ -40,7 +40,12 @@ class Progress:
     finished: bool
 
     def may_delete(
-        self, *, finished_seconds: float, rotating_seconds: float, linger_seconds: float = LINGER_SECONDS
+        self,
+        *,
+        finished_seconds: float,
+        rotating_seconds: float,
+        linger_seconds: float = LINGER_SECONDS,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> bool:
         """Return whether the former logins may be deleted.
 
@@ -48,8 +53,9 @@ class Progress:
             finished_seconds: Time since the rotation is finished.
             rotating_seconds: Time since the newest login was first sent to the workers.
             linger_seconds: Time for which the former logins stay valid.
+            deadline_seconds: Time in which every worker must use the newest login.
         """
-        return (self.finished and finished_seconds >= linger_seconds) or rotating_seconds >= DEADLINE_SECONDS
+        return (self.finished and finished_seconds >= linger_seconds) or rotating_seconds >= deadline_seconds
 
 
 def measure_progress(newest: str, logins: Mapping[str, Collection[str]]) -> Progress:

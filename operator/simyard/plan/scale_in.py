@@ -59,18 +59,24 @@ def choose_victims(
 
 
 def get_drain_seconds_left(
-    worker: Worker, policy: ScaleInPolicy, drained: Container[str], busy: Container[str], seconds: float
+    worker: Worker,
+    policy: ScaleInPolicy,
+    drained: Container[str],
+    busy: Container[str],
+    seconds: float,
+    default_seconds: float = DEFAULT_DRAIN_SECONDS,
 ) -> float:
     """Return the seconds that a worker may still drain, after ``seconds`` of draining; 0 or less: delete it now.
 
     ``drained`` holds the uids of workers that reported that they are drained; ``busy`` holds the uids of workers that
     run a ServiceAction. If the pool sets no limit, a ServiceAction ends by its own timeout, and a Sync request within
-    the default. A worker whose machine failed or is lost never reports that it is drained, so it is deleted at once.
+    ``default_seconds``. A worker whose machine failed or is lost never reports that it is drained, so it is deleted at
+    once.
     """
     ready = find_condition(worker.status.conditions, ConditionType.READY)
     ended = ready is not None and ready.reason in (*FATAL, Reason.DRAINED)
     if ended or worker.metadata.uid in drained:
         return 0.0
     if policy.drain_seconds is None and worker.metadata.uid in busy:
-        return DEFAULT_DRAIN_SECONDS
-    return (DEFAULT_DRAIN_SECONDS if policy.drain_seconds is None else policy.drain_seconds) - seconds
+        return default_seconds
+    return (default_seconds if policy.drain_seconds is None else policy.drain_seconds) - seconds

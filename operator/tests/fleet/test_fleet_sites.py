@@ -23,8 +23,7 @@ from simyard.fleet.metering import Metering
 from simyard.fleet.platform_health import PlatformHealth
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry
-from simyard.fleet.sites import reconciler as sites_module
-from simyard.fleet.sites.reconciler import Sites
+from simyard.fleet.sites.reconciler import Sites, SitesSettings
 from simyard.fleet.wiring import connect
 from simyard.fleet.worker_statuses import WorkerStatuses
 from simyard.plan.platform import MAX_OVERDUE_SECONDS
@@ -105,9 +104,7 @@ class World:
             cast(Broker, ScriptedBroker()),
             cast(Recorder, self.recorder),
             metering,
-            namespace="platform",
-            installation="default",
-            timing=TIMING,
+            SitesSettings("platform", "default", lambda *_: self.providers.pop(0), TIMING),
         )
         connect(self.registry, metering, self.sites)
 
@@ -138,13 +135,8 @@ MakeWorld = Callable[..., World]
 
 
 @pytest.fixture
-def make_world(monkeypatch: pytest.MonkeyPatch) -> MakeWorld:
-    def make(*providers: ScriptedSite, name: str) -> World:
-        world = World(list(providers), name)
-        monkeypatch.setattr(sites_module, "make_provider", lambda *_: world.providers.pop(0))
-        return world
-
-    return make
+def make_world() -> MakeWorld:
+    return lambda *providers, name: World(list(providers), name)
 
 
 async def test_the_gauges_of_a_runner_end_with_it(make_world: MakeWorld) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from simyard.api.cloud_site import CloudSite
-from simyard.fleet.sites.reconciler import SetupError, make_provider
+from simyard.fleet.sites.providers import SetupError, make_provider
 from simyard_sites.base import SiteConfig
 
 PROVIDER = """

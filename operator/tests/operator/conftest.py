@@ -19,7 +19,7 @@ from simyard_dev.local_broker import open_broker
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fleet_world import World, hurry
+from fleet_world import World
 from memory_cloud import MemoryCloud
 from operator_stack import Operator, Scene, Stack, scene
 
@@ -61,15 +61,15 @@ def installed(control_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 async def make_world(
-    installed: ControlPlane, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: ControlPlane, broker: Broker, tmp_path: Path
 ) -> AsyncIterator[Callable[[], Awaitable[World]]]:
     """Makes worlds for operators that live in the test's process."""
-    provider, numbers = hurry(monkeypatch), itertools.count()
+    numbers = itertools.count()
     access = BrokerAccess.from_url(broker.url, broker.management_url or "")
     async with AsyncExitStack() as worlds:
 
         async def make() -> World:
             cloud = MemoryCloud(tmp_path / f"cloud-{next(numbers)}")
-            return await worlds.enter_async_context(World(installed.kubeconfig, access, provider, cloud))
+            return await worlds.enter_async_context(World(installed.kubeconfig, access, cloud))
 
         yield make

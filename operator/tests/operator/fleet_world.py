@@ -21,7 +21,6 @@ from aiormq.abc import DeliveredMessage
 from fleet_life import Life, WorldClient
 from living_operator import Operator, hear_broker, run_fleet
 from memory_cloud import MemoryCloud, MemorySite
-from pytest import MonkeyPatch
 
 from simyard.api import names
 from simyard.api.base import Json, find_condition
@@ -30,18 +29,15 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.fleet import Fleet, FleetSettings
 from simyard.fleet.registry import Registry, get_pool_uid, get_queue
-from simyard.fleet.sites import reconciler as sites
 from simyard.fleet.timing import Timing
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import open_connection
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
-from simyard.plan import actions as action_plan
-from simyard.plan import scale_in
+from simyard.plan.actions import ActionTimes
 from simyard.plan.worker import is_ready
 from simyard_adapter import wire
 from simyard_adapter.python_backend import load_class
 from simyard_adapter.transport import Connections, Session, encode
-from simyard_sites.base import SiteConfig
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
@@ -66,36 +62,10 @@ TIMING = Timing(
     rotation_max_seconds=0.5,
     login_linger_seconds=2.0,
     deletion_confirm_seconds=1.0,
+    default_drain_seconds=0.5,
+    actions=ActionTimes(lost_grace_seconds=1.0, resend_seconds=1.0, fence_look_seconds=0.1),
 )
 """Pauses of the operator that are shorter in these tests."""
-_QUICK_PLANS: tuple[tuple[Any, str, float], ...] = (
-    (action_plan, "WORKER_LOST_GRACE_SECONDS", 1.0),
-    (action_plan, "RESEND_SECONDS", 1.0),
-    (action_plan, "FENCE_LOOK_SECONDS", 0.1),
-    (scale_in, "DEFAULT_DRAIN_SECONDS", 0.5),
-)
-"""Times of plans that are shorter in these tests."""
-
-
-class Provider:
-    """What stands at the entry point ``emulated``: the cloud of the world that the operator lives in."""
-
-    name = "emulated"
-
-    def __init__(self) -> None:
-        self.sites: dict[str, Callable[[], MemorySite]] = {}
-
-    def load(self) -> Callable[[SiteConfig], MemorySite]:
-        return lambda config: self.sites[config.installation]()
-
-
-def hurry(monkeypatch: MonkeyPatch) -> Provider:
-    """Shorten the operator's pauses, and have it find our provider of sites."""
-    for module, name, seconds in _QUICK_PLANS:
-        monkeypatch.setattr(module, name, seconds)
-    provider = Provider()
-    monkeypatch.setattr(sites, "entry_points", lambda group: [provider])
-    return provider
 
 
 class World:
@@ -105,13 +75,12 @@ class World:
         seen: the namespace's objects, by caches of the test's own.
     """
 
-    def __init__(self, kubeconfig: Path, access: BrokerAccess, provider: Provider, cloud: MemoryCloud) -> None:
+    def __init__(self, kubeconfig: Path, access: BrokerAccess, cloud: MemoryCloud) -> None:
         self.name = f"world-{uuid.uuid4().hex[:8]}"
         self.cloud = cloud
         self._kubeconfig = kubeconfig
         self._home_vhost = access.vhost
         self.access = replace(access, vhost=self.name)
-        self._provider = provider
         self._counter = itertools.count()
         self._identities = itertools.count()
         self._operators: list[Operator] = []
@@ -150,8 +119,11 @@ class World:
         life = Life()
         client = await self._connect(life)
         installation = f"{self.name}-{next(self._identities)}"
-        self._provider.sites[installation] = lambda: MemorySite(self.cloud, life)
-        settings = FleetSettings(self.access, self.access, self.name, installation, installation, timing=TIMING)
+        settings = FleetSettings(
+            *(self.access, self.access, self.name, installation, installation),
+            make_provider=lambda *_: MemorySite(self.cloud, life),
+            timing=TIMING,
+        )
         fleet = Fleet(client, replace(settings, **changes))
         life.attach(fleet)
         hear_broker(fleet.liveness, self._home_vhost, self.name)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from balanced_broker import balanced
-from fleet_world import World, hurry, is_complete, living
+from fleet_world import World, is_complete, living
 from memory_cloud import MemoryCloud
 
 from simyard.api.worker_pool import WorkerPool
@@ -38,13 +38,10 @@ def cluster(simyard_directory: Path) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-async def world(
-    cluster: LocalCluster, installed: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[World]:
-    provider = hurry(monkeypatch)
+async def world(cluster: LocalCluster, installed: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
     cloud = MemoryCloud(tmp_path / "cloud")
     cloud.channels_per_connection = 2  # each worker has a connection of its own, to some node
-    async with balanced(cluster) as access, World(installed.kubeconfig, access, provider, cloud) as world:
+    async with balanced(cluster) as access, World(installed.kubeconfig, access, cloud) as world:
         yield world
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fleet_world import SERVICE, World, is_complete, living
+from fleet_world import SERVICE, TIMING, World, is_complete, living
 from world_logins import SECRETS, consumed_under, logins, rotate, until_rotated
 
 from simyard.api import names
@@ -18,7 +18,6 @@ from simyard.api.worker_pool import WorkerPool
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import open_channel
 from simyard.messaging.errors import BrokerRefusedError
-from simyard.plan import rotation
 from simyard.plan.worker import is_ready
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.wire import Request, name_pool_queue, name_pool_user, name_standalone_user
@@ -120,11 +119,8 @@ async def test_a_worker_without_a_pool_gets_a_new_password(world: World) -> None
         await world.until_nothing_is_left(uid)
 
 
-async def test_a_worker_that_never_connects_delays_the_end_until_the_deadline(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rotation, "DEADLINE_SECONDS", 3.0)
-    async with living(world) as operator:
+async def test_a_worker_that_never_connects_delays_the_end_until_the_deadline(world: World) -> None:
+    async with living(world, timing=replace(TIMING, login_deadline_seconds=3.0)) as operator:
         await world.ready(operator)
         made = await world.make(names.WORKERS, "waits", {"serviceRef": {"name": "nothing"}, "site": world.name})
         await rotate(world)
@@ -134,10 +130,9 @@ async def test_a_worker_that_never_connects_delays_the_end_until_the_deadline(
 
 
 async def test_a_rotation_that_is_asked_for_while_a_worker_delays_another_begins_when_that_has_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
-    monkeypatch.setattr(rotation, "DEADLINE_SECONDS", 5.0)
-    async with living(world) as operator:
+    async with living(world, timing=replace(TIMING, login_deadline_seconds=5.0)) as operator:
         await world.ready(operator)
         pool = await world.make_pool(2)
         await world.right(pool, 2)

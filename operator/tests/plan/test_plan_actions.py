@@ -16,11 +16,10 @@ from simyard.api.base import find_condition
 from simyard.api.service_action import ServiceAction, ServiceActionStatus
 from simyard.guest.messages import Begun, Progressed, Resulted, read_event
 from simyard.plan.actions import (
+    ACTION_TIMES,
     MAX_ATTEMPTS,
     MAX_BEGIN_SECONDS,
     OVERRUN_SECONDS,
-    RESEND_SECONDS,
-    WORKER_LOST_GRACE_SECONDS,
     ActionPlan,
     Need,
     Sent,
@@ -117,7 +116,7 @@ def test_what_can_never_run_fails_before_anything_is_sent(
 def test_an_action_of_a_lost_worker_fails_after_a_grace_for_its_result() -> None:
     running = begun(given_to_worker(make_action()))
     waits = need(running, at(10), worker_there=False, worker_gone=at(8))
-    assert (waits.need, waits.look_again) == (Need.NOTHING, at(8 + WORKER_LOST_GRACE_SECONDS))
+    assert (waits.need, waits.look_again) == (Need.NOTHING, at(8 + ACTION_TIMES.lost_grace_seconds))
     assert failure(need(running, at(20), worker_there=False, worker_gone=at(8))) == "WorkerLost"
 
 
@@ -163,9 +162,9 @@ def test_an_action_says_on_which_revision_and_version_it_runs() -> None:
 
 def test_an_action_that_is_not_begun_is_sent_again_and_then_given_up() -> None:
     running = given_to_worker(make_action())
-    assert need(running, sent=Sent(RESEND_SECONDS, RESEND_SECONDS)).need is Need.PUBLISH
-    waits = need(running, sent=Sent(RESEND_SECONDS + 10, 10))
-    assert (waits.need, waits.look_again) == (Need.NOTHING, at(RESEND_SECONDS - 10))
+    assert need(running, sent=Sent(ACTION_TIMES.resend_seconds, ACTION_TIMES.resend_seconds)).need is Need.PUBLISH
+    waits = need(running, sent=Sent(ACTION_TIMES.resend_seconds + 10, 10))
+    assert (waits.need, waits.look_again) == (Need.NOTHING, at(ACTION_TIMES.resend_seconds - 10))
     ended = need(running, sent=Sent(MAX_BEGIN_SECONDS, 1))
     assert failure(ended) == "TimedOut"
     assert ended.revokes
@@ -213,7 +212,7 @@ def test_every_action_ends_whatever_its_worker_does(
                 if begins is not None and seconds > began + begins > seconds - 1:
                     seconds = began + begins
     assert seconds <= MAX_ATTEMPTS * (MAX_BEGIN_SECONDS + timeout + OVERRUN_SECONDS)
-    assert publishes <= MAX_ATTEMPTS * (MAX_BEGIN_SECONDS / RESEND_SECONDS + 3)
+    assert publishes <= MAX_ATTEMPTS * (MAX_BEGIN_SECONDS / ACTION_TIMES.resend_seconds + 3)
 
 
 def test_cancelling_is_asked_of_the_worker() -> None:

@@ -28,6 +28,7 @@ from simyard.messaging.events import ReceivedEvent
 from simyard.messaging.requests import Requester
 from simyard.plan.actions import (
     ActionPlan,
+    ActionTimes,
     Need,
     Sent,
     Target,
@@ -86,8 +87,11 @@ class _Sending:
 class Actions:
     """The reconciler of all ServiceActions: it assigns, sends, finishes and deletes them."""
 
-    def __init__(self, registry: Registry, requester: Requester, fences: Fences, limits: ActionLimits) -> None:
+    def __init__(
+        self, registry: Registry, requester: Requester, fences: Fences, limits: ActionLimits, times: ActionTimes
+    ) -> None:
         self._registry = registry
+        self._times = times
         self.retention = Retention(registry, limits)
         self._requester = requester
         self._fences = fences
@@ -259,10 +263,10 @@ class Actions:
     async def _plan(self, action: QueuedAction) -> ActionPlan:
         """Return the plan for an action; a final status is planned again with the newest objects of the API server."""
         sent = self._sent_for(action)
-        plan = plan_action(action, self._target(action), sent=sent, now=get_time())
+        plan = plan_action(action, self._target(action), sent=sent, now=get_time(), times=self._times)
         if plan.need is Need.WRITE and not is_finished(action):
             await self._look_again(action)
-            plan = plan_action(action, self._target(action), sent=sent, now=get_time())
+            plan = plan_action(action, self._target(action), sent=sent, now=get_time(), times=self._times)
         return plan
 
     async def _reconcile_step(self, action: QueuedAction, plan: ActionPlan) -> float | None:

@@ -164,6 +164,7 @@ class Rotation:
             finished_seconds=time - self._finished.setdefault(newest, time) if state.finished else 0.0,
             rotating_seconds=time - self._begun.setdefault(newest, time),
             linger_seconds=self._timing.login_linger_seconds,
+            deadline_seconds=self._timing.login_deadline_seconds,
         )
 
     async def _send_login(self, login: str, uids: Sequence[str]) -> bool:

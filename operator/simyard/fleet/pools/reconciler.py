@@ -234,6 +234,7 @@ class Pools:
             licence=self._licences.allot_pool(pool, get_time()),
             worker_left=memory.worker_left or (not memory.planned and len(workers) < memory.status.replicas),
             rotate_after_seconds=self._rotate_after_seconds,
+            default_drain_seconds=self._timing.default_drain_seconds,
         )
 
     def _plan(self, pool: WorkerPool, memory: PoolMemory, given: PoolInput) -> PoolPlan:

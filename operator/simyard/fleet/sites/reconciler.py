@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 from prometheus_client import Gauge
@@ -26,8 +25,9 @@ from simyard.fleet.registry import Registry, get_time
 from simyard.fleet.sites.batch_queue import forget_limits
 from simyard.fleet.sites.context import SiteContext
 from simyard.fleet.sites.evacuations import Evacuations
-from simyard.fleet.sites.guarded import GuardedSite, make_defect_error
+from simyard.fleet.sites.guarded import GuardedSite
 from simyard.fleet.sites.health import forget_breaker
+from simyard.fleet.sites.providers import MakeProvider, SetupError, make_provider
 from simyard.fleet.sites.runner import SiteRunner
 from simyard.fleet.status_writes import write_status
 from simyard.fleet.timing import PRODUCTION, Timing
@@ -36,22 +36,31 @@ from simyard.fleet.worker_statuses import WorkerStatuses
 from simyard.plan.placement import SiteState
 from simyard.plan.platform import PlatformProblem
 from simyard.plan.site import SiteObservation, describe_left_behind, find_turn, is_abandoned, is_ready, plan_site
-from simyard_sites.base import Machine, MachineState, Site, SiteConfig, SiteError
+from simyard_sites.base import Machine, MachineState, SiteConfig, SiteError
 from simyard_sites.kubernetes.errors import NotFoundError
 
 log = logging.getLogger(__name__)
 
 MACHINES = Gauge("simyard_machines", "Machines at a site, by state.", ["site", "state"])
-ENTRY_POINTS = "simyard.sites"
 SECRET_CHECK_SECONDS = 60.0
 
 
-class SetupError(Exception):
-    """A provider cannot be created. ``reason`` is the reason of the condition."""
+@dataclass(frozen=True, slots=True)
+class SitesSettings:
+    """The settings of all sites.
 
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    Attributes:
+        namespace: the platform's own namespace, which contains the Secrets of the providers.
+        installation: name that distinguishes this installation's machines at a site from the machines of other
+            installations.
+        make_provider: creates the provider of a CloudSite; tests inject another one.
+        timing: the pauses of the operator.
+    """
+
+    namespace: str
+    installation: str
+    make_provider: MakeProvider = make_provider
+    timing: Timing = PRODUCTION
 
 
 @dataclass(slots=True)
@@ -64,10 +73,7 @@ class _Running:
 
 
 class Sites:
-    """The runners of all CloudSites.
-
-    ``installation`` distinguishes this installation's machines at a site from the machines of other installations.
-    """
+    """The runners of all CloudSites."""
 
     def __init__(
         self,
@@ -76,25 +82,20 @@ class Sites:
         broker: Broker,
         recorder: Recorder,
         metering: Metering,
-        *,
-        namespace: str,
-        installation: str,
-        timing: Timing = PRODUCTION,
+        settings: SitesSettings,
     ) -> None:
-        self._timing = timing
+        self._settings = settings
         self._registry = registry
         self._statuses = statuses
         self._broker = broker
         self._recorder = recorder
         self._metering = metering
         self._evacuations = Evacuations(registry, recorder)
-        self._namespace = namespace
-        self._installation = installation
         self._running: dict[str, _Running] = {}
         self._problems: dict[str, SetupError] = {}
         self._platform: PlatformProblem | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._queue = KeyQueue("site", self._reconcile, spacing_seconds=timing.status_spacing_seconds)
+        self._queue = KeyQueue("site", self._reconcile, spacing_seconds=settings.timing.status_spacing_seconds)
         self._changed = asyncio.Event()
 
     async def run(self) -> NoReturn:
@@ -197,7 +198,7 @@ class Sites:
         if running is not None:
             running.runner.worker_changed(old, new)
         if old is None or new is None:
-            self._queue.add(worker.spec.site, self._timing.status_spacing_seconds)
+            self._queue.add(worker.spec.site, self._settings.timing.status_spacing_seconds)
 
     async def _reconcile(self, name: str) -> float | None:
         self._changed.set()
@@ -243,7 +244,7 @@ class Sites:
         await self._stop(name)
         runner = SiteRunner(
             site,
-            GuardedSite(name, make_provider(site, config)),
+            GuardedSite(name, self._settings.make_provider(site, config)),
             SiteContext(
                 registry=self._registry,
                 statuses=self._statuses,
@@ -252,7 +253,7 @@ class Sites:
                 changed=lambda: self._queue.add(name),
                 orphan_removed=partial(self._orphan_removed, name),
                 evacuate=self._evacuations.evacuate,
-                timing=self._timing,
+                timing=self._settings.timing,
             ),
         )
         if self._group is None:
@@ -267,7 +268,7 @@ class Sites:
             await runner.run()
         except Exception:
             log.exception("site %s: the runner failed because of a defect", runner.name)
-        await asyncio.sleep(self._timing.defect_pause_seconds)
+        await asyncio.sleep(self._settings.timing.defect_pause_seconds)
         self._queue.add(runner.name)
 
     async def _stop(self, name: str) -> None:
@@ -299,14 +300,14 @@ class Sites:
         credentials: Mapping[str, str] = {}
         if secret:
             try:
-                raw = await self._registry.client.get(SECRETS, secret, self._namespace)
+                raw = await self._registry.client.get(SECRETS, secret, self._settings.namespace)
             except NotFoundError:
-                message = f"Secret {self._namespace}/{secret} does not exist"
+                message = f"Secret {self._settings.namespace}/{secret} does not exist"
                 message += ": create it, or correct the reference in spec.provider"
                 raise SetupError(Reason.CREDENTIALS_NOT_FOUND, message) from None
             credentials = {key: base64.b64decode(value).decode() for key, value in (raw.get("data") or {}).items()}
         kubeconfig = self._registry.client.kubeconfig
-        return SiteConfig(site.metadata.name, member.to_json(), credentials, self._installation, kubeconfig)
+        return SiteConfig(site.metadata.name, member.to_json(), credentials, self._settings.installation, kubeconfig)
 
     def _orphan_removed(self, name: str, machine: Machine) -> None:
         log.warning("machine %s (%s) has no Worker and is deleted", machine.id, machine.name)
@@ -326,28 +327,6 @@ def _forget_gauges(name: str) -> None:
     for state in MachineState:
         with contextlib.suppress(KeyError):
             MACHINES.remove(name, state.value)
-
-
-def make_provider(site: CloudSite, config: SiteConfig) -> Site:
-    """Create the provider that a CloudSite names.
-
-    Raises:
-        SetupError: the provider is not installed, or its settings cannot be used.
-    """
-    kind = site.spec.provider.entry_point
-    found = [entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == kind]
-    if not found:
-        raise SetupError(Reason.PROVIDER_NOT_INSTALLED, f"no installed package contains the provider {kind}")
-    try:
-        provider: Site = found[0].load()(config)
-    except ImportError as error:
-        raise SetupError(Reason.PROVIDER_NOT_INSTALLED, f"the provider {kind} cannot be loaded: {error}") from error
-    except SiteError as error:
-        raise SetupError(error.reason, str(error)) from error
-    except Exception as error:  # noqa: BLE001 - a provider may raise anything
-        told = make_defect_error(config.name, "the factory", error)
-        raise SetupError(told.reason, str(told)) from None
-    return provider
 
 
 def _secret_name(site: CloudSite) -> str:
