@@ -88,8 +88,7 @@ class SiteLimits(ApiModel):
         Field(
             ge=1,
             le=10_000,
-            description="Maximum number of these requests under way at the same time; the platform uses fewer where"
-            " fewer are enough.",
+            description="Maximum number of such requests at the same time. The platform may send fewer.",
         ),
     ] = 1000
 
@@ -116,7 +115,11 @@ class AllowedNamespaces(ApiModel):
     )
 
     from_: Annotated[
-        Literal["All", "Selected"], Field(alias="from", description="`All` namespaces, or those `Selected` by `names`.")
+        Literal["All", "Selected"],
+        Field(
+            alias="from",
+            description="Permitted namespaces. `All`: all namespaces. `Selected`: the namespaces in `names`.",
+        ),
     ] = "All"
     names: Annotated[
         list[Name],
@@ -137,7 +140,7 @@ class CloudSiteSpec(ApiModel):
     limits: SiteLimits = SiteLimits()
     cost: Cost = Cost()
     allowed_namespaces: AllowedNamespaces = AllowedNamespaces()
-    cordoned: Annotated[bool, Field(description="Keeps new workers away from the site; workers that exist go on.")] = (
+    cordoned: Annotated[bool, Field(description="Keeps new workers away from the site; existing workers continue.")] = (
         False
     )
     orphan_grace_seconds: Annotated[
@@ -177,9 +180,9 @@ class CallTuning(ApiModel):
     limited_by: Annotated[
         Literal["Idle", "Growing", "Latency", "Throttled", "Bound"],
         Field(
-            description="Limit of this kind of call. `Idle`: there is nothing to do. `Growing`: no limit was met yet."
-            " `Latency`: more requests at the same time only wait longer. `Throttled`: the site refuses more requests."
-            " `Bound`: `spec.limits` applies."
+            description="Limit of this kind of call. `Idle`: there is no work. `Growing`: no limit was met yet."
+            " `Latency`: with more requests at the same time, each would only wait longer. `Throttled`: the"
+            " site refuses more requests. `Bound`: `spec.limits` applies."
         ),
     ] = "Idle"
     message: Annotated[str, Field(max_length=1024, description="Explanation of `limitedBy` for people.")] = ""
@@ -189,9 +192,11 @@ class StageMedians(ApiModel):
     """Median duration of each stage in the starts of the newest machines."""
 
     pending_milliseconds: Annotated[Milliseconds, Field(description="Time until the machine was placed on a host.")] = 0
-    prolog_milliseconds: Annotated[Milliseconds, Field(description="Time from there until its disk was ready.")] = 0
+    prolog_milliseconds: Annotated[
+        Milliseconds, Field(description="Time from the placement until the machine's disk was ready.")
+    ] = 0
     boot_milliseconds: Annotated[
-        Milliseconds, Field(description="Time from there until the hypervisor reported that it runs.")
+        Milliseconds, Field(description="Time from the ready disk until the hypervisor reported that the machine runs.")
     ] = 0
     total_milliseconds: Annotated[
         Milliseconds, Field(description="Time from the accepted request until the machine ran.")

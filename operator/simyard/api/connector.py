@@ -62,10 +62,14 @@ class CommandResult(ApiModel):
     name: Annotated[Term, Field(description="Declared field of the action's result.")]
     file: Annotated[
         RelativePath | None,
-        Field(description="File that has the value, or that is the value of a file; by default the command's output."),
+        Field(
+            description="File with the value; for a result of the type `file`, the file itself. By default the value is"
+            " read from the command's output."
+        ),
     ] = None
     folder: Annotated[
-        RelativePath | None, Field(description="Folder whose files, with those in its folders, are an array of files.")
+        RelativePath | None,
+        Field(description="Folder whose files are an array of files, including the files in its subfolders."),
     ] = None
     pattern: Annotated[
         Pattern | None, Field(description="Regular expression for the text; its first group is the value.")
@@ -102,9 +106,7 @@ class CommandAction(ApiModel):
             description="Program and arguments; $(PARAMETER) stands for the parameter's value.",
         ),
     ] = None
-    cancels: Annotated[
-        Term | None, Field(description="Action that this one cancels, instead of running a command.")
-    ] = None
+    cancels: Annotated[Term | None, Field(description="Action that this action cancels. It runs no command.")] = None
     stdin: Annotated[
         Argument | None,
         Field(description="Standard input of the command; $(PARAMETER) stands for the parameter's value."),

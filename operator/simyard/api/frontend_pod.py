@@ -36,7 +36,7 @@ RESTRICTED_POD: Json = {
     "fsGroup": 65532,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Security context of the pods; the user is the one of the image."""
+"""Security context of the pods; the user is the user of the image."""
 RESTRICTED_CONTAINER: Json = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,

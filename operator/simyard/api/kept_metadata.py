@@ -12,7 +12,7 @@ from simyard.api import names
 from simyard.api.base import Json
 
 MAX_TEXT_CHARACTERS = 512
-"""Longer texts are removed: the operator itself writes only names, versions and times."""
+"""Maximum length of a kept text. The operator itself writes only names, versions and times, which are shorter."""
 _SCALARS = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _TEXTS = {
     "labels": (names.LABEL_POOL, names.LABEL_SERVICE, names.LABEL_SITE, names.LABEL_REVISION),

@@ -85,11 +85,11 @@ ANNOTATION_OCCI_KEY = "simyard.dev/occi-key"
 ANNOTATION_OCCI_DONE = "simyard.dev/occi-done"
 """Annotation of Workers and WorkerPools: short digests of the last changes by OCCI requests.
 
-On a WorkerPool also digests of the Workers for which the pool was scaled in. They detect a second delivery."""
+On a WorkerPool, it also has digests of the Workers for which the pool was scaled in. It detects a second delivery."""
 ANNOTATION_OCCI_ATTRIBUTES = "simyard.dev/occi-attributes"
 """Annotation of Workers: JSON object of the OCCI attributes that clients set and the platform does not use."""
 ANNOTATION_OCCI_MIXINS = "simyard.dev/occi-mixins"
-"""Annotation of Workers: ids of the provider's mixins that clients asked for and no field of the Worker holds."""
+"""Annotation of Workers: ids of the provider's mixins that clients asked for, if no field of the Worker holds them."""
 ANNOTATION_OCCI_PULLED = "simyard.dev/occi-pulled"
 """Annotation of OcciLinks: JSON object of the service adapter's newest answer to a frontend."""
 ANNOTATION_ABANDON = "simyard.dev/abandon"
@@ -99,7 +99,7 @@ FINALIZER = "simyard.dev/machines"
 
 
 class ConditionType(enum.StrEnum):
-    """Type of a condition. True is the good status, except that Failed and Complete are like those of a Job."""
+    """Type of a condition. True is the good status; only Failed and Complete have the same meaning as in a Job."""
 
     AVAILABLE = "Available"
     PROGRESSING = "Progressing"

@@ -41,9 +41,11 @@ class OcciAttribute(ApiModel):
     type: Annotated[
         Literal["string", "number", "boolean", "array", "object"], Field(description="Type of the values in JSON.")
     ] = "string"
-    mutable: Annotated[bool, Field(description="Permits clients to set it at any time.")] = True
+    mutable: Annotated[bool, Field(description="Permits clients to set the attribute at any time.")] = True
     required: Annotated[bool, Field(description="Makes a value obligatory.")] = False
-    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Value when the client gives none.")] = None
+    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Value if the client gives no value.")] = (
+        None
+    )
     pattern: Annotated[str, Field(max_length=1024, description="Regular expression that a string must match.")] = ""
     description: Annotated[str, Field(max_length=1024, description="Meaning, for people.")] = ""
 
@@ -77,12 +79,14 @@ class OcciMixinSpec(ApiModel):
     ]
     depends: Annotated[
         list[CategoryId],
-        Field(max_length=32, json_schema_extra=ATOMIC, description="Ids of the mixins on which this one depends."),
+        Field(max_length=32, json_schema_extra=ATOMIC, description="Ids of the mixins on which this mixin depends."),
     ] = []
     applies: Annotated[
         list[CategoryId],
         Field(
-            max_length=32, json_schema_extra=ATOMIC, description="Ids of the kinds to which it applies; empty: to all."
+            max_length=32,
+            json_schema_extra=ATOMIC,
+            description="Ids of the kinds to which the mixin applies; empty: all kinds.",
         ),
     ] = []
     attributes: Annotated[

@@ -73,8 +73,10 @@ class DeclaredValue(ApiModel):
     ]
     description: Text = ""
     unit: Annotated[str, Field(max_length=32, description="Unit of a number, such as mm or MPa.")] = ""
-    required: Annotated[bool, Field(description="Makes a value obligatory: there is no default.")] = False
-    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Value when the caller gives none.")] = None
+    required: Annotated[bool, Field(description="Makes a value obligatory.")] = False
+    default: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Value if the caller gives no value.")] = (
+        None
+    )
     enum: Annotated[
         list[Annotated[str, Field(max_length=256)]] | None,
         Field(min_length=1, max_length=64, json_schema_extra=ATOMIC, description="Strings that are accepted."),
@@ -137,7 +139,10 @@ class DeclaredAction(ApiModel):
     ] = []
     mode: Annotated[
         Literal["Sync", "Async"],
-        Field(description="`Sync` answers a request with the result, `Async` with a ServiceAction that will hold it."),
+        Field(
+            description="`Sync`: the answer to a request is the result. `Async`: the answer is a ServiceAction, which"
+            " later has the result."
+        ),
     ] = "Sync"
     timeout_seconds: Annotated[
         int,
@@ -145,9 +150,14 @@ class DeclaredAction(ApiModel):
     ] = 30
     idempotent: Annotated[
         bool,
-        Field(description="States that a second run does no harm: another worker runs the action when one dies."),
+        Field(
+            description="States that a second run does no harm. If a worker dies, another worker then runs its action"
+            " again."
+        ),
     ] = False
-    concurrent: Annotated[bool, Field(description="Permits a run beside other actions on the same worker.")] = False
+    concurrent: Annotated[
+        bool, Field(description="Permits a worker to run the action at the same time as other actions.")
+    ] = False
 
 
 class ServiceInterface(ApiModel):

@@ -19,15 +19,21 @@ class UsageRow(ApiModel):
     """Past and present use by the workers of one pool, service and site."""
 
     pool: Annotated[
-        Label, Field(description="Name of the WorkerPool; empty: workers without a pool, and old pools in one row.")
+        Label,
+        Field(
+            description="Name of the WorkerPool. The row with an empty name is for workers without a pool, and for old"
+            " pools."
+        ),
     ]
-    service: Annotated[Label, Field(description="Name of the SimulationService; empty if it is not known any more.")]
+    service: Annotated[Label, Field(description="Name of the SimulationService; empty if the service is unknown.")]
     site: Annotated[Label, Field(description="Name of the CloudSite.")]
     currency: Annotated[str, Field(max_length=3, description="ISO 4217 code of the cost's currency, such as EUR.")]
     worker_milliseconds: Annotated[Milliseconds, Field(description="Sum of the times for which the machines ran.")]
-    core_milliseconds: Annotated[Milliseconds, Field(description="Sum of these times, each multiplied by the cores.")]
+    core_milliseconds: Annotated[
+        Milliseconds, Field(description="Sum of these times, each multiplied by the cores of the machine.")
+    ]
     licence_milliseconds: Annotated[
-        Milliseconds, Field(description="Sum of these times, each multiplied by the licence seats.")
+        Milliseconds, Field(description="Sum of these times, each multiplied by the licence seats of the machine.")
     ]
     cost_millis: Annotated[int, Field(ge=0, description="Cost in thousandths of the currency, rounded down.")]
     cost_remainder: Annotated[
@@ -39,7 +45,9 @@ class UsageRow(ApiModel):
         ),
     ]
     accounted_until: Annotated[Time, Field(description="Time up to which the sums are complete.")]
-    workers: Annotated[Count, Field(description="Machines that ran at this time, and are assumed to run since.")]
+    workers: Annotated[
+        Count, Field(description="Machines that ran at `accountedUntil`, and are assumed to have run since then.")
+    ]
     cores: Annotated[Count, Field(description="Cores of these machines.")]
     licences: Annotated[Count, Field(description="Licence seats of these machines.")]
     hour_cost_millis: Annotated[
@@ -48,7 +56,7 @@ class UsageRow(ApiModel):
 
 
 class UsageStatus(ApiModel):
-    """Use of the namespace."""
+    """Usage of the namespace."""
 
     workers: Annotated[Count, Field(description="Machines that run, over all rows.")] = 0
     accounted_until: Annotated[Time | None, Field(description="Latest `accountedUntil` of all rows.")] = None
@@ -63,7 +71,7 @@ class UsageStatus(ApiModel):
 
 
 class Usage(ApiModel):
-    """A Usage is the account of what the machines of a namespace have used. Only the platform writes it."""
+    """A Usage is the account of the resources that machines of a namespace have used. Only the platform writes it."""
 
     metadata: Metadata
     status: UsageStatus = UsageStatus()

@@ -49,9 +49,9 @@ class WorkerSpec(ApiModel):
     )
 
     service_ref: Annotated[
-        LocalReference, Field(description="SimulationService that it runs.", json_schema_extra=IMMUTABLE)
+        LocalReference, Field(description="SimulationService that the worker runs.", json_schema_extra=IMMUTABLE)
     ]
-    site: Annotated[Name, Field(description="CloudSite at which it runs.", json_schema_extra=IMMUTABLE)]
+    site: Annotated[Name, Field(description="CloudSite at which the worker runs.", json_schema_extra=IMMUTABLE)]
     power_state: Annotated[
         Literal["Running", "Stopped", "Suspended"], Field(description="Desired state of the machine.")
     ] = "Running"
@@ -67,7 +67,7 @@ class WorkerSpec(ApiModel):
     ] = None
     resources: Annotated[
         Resources | None,
-        Field(description="Size of the machine; by default the one of the service.", json_schema_extra=IMMUTABLE),
+        Field(description="Size of the machine; by default the size in the service.", json_schema_extra=IMMUTABLE),
     ] = None
     user_data: Annotated[
         str | None,
@@ -86,7 +86,7 @@ class WorkerSpec(ApiModel):
             description="Public keys with which users log in to the machine by SSH.",
         ),
     ] = None
-    drain: Annotated[bool, Field(description="Makes the worker finish its actions and accept no new ones.")] = False
+    drain: Annotated[bool, Field(description="Makes the worker finish its actions and accept no new actions.")] = False
     attributes: Annotated[
         Values,
         Field(

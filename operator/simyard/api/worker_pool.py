@@ -39,15 +39,15 @@ class Placement(ApiModel):
         Field(
             max_length=64,
             json_schema_extra=SET,
-            description="CloudSites in order of preference; empty: every permitted one.",
+            description="CloudSites in order of preference; empty: every permitted CloudSite.",
         ),
     ] = []
     strategy: Annotated[
         Literal["Ordered", "Spread", "Cheapest", "Fastest"],
         Field(
             description="Order in which sites get workers. `Ordered` fills one site after the other in the order of"
-            " `sites`, `Cheapest` in the order of price, `Fastest` in the order of boot time. `Spread` keeps the"
-            " numbers of workers at the sites even."
+            " `sites`, `Cheapest` in the order of price, `Fastest` in the order of boot time. `Spread` keeps"
+            " the number of workers equal at all sites."
         ),
     ] = "Ordered"
     consent: Annotated[
@@ -61,15 +61,15 @@ class Placement(ApiModel):
     site_failure: Annotated[
         Literal["Replace", "Wait"],
         Field(
-            description="Treatment of lost workers while their site is not Ready: `Replace` creates others at other"
-            " sites, `Wait` waits until the site is back."
+            description="Treatment of lost workers while their site is not Ready. `Replace` creates new workers at"
+            " other sites. `Wait` waits until the site is Ready again."
         ),
     ] = "Replace"
     rebalance: Annotated[
         Literal["Never", "WhenIdle"],
         Field(
-            description="With `WhenIdle`, idle workers are moved to sites that the strategy prefers as soon as these"
-            " have room, at most `rollout.maxUnavailable` at a time."
+            description="With `WhenIdle`, idle workers move to sites that the strategy prefers, as soon as these sites"
+            " have room. At most `rollout.maxUnavailable` workers move at a time."
         ),
     ] = "Never"
 
@@ -78,16 +78,16 @@ class StartPolicy(ApiModel):
     """Conditions under which a start is complete, and the treatment of slow workers."""
 
     quorum_percent: Annotated[
-        int, Field(ge=1, le=100, description="Share of ready workers from which on the pool is Available.")
+        int, Field(ge=1, le=100, description="Minimum share of ready workers with which the pool is Available.")
     ] = 100
     deadline_seconds: Annotated[
         int | None,
         Field(
             ge=1,
             le=86_400,
-            description="Timeout for the registration of a worker; by default the one of the service. Workers that"
-            " exceed it are replaced, at most `rollout.maxUnavailable` at a time. The timeout grows while no"
-            " replacement becomes ready, so that a slow site can finish.",
+            description="Timeout for the registration of a worker; by default the timeout of the service. The pool"
+            " replaces workers that exceed it, at most `rollout.maxUnavailable` at a time. The timeout grows"
+            " while no replacement becomes ready, so that a slow site can finish.",
         ),
     ] = None
 
@@ -134,24 +134,24 @@ class WorkerPoolSpec(ApiModel):
     rollout: RolloutPolicy = RolloutPolicy()
     scale_in: ScaleInPolicy = ScaleInPolicy()
     suspend: Annotated[
-        bool, Field(description="Removes all workers while it is true, and keeps the value of `replicas`.")
+        bool, Field(description="If true, the pool removes all workers and keeps the value of `replicas`.")
     ] = False
     idle_timeout_seconds: Annotated[
         int | None,
         Field(
             ge=1,
             le=31_536_000,
-            description="Time without an action after which the pool removes its workers, until an action waits for"
-            " it or its spec changes; `replicas` is kept. The time counts from the last action, registration or"
-            " change of the spec. By default the pool keeps its workers.",
+            description="Time without an action after which the pool removes its workers; `replicas` is kept. The pool"
+            " creates workers again when an action waits for it, or when its spec changes. The time counts"
+            " from the last action, registration or change of the spec. By default the pool keeps its workers.",
         ),
     ] = None
     reserved_for_sync: Annotated[
         CountOrPercent | None,
         Field(
-            description="Ready workers that ServiceActions on the pool or its service leave free, so that Sync calls"
-            " are answered while ServiceActions wait: a number, or a percentage of the ready workers (rounded down)."
-            " By default none."
+            description="Ready workers that stay free for Sync calls while ServiceActions on the pool or its service"
+            " wait: a number, or a percentage of the ready workers (rounded down). By default no workers are"
+            " reserved."
         ),
     ] = None
     attributes: Annotated[
@@ -203,8 +203,8 @@ class PoolStart(ApiModel):
     published_milliseconds: Annotated[
         Milliseconds | None,
         Field(
-            description="T_m: time until the API server had stored that all workers are ready, and so told its"
-            " watchers."
+            description="T_m: time until the API server had stored that all workers are ready. From then on its"
+            " watchers see this."
         ),
     ] = None
     stages: StartStages | None = None

@@ -88,12 +88,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Seconds since an action was sent, on a steady clock, counted from the last return of the broker.
+    """Seconds since an action was sent, on a steady clock. The time before the broker's last return does not count.
 
     Attributes:
         first: Seconds since the action was first sent.
         last: Seconds since the action was last sent.
-        begun: Seconds since the begin of the action was known; None if it is not known to have begun.
+        begun: Seconds since the operator learnt that the action has begun; None if it has not begun.
     """
 
     first: float = 0.0
@@ -107,8 +107,8 @@ class ActionPlan:
 
     Attributes:
         need: Kind of the step.
-        status: Status to write, with WRITE.
-        look_again: Time of the next plan, even if nothing happens.
+        status: Status to write, if the step is WRITE.
+        look_again: Time of the next plan if no event causes an earlier one.
         revokes: True if the worker must first receive the request not to run the action any more.
     """
 
@@ -153,7 +153,7 @@ def get_timeout_seconds(action: ServiceAction, declared: Action) -> int:
 def plan_action(
     action: ServiceAction, target: Target, *, sent: Sent | None, now: datetime, times: ActionTimes = ACTION_TIMES
 ) -> ActionPlan:
-    """Return the next step of an action; ``sent`` is None if the action was not sent since the broker's last return."""
+    """Return the next step of an action; ``sent`` is None if the action was not sent since the broker came back."""
     if action.metadata.deletion_timestamp is not None:
         return ActionPlan(Need.NOTHING)
     if is_finished(action):

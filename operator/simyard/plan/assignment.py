@@ -10,7 +10,7 @@ from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
 
 MAX_CONCURRENT = 16
-"""Maximum number of concurrent actions on one worker: half the number from which an adapter answers that it is busy."""
+"""Maximum number of concurrent actions on one worker. An adapter answers that it is busy from twice this number on."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 

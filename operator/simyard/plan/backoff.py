@@ -35,7 +35,7 @@ class Backoff:
         return self.until is not None and timedelta() < self.until - now <= timedelta(seconds=MAX_BACKOFF_SECONDS)
 
     def record_failure(self, now: datetime) -> Backoff:
-        """Return the backoff after a failure: no delay after the first round, twice the delay after each other one."""
+        """Return the backoff after a failure: no delay at first, then twice the last delay after each round."""
         if self.is_waiting(now):
             return self
         seconds = (

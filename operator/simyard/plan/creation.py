@@ -35,7 +35,7 @@ class Sources:
     """Sites at which workers can be created now.
 
     Attributes:
-        blocked: Reason why no worker can be created; None if there is none.
+        blocked: Reason why no worker can be created; None if workers can be created.
         choice: Permitted sites; None if an obstacle applies to all sites.
         revisions: Revision of new workers, by site.
     """
@@ -88,7 +88,7 @@ def create_workers(
 
 
 def may_find_room(blocked: Blocked | None, choice: Choice | None) -> bool:
-    """Return whether the creation lacks room at a site, which may become free without a change of any object."""
+    """Return whether new workers wait for room at a site. Room may become free without a change of an object."""
     why = (Reason.MAX_WORKERS_REACHED, Reason.NO_SITE_AVAILABLE, Reason.SITE_NOT_FOUND)
     return blocked is not None and blocked.reason in why and choice is not None and choice.may_change
 
@@ -96,8 +96,7 @@ def may_find_room(blocked: Blocked | None, choice: Choice | None) -> bool:
 def _limit_by_licence(given: PoolInput, desired: int, missing: int) -> tuple[int, Blocked | None]:
     """Return the number of workers for which there are seats, and the reason if there are too few seats.
 
-    There is no reason if the licence grants enough seats: then leaving workers of the pool still occupy the missing
-    seats.
+    If the licence grants enough seats, there is no reason: workers that leave the pool still occupy the missing seats.
     """
     if given.licence is None or (room := given.licence.seats - len(given.workers)) >= missing:
         return missing, None

@@ -197,7 +197,8 @@ def _choose_moved(scope: _Scope, choice: Choice) -> tuple[list[Removal], float |
 def _count_allowance(scope: _Scope, surplus: list[Worker]) -> _Allowance:
     """Return the numbers of ready workers that may leave for a rollout or for a preferred site.
 
-    Seats that a licence does not grant are not unavailable workers: a pool that waits for seats can still roll out.
+    Workers without a seat of the licence do not count as unavailable, so a pool that waits for seats can still roll
+    out.
     """
     given, force = scope.given, scope.force
     leaving = sum(worker.metadata.uid in scope.going for worker in force.ready) if surplus else 0

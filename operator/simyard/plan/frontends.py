@@ -2,10 +2,11 @@
 """Number of OCCI frontends of a service, and its conditions about them.
 
 Scaling reacts to lasting load: the operator measures the load every few seconds, and a frontend takes some more seconds
-to start. Scale-out is immediate, to at most twice as many. Scale-in removes one frontend at a time, after one frontend
-less would have been enough for :data:`STABILISATION_SECONDS`. If a scale-in has to be undone, the next one waits twice
-as long, so that a load just above the limit does not cause endless changes. Unknown load never removes a frontend. A
-frontend that reported figures before and is now too busy to report counts as above its target.
+to start. A scale-out is immediate, and at most doubles the number of frontends. A scale-in removes one frontend at a
+time, when one frontend less would have been enough for :data:`STABILISATION_SECONDS`. If a scale-in has to be undone,
+the next scale-in waits twice as long, so that a load just above the limit does not cause endless changes. Unknown load
+never removes a frontend. A frontend that reported figures before and is now too busy to report counts as above its
+target.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TOLERANCE = 0.1
 """Share of a target by which the load must differ from it for a scale-out or scale-in (as in Kubernetes' HPA)."""
 STABILISATION_SECONDS = 300.0
 MAX_STABILISATION_SECONDS = 4 * 3600.0
-"""Maximum time before a scale-in. A scale-in that has lasted for this time counts as right."""
+"""Maximum time before a scale-in. A scale-in that was not undone within this time counts as right."""
 STEP_SECONDS = 60.0
 """Time between two steps of a scale-in while the load still fits."""
 BLIND_SECONDS = 60.0
@@ -53,7 +54,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLoad:
-    """Reads of one frontend between two measurements, and their mean latency with the wait before they begin."""
+    """Reads of one frontend between two measurements, and their mean latency, including the wait before each read."""
 
     reads: int
     latency_seconds: float
@@ -92,7 +93,7 @@ class Scaling:
 
     Attributes:
         replicas: Desired number of frontends.
-        quiet_since: Time since which one frontend less would have been enough, without a gap.
+        quiet_since: Begin of the present period in which one frontend less would have been enough all the time.
         shrunk_at: Time of the last step of a scale-in.
         patience: Number of successive scale-ins that had to be undone.
         blind_since: Time since which a part of the load is unknown.
@@ -299,7 +300,7 @@ def _count_for_queue(spec: Autoscaling, load: Load, current: int) -> int:
 def _count_for_latency(spec: Autoscaling, load: Load) -> int:
     """Return the number of frontends for the latency.
 
-    It is computed from the ready ones, so that frontends that are starting are not asked for again.
+    The number is computed from the ready frontends, so that starting frontends are not requested again.
     """
     latency, target = load.latency_seconds, spec.target_latency_milliseconds / 1000
     busy = len(load.replicas) + load.silent if load.silent else 0

@@ -2,9 +2,9 @@
 """Distribution of the seats of a licence to pools.
 
 The rule is first come, first served. The oldest claim gets every free seat until it has all the seats it wants; a
-smaller claim does not overtake it. A pool uses its seats at once, so a large pool starts in part. A pool that cannot
-use a seat (no site, no broker, workers that keep failing) is passed over and keeps its place in the queue. No worker is
-deleted to free a seat, not even if the licence has fewer seats than before.
+smaller claim does not overtake it. A pool uses its seats at once, so a large pool may start with a part of its workers.
+A pool that cannot use a seat (no site, no broker, workers that keep failing) is passed over and keeps its place in the
+queue. No worker is deleted to free a seat, not even if the licence has fewer seats than before.
 
 All of this is derived from objects, so a restarted operator continues without other state:
 
@@ -42,9 +42,9 @@ class Claim:
     Attributes:
         pool: Uid of the pool.
         held: Number of its Workers that exist.
-        granted: Number of seats that it was granted before.
+        granted: Number of seats that the pool was granted before.
         desired: Desired number of workers.
-        since: Time since which it waits for seats; None if it does not wait, or cannot use seats.
+        since: Time since which the pool waits for seats; None if it does not wait, or cannot use seats.
         namespace: Namespace of the pool.
     """
 
@@ -240,8 +240,8 @@ def count_licensed_replicas(
 ) -> int | None:
     """Return the number of seats that a pool keeps.
 
-    A pool that can use seats (``able``) keeps those for its desired workers, another pool only those of existing and
-    ``created`` workers. The result is None without a licence.
+    A pool that can use seats (``able``) keeps the seats for its desired workers. Any other pool keeps only the seats of
+    its existing and ``created`` workers. The result is None without a licence.
     """
     if given is None:
         return None
@@ -304,7 +304,7 @@ def _describe_seats(given: Allotment, pool: str, held: int) -> str:
 
 
 def plan_licence_condition(service: SimulationService, terms: Terms | None, now: datetime) -> Condition | None:
-    """Return the condition that says whether a service may use its Licence; None if it refers to none."""
+    """Return the condition that says whether a service may use its Licence; None if it refers to no Licence."""
     licence = service.spec.licence
     if licence is None or licence.licence_ref is None or terms is None:
         return None

@@ -54,9 +54,9 @@ def plan_machine(
     Args:
         worker: Worker of the machine; None if it is known to be deleted.
         machine: Machine at the site; None if there is none.
-        restarts: Number of restarts that the site has accepted, if the Worker's status does not contain them yet.
+        restarts: Number of restarts that the site has accepted and the Worker's status does not show yet.
         stop_ends: True if a stop deletes the machine at this site; it is then created again after a stop or restart.
-        ended: True if the machine was stopped or restarted, if the Worker's status does not contain it yet.
+        ended: True if the machine was stopped or restarted, and the Worker's status does not show this yet.
     """
     if worker is None or worker.metadata.deletion_timestamp is not None:
         return Step.DELETE if machine is not None else Step.NOTHING

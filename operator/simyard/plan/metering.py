@@ -2,8 +2,8 @@
 """Account of the use and cost of machines, each counted from its start until it is gone.
 
 Each row of a namespace's account holds sums up to a time, and the numbers of workers, cores and licence seats that run
-since then. So the start or end of a machine costs one step, however many machines run, and so does the update of a row
-to the present.
+since then. The start or the end of a machine, and the update of a row to the present, therefore cost one step each, for
+any number of machines.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Account:
     ) -> Account:
         """Return an account that continues from rows which another process has written meanwhile.
 
-        It counts the time of each machine of this account that those rows do not contain yet.
+        For each machine of this account, the new account adds the time that those rows do not contain yet.
 
         Args:
             rows: Rows that are stored now.

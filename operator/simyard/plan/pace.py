@@ -5,8 +5,8 @@ The problem is to find the accepted rate from refusals alone. While the site ref
 A first refusal only shows the batch that fits. If a second refusal follows soon, the rate that the site accepted in
 between is the new peak. From there the rate follows the curve of CUBIC (RFC 9438): it returns quickly to the peak,
 stays long near it, then exceeds it. The adaptive mode of botocore does the same; the time scale here is longer, for
-slow sites. Only time with waiting work counts, because an idle night teaches nothing. A fixed backoff would be either
-too slow or refused again and again.
+slow sites. Only time with waiting work counts, because idle time shows nothing about the site. A fixed backoff would be
+either too slow or refused again and again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPREAD_SECONDS = 0.25
 AGAIN_SECONDS = 2.0
 """Time within which a second refusal shows that the rate is too high; a single refusal may show a too large batch."""
 BURST_RECOVERY_SECONDS = 10.0
-"""Time until batches may be twice as large as the one that once fitted."""
+"""Time until batches may be twice as large as the batch that once fitted."""
 MIN_PER_SECOND = 0.2
 TRUSTED_SECONDS = 0.9
 TRUSTED_ITEMS = 10

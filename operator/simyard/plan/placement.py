@@ -153,7 +153,7 @@ def choose_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources: Re
 
 
 def find_awaited_sites(choice: Choice, sites: Mapping[str, SiteState], now: datetime) -> dict[str, float | None]:
-    """Return the sites whose lost workers may come back, with the seconds that are left for it.
+    """Return the sites whose lost workers may come back, with the seconds that are left for their return.
 
     These are the sites that are not Ready (None), and the sites that are Ready for less than ``RECONNECT_SECONDS``.
     """

@@ -2,10 +2,10 @@
 """Problems of the platform itself, which every CloudSite shows to its users.
 
 Users of a pool do not see the operator's metrics. When the operator's work stands still, or when its clock differs from
-the API server's, users would look for the fault at their site or pool. So the condition ``PlatformHealthy`` of every
-CloudSite reports the problem. Its text stays the same while the problem lasts, and the condition becomes True again
-only after :data:`HEALED_SECONDS` without a problem. So a problem costs two writes for each site, and none for pools and
-Workers.
+the API server's, users would look for the fault at their site or pool. The condition ``PlatformHealthy`` of every
+CloudSite therefore reports the problem. Its text stays the same while the problem lasts, and the condition becomes True
+again only after :data:`HEALED_SECONDS` without a problem. A problem thus costs two writes for each site, and no writes
+for pools and Workers.
 """
 
 from __future__ import annotations

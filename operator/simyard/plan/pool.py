@@ -63,7 +63,7 @@ class PoolPlan:
 
     Attributes:
         adopt: Workers without a revision, each with the revision that it gets.
-        wake_seconds: Seconds until the next pass, even if nothing happens; None: no such pass.
+        wake_seconds: Seconds until the next pass if no change causes an earlier one; None: only a change causes a pass.
         waits_for_room: True if a free place at a site is a reason for another pass.
     """
 
@@ -83,7 +83,7 @@ class _Scene:
 
     Attributes:
         backoff: Backoff before this pass: reset by a changed spec or by a worker that became ready.
-        patience: Sites whose lost workers may come back, with the seconds that are left for it.
+        patience: Sites whose lost workers may come back, with the seconds that are left for their return.
     """
 
     given: PoolInput
@@ -320,7 +320,7 @@ def _waits_for_room(scene: _Scene, leaving: _Leaving, creation: _Creation) -> bo
 def _plan_wake(
     scene: _Scene, leaving: _Leaving, creation: _Creation, rotation_seconds: float | None, *, waits_for_room: bool
 ) -> float | None:
-    """Return the seconds until the next pass that is needed even if nothing happens; None if there is none."""
+    """Return the seconds until the next pass if no change causes one; None if only changes cause passes."""
     exits, now = leaving.exits, scene.given.now
     wakes = [
         scene.force.look_again,

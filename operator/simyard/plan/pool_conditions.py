@@ -63,9 +63,9 @@ def plan_pool_conditions(
 ) -> list[Condition]:
     """Return the pool's conditions.
 
-    Available is True if the quorum of workers is ready and the service exists, whatever else is wrong; a rollout may
-    take ``maxUnavailable`` workers from the quorum. Progressing is True if all workers have the present revision, or
-    get it.
+    Available is True if the quorum of workers is ready and the service exists, even if something else is wrong. During
+    a rollout, the quorum is smaller by ``maxUnavailable`` workers. Progressing is True if all workers have the present
+    revision, or get it.
     """
     conditions = previous.conditions
     progressing = _get_progressing(previous, counts, blocked, backoff)

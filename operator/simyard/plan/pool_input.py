@@ -28,7 +28,7 @@ class PoolInput:
         taken: Names that other Workers of the namespace have, so that the pool's Workers cannot use them.
         busy: Uids of workers that run a ServiceAction.
         drained: Uids of workers that reported that they are drained.
-        active: Time of the last report of running Sync requests, by uid of the worker and by ``clock``.
+        active: Time, on ``clock``, of the last report of running Sync requests, by uid of the worker.
         heard_seconds: Time for which all reports of workers have been received, without a gap.
         use: Use of the pool by actions (only filled for a pool with an idle timeout).
         clock: Time for which each worker has been in its present state.

@@ -6,10 +6,10 @@ worker left. The delay covers several workers with one change, and limits the ti
 machine is usable.
 
 The former login is kept while a worker of the pool uses it. The operator sends the newest login to each worker over its
-queue. The worker connects with the newest login. Under this login it also answers the requests that it received under
-the former one. Then the operator deletes the former login, which closes all connections that still use it. All
-decisions are derived from the state of the API server and the broker, so a new operator continues where the last one
-stopped.
+queue. The worker connects with the newest login. Under the newest login it also answers the requests that it received
+under the former login. Then the operator deletes the former login, and the broker closes all connections that still use
+it. All decisions are derived from the state of the API server and the broker, so a new operator continues where the
+last one stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simyard.api.worker_pool import BrokerCredentials, WorkerPoolStatus
 from simyard.plan.times import add_seconds, get_seconds_until
 
 DEADLINE_SECONDS = 1800.0
-"""Deadline for a worker to use the newest login; then it is cut off, and replaced if it does not come back."""
+"""Time in which a worker must begin to use the newest login; then the former login is deleted."""
 LINGER_SECONDS = 60.0
 """Time in which a worker may finish requests of the former login after it has connected with the newest one."""
 

@@ -45,7 +45,7 @@ class CallObservation:
         idle: True if no request waits or is under way.
         rate: Requests that were answered per second when the site was last busy.
         throttled: Number of requests that were refused as too many.
-        pace: Requests per second that the site accepts; None while it refuses none.
+        pace: Requests per second that the site accepts; None while the site refuses no requests.
     """
 
     call: CallName

@@ -2,8 +2,8 @@
 """Choice of the takers of a pool, the workers that take requests from the pool's queue.
 
 Each further consumer of a quorum queue costs the broker more than the previous one. Most pools are started long before
-their first call, or run only ServiceActions, which do not come through this queue. So only a few workers are takers at
-first; all workers become takers when the pool is used.
+their first call, or run only ServiceActions, which do not come through this queue. At first only a few workers are
+therefore takers; all workers become takers when the pool is used.
 """
 
 from __future__ import annotations

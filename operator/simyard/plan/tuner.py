@@ -17,7 +17,7 @@ MAX_PER_BATCH = 500
 GROWTH_PAYS = 1.25
 """Factor by which doubling must raise the rate, else it is undone (BBR's start-up: draft-ietf-ccwg-bbr 5.3.1.2)."""
 HALVING_COSTS = 0.95
-"""Share of the rate that must remain after halving, else it is undone."""
+"""Share of the rate that must remain after a halving; otherwise the halving is undone."""
 HOLD_ROUNDS = 8
 """Number of rounds without a trial after a failed trial."""
 MIN_CALLS_PER_ROUND = 4

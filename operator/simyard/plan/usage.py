@@ -13,7 +13,7 @@ from simyard.plan.times import get_milliseconds_between
 
 @dataclass(slots=True)
 class Used:
-    """Sums of one group; ``workers`` run now, ``cost`` is by currency, in 3,600,000ths of a thousandth."""
+    """Sums of one group: ``workers`` that run now, and ``cost`` by currency, in 3,600,000ths of a thousandth."""
 
     workers: int = 0
     worker_milliseconds: int = 0

@@ -30,9 +30,9 @@ class Latencies(ApiModel):
     pending_milliseconds: Annotated[
         UpToADay | None, Field(description="Time until the machine is placed on a host.")
     ] = None
-    prolog_milliseconds: Annotated[UpToADay | None, Field(description="Time until its disk is ready.")] = None
+    prolog_milliseconds: Annotated[UpToADay | None, Field(description="Time until the machine's disk is ready.")] = None
     boot_milliseconds: Annotated[
-        UpToADay | None, Field(description="Time until the hypervisor reports that it runs.")
+        UpToADay | None, Field(description="Time until the hypervisor reports that the machine runs.")
     ] = None
 
 
@@ -52,7 +52,7 @@ class EmulatedApi(ApiModel):
         int | None, Field(ge=1, le=1_000_000, description="Maximum number of machines created at once after a pause.")
     ] = None
     retry_after_milliseconds: Annotated[
-        UpToADay | None, Field(description="Delay before a retry that a refusal asks for. 0: a refusal names none.")
+        UpToADay | None, Field(description="Delay before a retry, as a refusal names it. 0: refusals name no delay.")
     ] = None
 
 
@@ -74,7 +74,7 @@ class EmulatedScheduler(ApiModel):
     """Scheduler that places the machines of an emulated site on hosts."""
 
     interval_milliseconds: Annotated[
-        UpToADay | None, Field(description="Time between two runs. 0: it runs at once.")
+        UpToADay | None, Field(description="Time between two runs of the scheduler. 0: it runs at once.")
     ] = None
     machines_per_interval: Annotated[
         UpToAMillion | None, Field(description="Maximum number of machines that one run places. 0: no limit.")
@@ -111,12 +111,13 @@ class EmulatedHosts(ApiModel):
 
 
 class EmulatedProvider(ApiModel):
-    """Cloud emulated on the operator's machine, with real adapters as guests; absent settings follow the profile."""
+    """Cloud emulated on the operator's machine, with real adapters as guests. Absent settings come from the profile."""
 
     guests: Annotated[
         Literal["process", "shared"],
         Field(
-            description="Guests: `process` is one adapter process per machine, `shared` all adapters in one process."
+            description="Processes of the guests. `process`: each machine has its own adapter process. `shared`: one"
+            " process runs all adapters."
         ),
     ] = "process"
     profile: Annotated[
@@ -141,5 +142,5 @@ class EmulatedProvider(ApiModel):
         Percent | None, Field(description="Share of changes that the site reports only in a snapshot 30 s later.")
     ] = None
     lost_answers_percent: Annotated[
-        Percent | None, Field(description="Share of creates and deletes that are carried out and never answered.")
+        Percent | None, Field(description="Share of creates and deletes that are carried out but not answered.")
     ] = None

@@ -76,7 +76,7 @@ class InstancetypeReference(ApiModel):
 
     kind: Annotated[
         Literal["VirtualMachineClusterInstancetype", "VirtualMachineInstancetype"],
-        Field(description="Kind: an instance type of the cluster, or of the machines' namespace."),
+        Field(description="Kind of the instance type: of the cluster, or of the machines' namespace."),
     ] = "VirtualMachineClusterInstancetype"
     name: Annotated[Name, Field(description="Name of the instance type.")]
 
@@ -86,7 +86,7 @@ class PreferenceReference(ApiModel):
 
     kind: Annotated[
         Literal["VirtualMachineClusterPreference", "VirtualMachinePreference"],
-        Field(description="Kind: a preference of the cluster, or of the machines' namespace."),
+        Field(description="Kind of the preference: of the cluster, or of the machines' namespace."),
     ] = "VirtualMachineClusterPreference"
     name: Annotated[Name, Field(description="Name of the preference.")]
 
@@ -114,11 +114,13 @@ class KubevirtNetwork(ApiModel):
 
 
 class KubevirtProvider(ApiModel):
-    """Site whose workers are KubeVirt VirtualMachineInstances, in this cluster or that of `kubeconfigSecretRef`."""
+    """Site whose workers are KubeVirt VirtualMachineInstances of this or of another cluster (`kubeconfigSecretRef`)."""
 
     model_config = add_cel_rules(*IN_A_CLUSTER)
 
-    namespace: Annotated[Name | None, Field(description="Namespace of the machines; by default the pool's own.")] = None
+    namespace: Annotated[
+        Name | None, Field(description="Namespace of the machines; by default the namespace of the pool.")
+    ] = None
     kubeconfig_secret_ref: Annotated[
         SecretReference | None, Field(description="Secret with the key `kubeconfig` of a remote cluster.")
     ] = None

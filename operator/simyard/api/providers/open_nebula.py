@@ -60,7 +60,7 @@ class OpenNebulaProvider(ApiModel):
         Field(
             max_length=16,
             json_schema_extra=ATOMIC,
-            description="Networks of each machine; they replace those of the template.",
+            description="Networks of each machine; they replace the networks of the template.",
         ),
     ] = []
     host_requirements: Annotated[
@@ -82,8 +82,8 @@ class OpenNebulaProvider(ApiModel):
         Field(
             ge=0,
             le=31_536_000,
-            description="Lifetime of login tokens, which are used and renewed so that the password is seldom sent."
-            " 0: every request sends the password.",
+            description="Lifetime of login tokens. The operator uses tokens and renews them, so it seldom sends the"
+            " password. 0: every request sends the password.",
         ),
     ] = 0
     proxy: Annotated[str | None, Field(max_length=2048, pattern=r"^https?://", description="URL of an HTTP proxy.")] = (

@@ -23,7 +23,7 @@ class OtherProvider(ApiModel):
         )
     )
 
-    name: Annotated[Name, Field(description="Name of its entry point in the group `simyard.sites`.")]
+    name: Annotated[Name, Field(description="Name of the provider's entry point in the group `simyard.sites`.")]
     settings: Annotated[
         dict[str, SettingValue],
         Field(max_length=64, description="Settings that the provider defines; they must not hold secrets."),

@@ -35,7 +35,7 @@ class Scratch(ApiModel):
 
 
 class PodProvider(ApiModel):
-    """Site whose workers are pods of this cluster, or of the one of `kubeconfigSecretRef`; see docs/sites/pod.md."""
+    """Site whose workers are pods of this or of another cluster (`kubeconfigSecretRef`); see docs/sites/pod.md."""
 
     model_config = add_cel_rules(
         *IN_A_CLUSTER,
@@ -49,7 +49,9 @@ class PodProvider(ApiModel):
         ),
     )
 
-    namespace: Annotated[Name | None, Field(description="Namespace of the pods; by default the worker's own.")] = None
+    namespace: Annotated[
+        Name | None, Field(description="Namespace of the pods; by default the namespace of the worker.")
+    ] = None
     kubeconfig_secret_ref: Annotated[
         SecretReference | None, Field(description="Secret with the key `kubeconfig` of a remote cluster.")
     ] = None
@@ -58,9 +60,9 @@ class PodProvider(ApiModel):
         Field(
             min_length=1,
             max_length=512,
-            description="Image (Simyard's own) whose init container copies the adapter into pods of images without"
-            " one; these images need a `python3` of 3.11 or newer. By default the service's image has"
-            " `simyard-adapter`.",
+            description="Simyard's own image, from which an init container copies the adapter into each pod. The"
+            " service's image then needs only a `python3` of version 3.11 or later. Without this field, the"
+            " service's image must contain `simyard-adapter`.",
         ),
     ] = None
     image_pull_policy: Annotated[
@@ -75,7 +77,7 @@ class PodProvider(ApiModel):
         ),
     ] = []
     service_account_name: Annotated[
-        Name | None, Field(description="ServiceAccount of the pods; they never get its token.")
+        Name | None, Field(description="ServiceAccount of the pods. The pods never get the token of this account.")
     ] = None
     node_selector: NodeSelector = {}
     tolerations: Tolerations = []

@@ -30,14 +30,16 @@ class Toleration(ApiModel):
         ),
     )
 
-    key: Annotated[LabelKey | None, Field(description="Key of the taint; by default every taint.")] = None
+    key: Annotated[
+        LabelKey | None, Field(description="Key of the taint. If absent, the toleration is for every key.")
+    ] = None
     operator: Annotated[
         Literal["Exists", "Equal"] | None, Field(description="Comparison with the taint; `Equal` by default.")
     ] = None
     value: Annotated[LabelValue | None, Field(description="Value of the taint, for `Equal`.")] = None
     effect: Annotated[
         Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
-        Field(description="Effect of the taint; by default every effect."),
+        Field(description="Effect of the taint. If absent, the toleration is for every effect."),
     ] = None
     toleration_seconds: Annotated[
         Count | None,
