@@ -35,7 +35,7 @@ WRITES_PER_SECOND = 10.0
 """Rate of writes over all namespaces."""
 MAX_ENDED = 20_000
 MAX_LATE_MILLISECONDS = 60_000
-"""Maximum delay of an event, and maximum difference of two clocks; larger ones count as an error of the clock."""
+"""Maximum delay of an event, and maximum difference of two clocks; a larger value counts as an error of the clock."""
 
 
 def get_moment(client: KubeClient | None = None) -> Moment:

@@ -29,9 +29,11 @@ class Timing:
         site_retry_first_seconds: the first pause after a failure of a site; it doubles with each further failure.
         defect_pause_seconds: the time for which a site whose provider has a defect is left alone.
         read_on_seconds: the time for which events are read after the queue of a dead worker was deleted.
-        quarantine_first_seconds: the first pause for which a broker user is cut off; it doubles with each further one.
-        rotation_first_seconds: the first pause between two passes of a rotation of passwords; doubled without progress.
-        rotation_max_seconds: the longest such pause.
+        quarantine_first_seconds: the first pause for which a broker user is cut off; each further pause is twice as
+            long.
+        rotation_first_seconds: the first pause between two passes of a rotation of passwords; it doubles while there is
+            no progress.
+        rotation_max_seconds: the longest pause between two passes of a rotation.
         login_linger_seconds: the time for which former logins stay valid after a rotation.
         login_deadline_seconds: the time in which every worker must use its newest login; then it is cut off.
         deletion_confirm_seconds: the time after which a site is asked whether it has deleted a machine.

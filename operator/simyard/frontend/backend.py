@@ -89,7 +89,7 @@ class Backend(Protocol):
         """Return the entities at these paths, without those that do not exist any more."""
 
     def make_part_key(self, path: str) -> Hashable:
-        """Return a key that changes whenever the entity's rendering changes for another reason than the model.
+        """Return a key that changes whenever the entity's rendering changes, except by a change of the model.
 
         The key is None if no entity exists at the path.
         """
@@ -118,8 +118,8 @@ class Backend(Protocol):
     async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
         """Create an entity with its inline links, all or nothing, and return it.
 
-        The same ``key`` again returns the same entity again. With ``exact`` the entity gets the requested id or is not
-        created; without it, the entity gets another id if the requested id is taken.
+        A second call with the same ``key`` returns the same entity. With ``exact`` the entity gets the requested id or
+        is not created; without it, the entity gets another id if the requested id is taken.
 
         Raises:
             OcciError: the entity cannot be created: 400, 403, 409, 501 or 503.

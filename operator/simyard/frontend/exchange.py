@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A request and its response, independent of the transport that carries them. Plain data.
 
-No code changes them after their creation. They are not frozen, because every request makes two of them and a frozen
-dataclass costs four times as much.
+No code changes a request or a response after its creation. The classes are not frozen, because every request creates
+two objects and a frozen dataclass costs four times as much.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MAX_REVIEWS = 32
 MAX_UNKNOWN_TOKEN_REVIEWS = 16
 """Maximum number of simultaneous reviews of unknown tokens.
 
-So a client that sends many invented tokens does not delay users whose tokens are known.
+Because of this limit, a client that sends many invented tokens does not delay users whose tokens are known.
 """
 MAX_WAITING_UNKNOWN_TOKENS = 1000
 """Maximum number of unknown tokens that wait for a review; a request with a further unknown token gets 503."""
@@ -59,9 +59,9 @@ class Authorization:
 class Authenticator:
     """Identification of users by their tokens.
 
-    It reviews one token once at a time, and keeps the answer for ten seconds under a hash of the token. It keeps the
-    answer for invalid tokens, too. At most ``MAX_REVIEWS`` reviews are under way, and ``MAX_UNKNOWN_TOKEN_REVIEWS`` of
-    them for unknown tokens.
+    Simultaneous requests with the same token share one review. The answer is kept for ten seconds under a hash of the
+    token, also for an invalid token. At most ``MAX_REVIEWS`` reviews are under way, and ``MAX_UNKNOWN_TOKEN_REVIEWS``
+    of them for unknown tokens.
     """
 
     def __init__(self, client: KubeClient, answers: RecentAnswers[bytes, Identity | None] | None = None) -> None:

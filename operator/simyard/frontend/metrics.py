@@ -59,8 +59,8 @@ class _Times:
 class _Requests(Collector):
     """Counters and durations of requests.
 
-    Every request is counted. So, to save time, only the event loop's thread uses the counters, and they need no locks
-    as the library's own metrics do.
+    Every request is counted, so counting must be fast. Only the event loop's thread uses the counters, so they need no
+    locks, which the library's own metrics have.
     """
 
     def __init__(self) -> None:

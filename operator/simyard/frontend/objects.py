@@ -279,7 +279,7 @@ class Objects:
         await asyncio.gather(*(self._pull(link, seconds) for link in self._pulled_links(path)))
 
     def _pulled_links(self, path: str) -> list[OcciLink]:
-        """Return the links at a path, or from it, whose adapters use the Cloud4E binding."""
+        """Return the link at a path, or the links that start there, whose adapters use the Cloud4E binding."""
         location, _ = split_path(path)
         if location == AMQPLINKS:
             found = self.view.link(path)
@@ -289,7 +289,7 @@ class Objects:
         return [link for link in links if str(get_queue(link)).startswith(SERVICE_QUEUES_PREFIX)]
 
     async def _pull(self, link: OcciLink, seconds: float) -> None:
-        """Ask the adapter of a link, and store changed values in the OcciLink, so that every frontend shows the same.
+        """Ask the adapter of a link, and store changed values in the OcciLink, so that every frontend shows them.
 
         If another frontend was faster, this one stores nothing, and shows the values that the other frontend has
         stored.

@@ -53,7 +53,7 @@ _HEAD_BYTES = 4 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Registration of an adapter that has started or reconnected; ``takes``: it takes from the pool's queue."""
+    """Registration of an adapter that has started or reconnected; ``takes``: it consumes the pool's queue."""
 
     adapter_version: str
     takes: bool
@@ -69,7 +69,7 @@ class AttributesChanged:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Report that an invocation begins that must not run twice."""
+    """Report of the begin of an invocation that must not run twice."""
 
     invocation: str
 
@@ -99,7 +99,7 @@ class Resulted:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Report that the worker has finished its actions and accepts no new ones."""
+    """Report that the worker has finished its actions and accepts no new actions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ SILENT_SECONDS = 10.0
 CHANGE_SECONDS = 5.0
 CONNECT_SECONDS = 2.0
 ATTEMPTS = 3
-"""Maximum number of attempts for a call without an answer; a load balancer sends the next one to another node."""
+"""Maximum number of attempts for a call without an answer; a load balancer sends each attempt to another node."""
 IDLE_SECONDS = 2.0
 """Age from which an idle connection is closed and not used again, because its node may be gone."""
 HTTP_CONNECTIONS = 8

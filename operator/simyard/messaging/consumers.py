@@ -37,8 +37,8 @@ class ConsumerEvent:
     def read(cls, key: str, headers: Mapping[str, object]) -> ConsumerEvent:
         """Read the event from the routing key and the headers of a message of ``rabbitmq_event_exchange``.
 
-        RabbitMQ 3.10 reports the end of each consumer, whatever the reason. RabbitMQ 4.0 does not report it if a
-        channel or connection ends that consumed a classic queue; it reports only the end of the channel or connection.
+        RabbitMQ 3.10 reports the end of each consumer. When a channel or connection ends, RabbitMQ 4.0 reports only
+        this end, and not the end of its consumers of classic queues.
         """
         if key == CHANNEL_CLOSED:
             return cls(None, str(headers.get("pid")))

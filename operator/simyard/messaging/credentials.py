@@ -70,7 +70,7 @@ def parse_login(login: str) -> tuple[int, int]:
     """Return the number of the master key and the generation; a name without a suffix is the first login.
 
     Raises:
-        ValueError: :func:`make_login` makes no login with that suffix.
+        ValueError: the name has a suffix that :func:`make_login` never makes.
     """
     suffix = login.partition(LOGIN_SEPARATOR)[2]
     if not suffix and LOGIN_SEPARATOR not in login:

@@ -17,10 +17,10 @@ consumer, where people can inspect them. (To requeue an event in place would del
 **Suspects.** Some events end the process without an exception, for example by using too much memory or by a fault in a
 C extension. The broker counts for each event how many consumers ended while they held it, and rejects the event at a
 limit. A restart that no event caused raises the count of every event in the window, so the count alone would reject
-innocent events. Therefore a new consumer checks how many consumers ended while they held an event. As long as events
-arrive for which this number is at least :data:`SUSPECT_DELIVERIES`, its prefetch is 1. Invariant: a suspect is alone in
-the window. From then on, only the count of the guilty event grows; so the limit can be small, and restarts do not use
-it up.
+innocent events. Therefore a new consumer checks how many consumers ended while they held an event. While events arrive
+for which this number is at least :data:`SUSPECT_DELIVERIES`, the prefetch of the consumer is 1. Invariant: a suspect is
+alone in the window. From then on, only the count of the guilty event grows; so the limit can be small, and restarts do
+not use it up.
 
 **Floods.** A sender above its allowance is cut off (:mod:`simyard.fleet.broker.quarantine`). Events that it has already
 sent go to the overflow lane if they must not be lost, and are dropped otherwise.
@@ -372,8 +372,8 @@ def find_sender(message: DeliveredMessage) -> str:
     """Return the broker user for whom a message counts.
 
     The routing key of an event contains the user, and the broker's topic permission lets a user write no other key. The
-    property ``user_id`` may be absent or unreadable, so a flood of messages without it would count for no user. Other
-    messages have no such key.
+    property ``user_id`` is no substitute: it may be absent or unreadable, and a flood of messages without it would
+    count for no user. Messages that are no events have no such key.
     """
     key = parse_event_key(message.routing_key or "")
     return key.user if key is not None else parse_identity(message.header.properties.user_id or "")

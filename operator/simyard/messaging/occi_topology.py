@@ -50,7 +50,7 @@ def name_clients_vhost(vhost: str) -> str:
 
 
 def name_request_queue(endpoint: str) -> str:
-    """Return the queue that all frontends of an endpoint share; the name is Cloud4E's. ``endpoint`` is an HTTP URL."""
+    """Return the queue that all frontends of an endpoint share, as Cloud4E names it. ``endpoint`` is an HTTP URL."""
     return f"{REQUEST_QUEUES_PREFIX}{endpoint.rstrip('/')}/"
 
 

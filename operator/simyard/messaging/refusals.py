@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 LOG_SECONDS = 60.0
 MAX_SENDERS = 1000
-"""Number of senders whose last log line is remembered; if the oldest are forgotten, they are logged again."""
+"""Number of senders whose last log line is remembered. A sender that was forgotten is logged again."""
 
 
 class Refusals:

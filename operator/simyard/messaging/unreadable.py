@@ -7,7 +7,8 @@ connection. Then the broker delivers the message to the next connection, so a si
 all consumers.
 
 The decoder also copies the rest of the frame for each field of a table. 128 KiB of the smallest fields block the
-process for 0.5 s. So the fields of one message are counted, and a message with too many counts as unreadable.
+process for 0.5 s. So the fields of one message are counted, and a message with too many fields is treated as
+unreadable.
 
 An unreadable message arrives without its properties or key. Every receiver refuses it, because it has no sender.
 """

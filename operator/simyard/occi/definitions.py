@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of user mixins that clients add and remove on the query interface (sections 6 and 12 of the contract)."""
+"""Checks of user mixins that clients add and remove on the query interface."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text grammar (GFD.185 section 3.2; section 4 of the contract): splits fields into items with parameters.
+"""The text grammar (GFD.185 section 3.2): splits fields into items with parameters.
 
 Every pattern is possessive: it never backtracks over text that it has matched, so parsing takes linear time.
 """

@@ -71,7 +71,7 @@ def read_content_type(header: str | None) -> Rendering:
 def read_charset(header: str | None) -> str:
     """Return the charset of a body whose Content-Type :func:`read_content_type` accepts: ``utf-8`` or ``iso-8859-1``.
 
-    The latter is the default of Apache's HTTP client, which OCCI clients in Java use.
+    ``iso-8859-1`` is the default of Apache's HTTP client, which OCCI clients in Java use.
     """
     for _, parameters in _media_types(header or ""):
         return _CHARSETS.get(parameters.get("charset", ""), "utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of listings: ``?page=N&number=M``, counted from 1 (section 9)."""
+"""Pages of listings: ``?page=N&number=M``, counted from 1."""
 
 from __future__ import annotations
 

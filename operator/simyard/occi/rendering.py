@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rendering of entities, collections, the model, locations and errors.
 
-The renderings of an entity need the model, because the Category lines of an instance show locations (section 12.8).
+The renderings of an entity need the model, because the Category lines of an instance show locations.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 
 Core: GFD.183 and GFD.221. Infrastructure: the union of GFD.184 (1.1) and GFD.224 (1.2). Platform: GFD.227. The mixins
 of OpenStack are older than those of OCCI 1.2; ``amqplink`` is Cloud4E's. Titles contain no ``,`` ``;`` ``=``, because
-some clients split at these characters (section 12.7). Only the attributes of section 12.21 are required.
+some clients split at these characters. Of the core kinds, only the size of a storage, the device of a storagelink, and
+the ends of a link are required.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ INFRASTRUCTURE_KINDS = (
         "/compute/",
         RESOURCE,
         (
-            _text("occi.compute.architecture", "Of the processor: x86 or x64"),  # other values are permitted (12.17)
+            _text("occi.compute.architecture", "Of the processor: x86 or x64"),  # other values are permitted
             _number("occi.compute.cores", "Cores; no site can change them later", _COUNT),
             _text("occi.compute.hostname", "Host name"),
             _number("occi.compute.share", "Relative share of the processor", _AMOUNT),

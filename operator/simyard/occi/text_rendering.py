@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering of categories, entities and locations as text (GFD.185 section 3.2; sections 4 and 12 of the contract)."""
+"""Rendering of categories, entities and locations as text (GFD.185 section 3.2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of creations, updates and associations (GFD.183; sections 6, 7 and 12 of the contract). Pure."""
+"""Checks of creations, updates and associations (GFD.183). Pure."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ def check_creation(draft: Draft, model: Model) -> Checked:
 def check_update(draft: Draft, entity: Entity, model: Model, replace: bool) -> Update:
     """Check a partial update (POST) or a full update (PUT, ``replace``) of an entity.
 
-    Clients may send immutable attributes unchanged, so that they can send a rendering back (section 12.12). Existing
-    links stay, and links in a PUT are ignored. A PUT also ignores immutable attributes that are not from the standard,
-    because a running service changes them at any moment.
+    Clients may send immutable attributes unchanged, so that they can send a rendering back. Existing links stay, and
+    links in a PUT are ignored. A PUT also ignores immutable attributes that are not from the standard, because a
+    running service changes them at any moment.
 
     Raises:
         OcciError: 400 or 403.
@@ -239,7 +239,7 @@ def _refuse_ends(draft: Draft, kind: Kind) -> None:
 
 
 def make_queue_target(queue: object) -> str:
-    """Return the default target of an amqplink; adapters of Cloud4E send only the name of their queue (section 11)."""
+    """Return the default target of an amqplink; adapters of Cloud4E send only the name of their queue."""
     return f"amqp:///{quote(queue)}" if isinstance(queue, str) else ""
 
 

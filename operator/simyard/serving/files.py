@@ -2,7 +2,7 @@
 """The resource ``files``: a user offers a file for upload, finds it, lists all, or deletes one.
 
 Answers contain signed URLs with which the client moves the bytes straight to and from the file store. A URL is valid
-for hours, and for one request only; whoever may ``get`` a file gets a new one at any time.
+for hours, and for one request only; a user who may ``get`` a file can have a new URL at any time.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Files:
     async def _find_namespace(self, name: str) -> FileNamespace:
         """Return a namespace.
 
-        It is read for each request: a remembered uid could be that of a namespace that was created again.
+        The namespace is read for each request: a remembered uid could belong to a deleted namespace of the same name.
         """
         subject = Subject(NAMESPACES, name)
         if self._namespaces != ALL_NAMESPACES and name not in self._namespaces:

@@ -13,7 +13,8 @@ class Health:
     """The state that decides whether the apiserver is ready; the server writes it.
 
     The apiserver is ready while objects and front proxy are known and no stop was requested. It stays ready without the
-    broker: then callers get an error that names the broker, instead of an API that does not exist.
+    broker, so that callers get an error that names the broker. Without a ready apiserver, they would get the error that
+    the API does not exist.
     """
 
     def __init__(self) -> None:

@@ -161,7 +161,8 @@ class Actions:
     def action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
         """Reconcile a changed ServiceAction.
 
-        The author of the change does not matter. It may be another operator, or this one by a write that got no answer.
+        The author of the change does not matter. It may be another operator, or this operator by a write that got no
+        answer.
         """
         left = find_removed(old, new)
         if left is not None:
@@ -298,7 +299,7 @@ class Actions:
         return Target(service, there, None if there else since, fenced, refusal)
 
     def _sent_for(self, action: ServiceAction) -> Sent | None:
-        """Return for how long an action has been sent to its worker; None if this process has not sent it."""
+        """Return the times since an action was sent to its worker; None if this process has not sent it."""
         sending, now = self._sent.get(action.metadata.uid), self._time()
         if sending is None or sending.invocation != get_invocation_id(action):
             return None

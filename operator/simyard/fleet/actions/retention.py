@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits the ServiceActions of each namespace: refuses unfinished actions above a limit, and deletes finished actions.
 
-The limits are numbers and bytes. One object has at most 1.5 MiB (etcd's limit of a request), so 20,000 objects could
-fill etcd. Therefore the bytes have limits of their own. The sums are updated with each change of the cache: adding up
-all actions at each change would cost too much with many actions.
+Both the number and the bytes of a namespace's actions are limited. One object has at most 1.5 MiB (etcd's limit of a
+request), so a limit of the number alone, 20,000 objects, would let one namespace fill etcd. The sums are updated with
+each change of the cache, because adding up all actions at each change would cost too much.
 """
 
 from __future__ import annotations

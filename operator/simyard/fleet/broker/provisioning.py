@@ -51,7 +51,7 @@ class Broker:
     Attributes:
         prepared: set once the platform's own exchanges, queues and users exist.
         logins: the logins under which workers connect; see :mod:`simyard.fleet.broker.rotation`.
-        is_swept: whether the broker was swept since users or queues were last found missing.
+        is_swept: whether a sweep has ended since users or queues were last found missing.
         on_swept: called after each sweep.
         reachable: whether the broker answered the last request; ``changed`` is called when that changes.
     """

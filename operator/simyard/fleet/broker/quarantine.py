@@ -9,8 +9,8 @@ So the operator counts the events that it receives from each user. If a user exc
 (:mod:`simyard.messaging.allowance`), the operator closes the user's connections and permits no new one. The user is
 released after a pause, which doubles each time up to :data:`MAX_PAUSE_SECONDS`.
 
-The broker is the only memory: every user that must not open a connection is in quarantine, even if an earlier operator
-put it there. A new operator releases such users after a pause.
+Only the broker stores which users are in quarantine: the users that must not open a connection. An earlier operator may
+have cut them off. A new operator releases such users after a pause.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ QUARANTINED = Gauge("simyard_broker_quarantined_users", "Broker users that are c
 QUARANTINES = Counter("simyard_broker_quarantines_total", "Number of times that a broker user was cut off.")
 MAX_PAUSE_SECONDS = 900.0
 GOOD_SECONDS = 3600.0
-"""Time within the allowance after which the next quarantine of a user begins with the first pause again."""
+"""A user that kept to its allowance for this time gets the first pause again at its next quarantine."""
 MAX_REMEMBERED = 10_000
 EARLIER = ""
 """Key of the pass that finds the users whom an earlier operator cut off."""

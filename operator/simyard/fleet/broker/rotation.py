@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves workers to the newest login at the broker without a restart, and deletes the former logins.
 
-The broker itself holds the state of a rotation. A rotation is under way while a user has a login that is not its
-newest. The consumers that the broker lists show which workers still use it. This process remembers only times that pace
-the work, so a new operator continues without loss. :mod:`simyard.plan.rotation` decides.
+The broker itself holds the state of a rotation. A rotation is under way while a user has a former login, beside its
+newest one. The consumers that the broker lists show which workers still use a former login. This process remembers only
+times that pace the work, so a new operator continues without loss. :mod:`simyard.plan.rotation` decides.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Rotation:
     async def _pass(self) -> bool | None:
         """Advance the rotation of every user.
 
-        Returns None if the next sweep is soon enough for the next pass, otherwise whether this pass changed anything.
+        Returns True if this pass changed something, False if it changed nothing, and None if the next pass can wait for
+        the next sweep.
         """
         if not self._broker.is_swept:
             return None

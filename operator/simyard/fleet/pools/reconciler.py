@@ -41,7 +41,8 @@ from simyard_sites.kubernetes.errors import ApiError
 
 PASS_SPACING_SECONDS = 0.1
 SECONDS_PER_WORKER = 1 / 10_000
-"""Delay of a pass after an event, per Worker of the pool. A pass reads all Workers, so a large pool gathers events.
+"""Delay of a pass after an event, per Worker of the pool. A pass reads all Workers, so a large pool waits for more
+events before its pass.
 """
 REFUSED_SECONDS = 30.0
 """Pause before the next attempt after the API server refused a Worker, for instance because of a quota or a policy."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends workers the request to take requests from their pool's queue.
 
-In every pool, some workers receive it; in a pool that is used, all workers receive it.
+In every pool, some workers receive this request; in a pool that is used, all workers receive it.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class Takers:
     async def _try_to_tell(self, uid: str) -> MessagingError | None:
         """Send the request to one worker; return the error if that failed.
 
-        The worker counts as a taker before the request is sent. So a registration that arrives during the request
-        decides in the end.
+        The worker counts as a taker before the request is sent. A registration that arrives during the request can
+        therefore correct this.
         """
         self._mark(uid, told=True)
         try:

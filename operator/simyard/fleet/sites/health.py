@@ -240,7 +240,7 @@ class SiteHealth:
             await self._until_next_probe()
 
     async def _until_next_probe(self) -> None:
-        """Wait until the next probe: the end of an open breaker's pause, otherwise a failed call, at most a minute."""
+        """Wait until a probe is due: at the end of an open breaker's pause, else after a failed call or a minute."""
         await asyncio.sleep(self._first_pause_seconds)
         if self._breaker.state is not BreakerState.OPEN:
             with contextlib.suppress(TimeoutError):

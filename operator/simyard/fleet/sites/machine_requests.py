@@ -91,7 +91,7 @@ class MachineRequests:
         return limit - sum(1 for uid in uids if uid in self._asked or self._machines.list_of_worker(uid))
 
     def _deny(self, worker: Worker, why: str) -> bool:
-        """Report why a Worker may not have a machine, or that it may have one again; return whether it may not."""
+        """Report the reason ``why`` a Worker may have no machine (empty: none); return whether there is one."""
         uid = worker.metadata.uid
         message = f"CloudSite {worker.spec.site} {why}" if why else ""
         if message != self._denied.get(uid, ""):

@@ -154,9 +154,9 @@ class Sender:
         """Send a request again, at a time that depends on the error.
 
         A throttled request goes again at the site's pace. A request that a full site refused waits until there is room.
-        Every other request waits for a pause of its own; a quota that does not concern the whole site delays no other
-        request. The Worker's status reports the errors that are not the site's. It also reports every failure to stop,
-        suspend or start the machine, because users see these failures nowhere else.
+        Every other request waits for a pause of its own. If a quota does not concern the whole site, it delays no other
+        request. The Worker's status reports the errors that concern this Worker and not the whole site. It also reports
+        every failure to stop, suspend or start the machine, because users see these failures nowhere else.
         """
         lasting = error.scope is ErrorScope.ITEM and not error.retryable
         if error.scope is ErrorScope.POOL or lasting or step in POWER_ACTIONS:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frontend's part in the virtual host of AMQP clients.
 
-``server.py`` uses it so::
+``server.py`` uses this class as follows::
 
     services = ServiceAdapters() if settings.cloud4e else None  # also for the backend: actions and pulls of amqplinks
     amqp = AmqpTransport(endpoint, handlers.handle, authenticator.identify_token, services)

@@ -154,7 +154,7 @@ class EntityActions:
             await self._wait_until(worker, term, is_done)
 
     async def _restart(self, worker: CachedWorker, invocation: Invocation) -> tuple[int, bool]:
-        """Request a restart; return the number of requested restarts, and true if the last one is still to be done.
+        """Request a restart; return the number of requested restarts, and whether the last restart is still to be done.
 
         Two clients that ask at the same moment ask for the same restart.
         """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deleted entities, and the requests that have deleted them.
 
-So a client that repeats its DELETE at another frontend gets the answer that it is done.
+A client that repeats its DELETE at another frontend therefore learns that the deletion is done.
 """
 
 from __future__ import annotations

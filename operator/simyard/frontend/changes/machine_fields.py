@@ -30,7 +30,7 @@ from simyard.serving.objects import CachedService, CachedWorker
 
 
 def build_mixins_annotation(draft: Checked) -> dict[str, str]:
-    """Return the annotation with the mixins of the client that the fields of the Worker cannot distinguish."""
+    """Return the annotation with those mixins of the client that the fields of the Worker do not show."""
     ids = [
         mixin.id
         for mixin in draft.mixins
@@ -81,7 +81,7 @@ def _measure(resources: Resources) -> tuple[int, Fraction]:
 
 
 def pop_given(draft: Checked, attributes: dict[str, Value], name: str) -> Value | None:
-    """Remove an attribute, and return its value if the client has set it, and not its template."""
+    """Remove an attribute, and return its value if the client has set it; None if only a template has set it."""
     value = attributes.pop(name, None)
     return value if name in draft.given else None
 

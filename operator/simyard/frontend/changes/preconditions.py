@@ -62,7 +62,7 @@ def make_check(request: OcciRequest, backend: Backend, path: str) -> Preconditio
 
 
 def check_conditions(request: OcciRequest, state: str | None) -> None:
-    """Check the conditions of a request against the state of its entity: None if the entity does not exist.
+    """Check the conditions of a request against the state of its entity; ``state`` is None if there is no entity.
 
     ``If-Match`` compares strongly: a weak tag never matches (RFC 9110, 13.1.1). ``If-None-Match`` compares weakly.
 

@@ -28,8 +28,8 @@ class _Turn:
 class Repetitions:
     """The newest responses by the keys of their requests.
 
-    They are kept only in this process; the backend recognizes requests that other frontends have carried out. If
-    nothing was done, the response is not kept, so that the client can try again.
+    The responses are kept only in this process; the backend recognizes requests that other frontends have carried out.
+    If nothing was done, the response is not kept, so that the client can try again.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -6,7 +6,7 @@ A service ``beam`` adds the following categories:
 - the template ``http://simyard.dev/occi/os_tpl#beam``: a compute with this template runs the service;
 - the mixin ``http://simyard.dev/occi/service/beam#interface`` on the service's computes and their amqplinks: the
 attributes and
-  actions of its interface, as ``cloud4e.NAME`` and ``http://cloud4e/beam/action#NAME`` (section 11 of the contract);
+  actions of its interface, as ``cloud4e.NAME`` and ``http://cloud4e/beam/action#NAME`` (the Cloud4E binding);
 - the mixin ``http://simyard.dev/occi/service/beam#master`` on the service's application, with ``start_workers``.
 """
 
@@ -256,7 +256,7 @@ def make_terms(names: Iterable[str]) -> dict[str, str]:
 
 
 def make_title(text: str) -> str:
-    """Return a title without the characters at which clients split titles (section 12.7)."""
+    """Return a title without the characters at which some clients split titles."""
     return " ".join(_UNTITLED.sub(" ", text).split())
 
 

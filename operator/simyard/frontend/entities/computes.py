@@ -133,7 +133,7 @@ def find_size_mixin(worker: CachedWorker) -> str | None:
 
 
 def list_provider_mixins(worker: CachedWorker) -> tuple[str, ...]:
-    """Return the ids of a compute's provider mixins, without the mixins of its service, in the order of its client."""
+    """Return the ids of a compute's provider mixins, without the mixins of its service, in their requested order."""
     asked = worker.metadata.annotations.get(ANNOTATION_OCCI_MIXINS, "").split()
     found = list(asked)
     if (

@@ -198,7 +198,7 @@ class Mixins:
         return stored
 
     async def _find(self, mixin: str) -> OcciMixin | None:
-        """Return the object of a mixin, whose name was chosen by a frontend or in another way."""
+        """Return the object of a mixin; a frontend or a user of kubectl has chosen its name."""
         name, namespace = make_mixin_name(mixin), self._view.namespace
         stored = self._view.mixins.get(namespace, name)
         if stored is not None:

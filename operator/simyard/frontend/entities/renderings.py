@@ -148,7 +148,7 @@ class Renderings:
         return 0 if shown.observed is None else max(0, int(self._clock() - shown.observed))
 
     def render_model(self, categories: Sequence[Category] | None, rendering: Rendering, model: Model) -> Rendered:
-        """Render the model, or some of its ``categories``, whose rendering is not kept."""
+        """Render the model, or some of its ``categories``; only the rendering of the whole model is kept."""
         if categories is not None:
             return render_model(categories, rendering, model)
         found = self._models.find(rendering, model.version)

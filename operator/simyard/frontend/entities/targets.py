@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target of a path. Pure.
 
-No code changes targets. They are not frozen, because every request makes one and a frozen dataclass costs three times
-as much.
+No code changes a target. The classes are not frozen, because every request creates a target and a frozen dataclass
+costs three times as much.
 """
 
 from __future__ import annotations
