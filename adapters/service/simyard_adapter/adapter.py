@@ -122,7 +122,7 @@ class _Running:
         # fmt: off
         self._work = Work(
             bootstrap, self._files.invoke, directory, self._current, self._tasks, self._updates, log,
-            on_change=self._adjust_soon, hang_seconds=hang_seconds,
+            on_change=lambda: self._pool.adjust_soon(), hang_seconds=hang_seconds,
         )
         # fmt: on
         self._environment = BackendEnvironment(
@@ -133,8 +133,8 @@ class _Running:
             connections,
             self._user,
             lambda session, message: self._receive(session, message, from_pool=True),
-            lambda session, consuming: self._work.may_take_from_pool(session, consuming=consuming),
-            self._work.drop_session,
+            self._work,
+            self._tasks.spawn,
             log,
         )
         self._uses_pool = asyncio.Event()
@@ -312,9 +312,6 @@ class _Running:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(UNROUTABLE_RETRY_SECONDS, session.closed.wait())
                     raise BrokerError("the session ended") from None
-
-    def _adjust_soon(self) -> None:
-        self._tasks.spawn(self._pool.adjust())
 
     def _receive(self, session: Session, message: DeliveredMessage, *, from_pool: bool = False) -> None:
         session.unacknowledged += 1

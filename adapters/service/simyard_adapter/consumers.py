@@ -4,13 +4,18 @@
 The worker's own queue is always consumed. The pool's queue is consumed once the operator has asked for it, and only
 while the worker is free. Each consumer has a channel of its own: RabbitMQ stops working on a channel whose quorum queue
 has no leader, and this must not block the worker's own queue.
+
+A quorum queue compares a consumer that starts with all other consumers of the queue, and writes each start and stop to
+disk. With thousands of workers, a stop and a start for each action would cost the broker more than the action itself.
+A worker therefore leaves the pool's queue only when it has been busy for :data:`MIN_BUSY_SECONDS`. It then returns a
+request of the pool that arrived meanwhile, so that another worker takes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Coroutine, Optional, Protocol
 
 from aiormq.abc import DeliveredMessage
 
@@ -24,6 +29,7 @@ WORKER_PREFETCH = 16
 POOL_PREFETCH = 1
 MAX_BACKOFF_SECONDS = 15.0
 MAX_POOL_BACKOFF_SECONDS = 60.0
+MIN_BUSY_SECONDS = 0.05
 _WATCH_SECONDS = 10.0
 
 Receive = Callable[[Session, DeliveredMessage], None]
@@ -90,6 +96,19 @@ class Consumer:
         self._receive(self._session, message)
 
 
+class PoolWork(Protocol):
+    """The work of a worker, as far as the pool's queue is concerned."""
+
+    def may_take_from_pool(self, session: Session, *, consuming: bool) -> bool:
+        """Return True if the worker may receive requests from the pool's queue, which it is ``consuming`` or not."""
+
+    def return_to_pool(self) -> None:
+        """Return the requests from the pool's queue that wait behind other work."""
+
+    def drop_session(self, session: Session) -> None:
+        """Drop the waiting requests of a session that has ended."""
+
+
 class PoolConsumer:
     """The consumer of the pool's queue: it consumes while the worker is free, and retries after failures."""
 
@@ -98,8 +117,8 @@ class PoolConsumer:
         connections: Connections,
         user: str,
         receive: Receive,
-        may_take: Callable[[Session, bool], bool],
-        on_lost: Callable[[Session], None],
+        work: PoolWork,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
         log: WorkerLog,
     ) -> None:
         """Create a consumer of the pool's queue; :meth:`run` starts it.
@@ -108,20 +127,20 @@ class PoolConsumer:
             connections: The connections to the broker.
             user: The identity of the broker user.
             receive: Called with each message and its session.
-            may_take: Returns True if the worker may receive requests from the pool's queue; called with the session and
-                the present state of the consumer.
-            on_lost: Called with each session that has ended.
+            work: The work that decides whether the worker is free.
+            spawn: Starts a task of the adapter.
             log: The worker's log.
         """
         self._connections = connections
         self._queue = name_pool_queue(user)
         self._receive = receive
-        self._may_take = may_take
-        self._on_lost = on_lost
+        self._work = work
+        self._spawn = spawn
         self._log = log
         self._session: Optional[Session] = None
         self._consumer: Optional[Consumer] = None
         self._retires = False
+        self._stopping: Optional[asyncio.TimerHandle] = None
 
     async def run(self) -> None:
         """Consume the queue until the task is cancelled."""
@@ -137,8 +156,9 @@ class PoolConsumer:
                         failures = 0 if self._consumer.active else failures
                         await self._consumer.watch()
                     finally:
+                        self._stay()
                         self._consumer = self._session = None
-                        self._on_lost(session)
+                        self._work.drop_session(session)
             except BrokerError as error:
                 self._log.warning("the pool's queue cannot be consumed: %s", error)
             failures += 1
@@ -151,13 +171,40 @@ class PoolConsumer:
         if self._session is not None:
             await self._session.wait_until_acknowledged()
 
+    def adjust_soon(self) -> None:
+        """Have the consumer start at once, or stop when the worker has been busy for a while."""
+        session, consumer = self._session, self._consumer
+        if session is None or consumer is None:
+            return
+        wanted = self._wants(session, consumer)
+        if wanted:
+            self._stay()
+        if wanted and not consumer.active:
+            self._spawn(self.adjust())
+        elif not wanted and consumer.active and self._stopping is None:
+            self._stopping = asyncio.get_running_loop().call_later(MIN_BUSY_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        self._stopping = None
+        self._spawn(self.adjust())
+
+    def _stay(self) -> None:
+        if self._stopping is not None:
+            self._stopping.cancel()
+            self._stopping = None
+
+    def _wants(self, session: Session, consumer: Consumer) -> bool:
+        return not self._retires and self._work.may_take_from_pool(session, consuming=consumer.active)
+
     async def adjust(self) -> None:
-        """Start or stop consuming, as ``may_take`` asks for."""
+        """Start or stop consuming now, as the work asks for."""
         session, consumer = self._session, self._consumer
         if session is None or consumer is None or session.closed.is_set():
             return
         try:
-            await consumer.adjust(lambda: not self._retires and self._may_take(session, consumer.active))
+            await consumer.adjust(lambda: self._wants(session, consumer))
+            if not consumer.active:
+                self._work.return_to_pool()
         except BrokerError as error:
             self._log.warning("the pool's queue cannot be consumed: %s", error)
             session.closed.set()

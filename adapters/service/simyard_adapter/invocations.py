@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from aiormq import spec
 from aiormq.abc import DeliveredMessage
@@ -34,11 +34,15 @@ MAX_CONCURRENT_ASYNC = 32
 
 
 class RefusedError(Exception):
-    """The refusal of a request: the adapter replies with an error and does not run the action."""
+    """The refusal of a request: the adapter replies with an error and does not run the action.
 
-    def __init__(self, reason: ErrorReason, message: str, field: str = "") -> None:
+    ``again`` tells the requester that it may send the request again.
+    """
+
+    def __init__(self, reason: ErrorReason, message: str, field: str = "", *, again: bool = False) -> None:
         super().__init__(message)
         self.error = WireError(reason, message, field)
+        self._again = again
 
     @classmethod
     def of_values(cls, invalid: InvalidValuesError) -> "RefusedError":
@@ -48,7 +52,16 @@ class RefusedError(Exception):
 
     def build_reply(self) -> dict[str, Any]:
         """Return the body of the reply."""
-        return Outcome(error=self.error).to_json()
+        reply = Outcome(error=self.error).to_json()
+        return {**reply, "again": True} if self._again else reply
+
+
+class BusyError(RefusedError):
+    """The refusal of a request because the worker has other work; it may be sent ``again`` to the pool's queue."""
+
+    def __init__(self, *, again: bool = False) -> None:
+        message = "too many invocations run or wait on this worker: retry later, or use a larger pool"
+        super().__init__(ErrorReason.BUSY, message, again=again)
 
 
 class UncertainError(RefusedError):
@@ -57,19 +70,15 @@ class UncertainError(RefusedError):
     def __init__(self, *, again: bool) -> None:
         """Create the refusal.
 
-        ``again`` tells the requester that it may send the request again. It is True if each worker tells the requester
-        before it begins the action, so that the requester knows if the action began.
+        ``again`` is True if each worker tells the requester before it begins the action, so that the requester knows if
+        the action began.
         """
         super().__init__(
             ErrorReason.INTERRUPTED,
             "the action may have begun on another worker, and is not declared idempotent: "
             "check its effects before you call it again",
+            again=again,
         )
-        self._again = again
-
-    def build_reply(self) -> dict[str, Any]:
-        """Return the body of the reply."""
-        return {**super().build_reply(), "again": True} if self._again else super().build_reply()
 
 
 @dataclass(frozen=True)
@@ -198,6 +207,15 @@ class Invocation:
         return wanted and latest is not None and latest.from_pool and latest.requester is not None
 
     @property
+    def from_pool(self) -> bool:
+        """True if all its requests came from the pool's queue, and at least one did."""
+        return bool(self.deliveries) and all(delivery.from_pool for delivery in self.deliveries)
+
+    def came_with(self, session: Session) -> bool:
+        """Return True if all its requests came with a session."""
+        return all(delivery.session is session for delivery in self.deliveries)
+
+    @property
     def runs_again(self) -> bool:
         """True if the adapter's end interrupted the action, and the next adapter or another worker runs it again."""
         return self.context.stopped is ErrorReason.INTERRUPTED and self.request.action.idempotent
@@ -245,6 +263,13 @@ class Turns:
     def free(self) -> bool:
         """True if no invocation runs or waits."""
         return self.running is None and not self.waiting
+
+    def take_waiting(self, chosen: Callable[[Invocation], bool]) -> list[Invocation]:
+        """Remove the waiting invocations that are ``chosen``, and return them."""
+        taken = [invocation for invocation in self.waiting if chosen(invocation)]
+        for invocation in taken:
+            self.waiting.remove(invocation)
+        return taken
 
     def start_next(self) -> Optional[Invocation]:
         """Start the next turn; return its invocation, or None if an invocation runs or none waits."""

@@ -23,7 +23,7 @@ runs at most once on a worker), ``correlation_id``, ``reply_to`` (the requester'
 and ``expiration`` if the requester stops waiting at some time. Bodies are JSON objects.
 
 Every worker consumes its own queue. The pool's queue costs another channel and consumer. A worker consumes it only
-after a request to do so (:attr:`Request.TAKE`), and only while the worker is free.
+after a request to do so (:attr:`Request.TAKE`), and only while the worker is free or was busy for a moment.
 """
 
 from __future__ import annotations

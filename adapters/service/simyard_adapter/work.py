@@ -26,6 +26,7 @@ from simyard_adapter.declarations import ActionMode
 from simyard_adapter.errors import HungError
 from simyard_adapter.invocations import (
     ActionRequest,
+    BusyError,
     Delivery,
     Invocation,
     Outcome,
@@ -190,8 +191,7 @@ class Work:
             message = "the worker drains and accepts no new actions: send the request to the pool or to another worker"
             raise RefusedError(ErrorReason.DRAINING, message)
         if is_full(self._live.values(), request):
-            message = "too many invocations run or wait on this worker: retry later, or use a larger pool"
-            raise RefusedError(ErrorReason.BUSY, message)
+            raise BusyError
 
     def _enqueue(self, invocation_id: str, request: ActionRequest, delivery: Optional[Delivery] = None) -> None:
         def log(text: str) -> None:
@@ -237,7 +237,7 @@ class Work:
             if invocation.synchronous:
                 self._updates.count_serving(1)
                 if invocation.tells_begun and not await self.answers.send_begun(invocation.deliveries[-1]):
-                    self._give_up(invocation)
+                    self._give_up(invocation, UncertainError(again=True))
                     return
             else:
                 await self._begin(invocation)
@@ -271,12 +271,12 @@ class Work:
             )
         await self._journal.move(invocation.id, JournalState.STARTED)
 
-    def _give_up(self, invocation: Invocation) -> None:
+    def _give_up(self, invocation: Invocation, refused: RefusedError) -> None:
         """Drop an invocation that has not begun; its requester may send it again."""
-        self._log.info("not run: another worker may have received it", extra={"invocation": invocation.id})
+        self._log.info("not run: %s", refused, extra={"invocation": invocation.id})
         del self._live[invocation.id]
         for delivery in invocation.deliveries:
-            self._tasks.spawn(self.answers.answer(delivery, encode(UncertainError(again=True).build_reply())))
+            self._tasks.spawn(self.answers.answer(delivery, encode(refused.build_reply())))
 
     async def _run(self, invocation: Invocation) -> None:
         context, request = invocation.context, invocation.request
@@ -291,8 +291,7 @@ class Work:
                 self._log.warning(
                     "%s ignores the request to stop; the next action waits for its end", context.action, extra=extra
                 )
-                held = invocation is self.turns.running
-                await asyncio.wait({work}, timeout=self._hang_seconds if held else None)
+                await asyncio.wait({work}, timeout=self._hang_seconds if invocation is self.turns.running else None)
                 if not work.done():
                     self._stopping = True  # No other action gets the turn: the end of the adapter would interrupt it.
                     raise HungError(
@@ -366,14 +365,16 @@ class Work:
         self._draining = True
         self._changed()
 
+    def return_to_pool(self) -> None:
+        """Return waiting requests of the pool, so that other workers take them; a draining worker keeps them."""
+        if not self._draining:
+            for invocation in self.turns.take_waiting(lambda item: item.from_pool and item.request.tells_begun):
+                self._give_up(invocation, BusyError(again=True))
+
     def drop_session(self, session: Session) -> None:
         """Drop the waiting invocations that came from the pool's queue: the broker delivers them to another worker."""
-        for invocation in list(self.turns.waiting):
-            if invocation.deliveries and all(
-                item.from_pool and item.session is session for item in invocation.deliveries
-            ):
-                self.turns.waiting.remove(invocation)
-                del self._live[invocation.id]
+        for invocation in self.turns.take_waiting(lambda item: item.from_pool and item.came_with(session)):
+            del self._live[invocation.id]
         self._changed()
 
     async def stop(self, timeout: float) -> None:
@@ -382,8 +383,7 @@ class Work:
         Waiting Sync invocations are refused; waiting Async invocations stay in the journal.
         """
         self._stopping = self._draining = True
-        for invocation in list(self.turns.waiting):
-            self.turns.waiting.remove(invocation)
+        for invocation in self.turns.take_waiting(lambda _: True):
             if invocation.synchronous:
                 error = WireError(ErrorReason.DRAINING, "the worker ended before the action began")
                 await self._conclude(invocation, Outcome(error=error))
