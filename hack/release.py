@@ -3,7 +3,7 @@
 
     PYTHONPATH=hack python hack/release.py [--version VERSION] [--image auto|required|none] [--directory DIRECTORY]
 
-A release carries one version in all its files, also when the tree says another one. The builders read the version from
+All files of a release have the same version, even if the tree has another version. The builders read the version from
 the tree, so they run in a copy of the tracked files in which the version is replaced. The tree itself is not changed.
 """
 
@@ -30,7 +30,7 @@ DISTRIBUTIONS = ("adapters/service", "adapters/sites", "operator")
 CHECKSUMS = "SHA256SUMS"
 COMMAND_SECONDS = 900
 VERSION_PATTERN = re.compile(r"\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?")
-"""SemVer with those pre-releases that PEP 440 knows too: Helm demands the one, wheels the other."""
+"""SemVer, which Helm demands, with the pre-releases that PEP 440 also knows, which wheels demand."""
 _VERSION_LINES = (
     ("operator/pyproject.toml", r'^version = "(.*)"$'),
     ("adapters/sites/pyproject.toml", r'^version = "(.*)"$'),

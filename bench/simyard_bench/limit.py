@@ -2,8 +2,8 @@
 """Measure the yardstick ``limit``: the writes that the API server can store, sent by a client that does nothing else.
 
 The client creates as many Workers as the start did, with the account of the operator, and patches the status of each
-twice. These are the fewest writes of a platform that shows both the request for a worker and its readiness. The client
-is bare aiohttp with raw JSON and keep-alive; the best of several concurrencies counts.
+twice. A platform that shows both the request for a worker and its readiness needs at least these writes. The client is
+bare aiohttp with raw JSON and keep-alive; the best of several concurrencies counts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A RabbitMQ to work with, and one that exists already. :mod:`simyard_dev.local_broker` runs one of our own."""
+"""The interface of a RabbitMQ, and the use of an existing RabbitMQ. :mod:`simyard_dev.local_broker` runs our own."""
 
 import socket
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ class BrokerAddress:
 
 
 class Broker(ABC):
-    """A RabbitMQ to work with; it collects statistics every `statistics_seconds`."""
+    """The interface of a RabbitMQ, which collects statistics every `statistics_seconds`."""
 
     statistics_seconds = STATISTICS_SECONDS
 

@@ -15,7 +15,7 @@ from simyard_dev.local_broker import open_broker
 from simyard_dev.progress import say
 
 STATISTICS_SECONDS = 30
-"""Interval of the broker's statistics: at the default of 5 s, those of thousands of workers take half a core."""
+"""Interval of the broker's statistics. At its default of 5 s, those of thousands of workers take half a core."""
 
 
 class Environment:

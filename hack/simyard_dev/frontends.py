@@ -29,7 +29,7 @@ SIMYARD = Path(sys.executable).parent / "simyard"
 COUNT = 2
 NAMESPACE = "default"
 USER = "occi-user"
-"""Name of a ServiceAccount in that namespace, and of the same user at the broker."""
+"""Name of a ServiceAccount in the namespace of the frontends, and of its user at the broker."""
 ACCOUNT = "occi-dev"
 """ServiceAccount of these frontends; the operator manages only accounts that it created itself."""
 TOKEN_HOURS = 24

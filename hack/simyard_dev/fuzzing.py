@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzz parsers of untrusted input: change inputs at random and keep those that reach new code.
 
-The corpus is a folder with one input per file. It is the smallest set found that reaches all pairs of lines reached.
+The corpus is a folder with one input per file: a small set of inputs that reaches all pairs of lines ever reached.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Fuzzer:
 
 
 def minimise(reached_by: dict[bytes, set[Arc]]) -> list[bytes]:
-    """Return few inputs that together reach everything the given ones reach; shorter inputs come first."""
+    """Return few of the given inputs, which together reach the same pairs of lines; shorter inputs come first."""
     kept: list[bytes] = []
     reached: set[Arc] = set()
     for data in sorted(reached_by, key=lambda one: (-len(reached_by[one] - reached) // 20, len(one))):

@@ -86,7 +86,7 @@ def _summary(
     environment: Environment, t_m: float, parameters: dict[str, Any], result: dict[str, Any]
 ) -> dict[str, Any]:
     kubectl = environment.control_plane.kubectl
-    # T_m is the time at which the status with T_m was published, so only the status after that one can tell it.
+    # T_m is the time at which the status with T_r was published, so only the next status can have it.
     kubectl("wait", f"workerpool/{POOL}", "--for=jsonpath={.status.start.publishedMilliseconds}", "--timeout=10s")
     pool = json.loads(kubectl("get", "workerpool", POOL, "-o", "json"))
     start = pool["status"]["start"]

@@ -57,7 +57,7 @@ class PowerAction(enum.StrEnum):
 
 
 class ErrorScope(enum.StrEnum):
-    """The scope of an error: this item, all machines of its pool (a bad image, say), or the whole site."""
+    """The scope of an error: this item, all machines of its pool (for example a bad image), or the whole site."""
 
     ITEM = "Item"
     POOL = "Pool"
@@ -65,7 +65,7 @@ class ErrorScope(enum.StrEnum):
 
 
 class SiteError(Exception):
-    """An error of a site; the subclass says what the platform does about it.
+    """An error of a site; its subclass determines the reaction of the platform.
 
     A site raises only the subclasses. Users read the message in conditions and events. The message says what is wrong,
     names the field of the CloudSite or the SimulationService if there is one, and names a remedy. It contains no
@@ -185,8 +185,8 @@ class MachineRequest:
         hostname: The host name; "" lets the site choose.
         user_data: The user's own data for cloud-init or its equivalent, in addition to the adapter's.
         ssh_public_keys: The keys of the users who may log in.
-        cpu_millis: The exact request in thousandths of a core, of which ``cores`` is the rounded-up value, for sites
-            that can assign a part of a core; 0 means ``cores``.
+        cpu_millis: The requested cores in thousandths, for sites that can assign a part of a core. ``cores`` is this
+            value, rounded up. 0 means ``cores``.
     """
 
     name: str
@@ -262,7 +262,7 @@ class SiteInfo:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All machines of this CloudSite at one time; any other machine is gone. First event, and again after a resync."""
+    """All machines of this CloudSite at one time; any other machine is gone. Each stream and resync begins with it."""
 
     machines: Sequence[Machine]
 
@@ -329,13 +329,13 @@ class Site(Protocol):
         ...
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """Create machines, or adopt existing machines with the same names, whichever process created them.
+        """Create machines, or adopt existing machines with the same names, no matter which process created them.
 
         A machine with this name that belongs to another owner or CloudSite is left alone. The item is then refused with
         :class:`InvalidSpecError` in the scope of the item; if names are not unique at the site, it gets its own
         machine. An outcome with a machine means that the site accepted the request. :class:`UnknownOutcomeError` means
-        that it may have; the next ``create`` finds out. While a machine with this name is still ending, it is either
-        adopted in its state (TERMINATING), or the item is refused with :class:`ConflictError`.
+        that the site may have accepted it; the next ``create`` finds out. While a machine with this name is still
+        ending, it is either adopted in its state (TERMINATING), or the item is refused with :class:`ConflictError`.
         """
         ...
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create a past for a measurement: Workers that were created and deleted, and ServiceActions that finished.
 
-To save time, no machine is started for these Workers, and the actions are copies of one that ran. The frontends see the
-same as usual: each Worker comes and goes and is listed in full meanwhile, and each ServiceAction is kept, complete.
+To save time, no machine is started for these Workers, and the actions are copies of one that ran. The frontends see no
+difference: each Worker is created, listed in full, and deleted, and each ServiceAction is kept as a whole.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ SECONDS = 60.0
 def register(world: World, asking: Asking, measuring: Measuring, frontends: Frontends, n: int) -> None:
     """Grow the pool to ``n`` workers, and ask for each new one until the action of its service is offered.
 
-    The requests of this case are these questions. A worker counts as registered when the operator received its message.
+    These reads are the requests of this case. A worker counts as registered when the operator has received its message.
 
     Raises:
         SetupError: the workers are not shown in time.

@@ -30,7 +30,7 @@ class Row(Record):
         client_cpu_us_per_request: CPU time of the client, which has the other core.
         rss_mib: peak memory of a frontend by then.
         body_bytes: size of one response.
-        limit_p50_ms: the same of a bare handler that sends the same bytes; None if not measured. Likewise
+        limit_p50_ms: ``p50_ms`` of a bare handler that sends the same bytes; None if not measured. Likewise
             ``limit_p99_ms``, ``limit_per_second``, ``limit_cpu_us_per_request``.
         visible_ms: for ``register``: time from the last registration until all new workers were visible.
         messages: for ``register``: number of messages by which the new workers registered.

@@ -68,7 +68,7 @@ class SimulatedOned:
             self._process.wait()
 
     def fill(self, finished: int = 0, running: int = 0) -> list[int]:
-        """Add VMs that ended long ago, and running ones of ours; return the ids of the running ones."""
+        """Add VMs that ended long ago, and running VMs of our site; return the ids of the running VMs."""
         ids: list[int] = self._ask({"finished": finished, "running": running})
         return ids
 

@@ -37,7 +37,7 @@ from simyard.serving.status import CODES, StatusError, StatusReason, Subject
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 * 512 * 1024
-"""Limit of a body: 1.5 MiB, as etcd's default for an object, and so for a ServiceAction."""
+"""Limit of a body: 1.5 MiB, which is etcd's default limit of an object and thus of a ServiceAction."""
 REQUEST_SECONDS = 55.0
 JSON_TYPE = "application/json"
 

@@ -40,8 +40,8 @@ def cp(kubectl: Kubectl, source: str, destination: str) -> None:
     """Copy a file from SOURCE to DESTINATION; one of them is in the file store and begins with files:.
 
     `cp deck.inp files:` uploads a file and prints its address. A file that is in the store already is not sent again.
-    `cp files:sha256:... deck.inp` downloads a file and verifies it. In a folder the file gets its name
-    at the upload. An existing file is never replaced.
+    `cp files:sha256:... deck.inp` downloads a file and verifies it. If DESTINATION is a folder, the file gets the name
+    that it had at the upload. An existing file is never replaced.
     """
     if source.startswith(PREFIX) == destination.startswith(PREFIX):
         raise click.UsageError("write `cp FILE files:` to upload, or `cp files:ADDRESS FILE` to download")

@@ -51,7 +51,7 @@ def build_binding(name: str, **spec: Json) -> Json:
 
 
 def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy that users who create or change a ServiceAction need the right to call the action.
+    """Return the policy by which users need the right to call an action when they create or change its ServiceAction.
 
     The accounts of the apiserver and of OCCI frontends are exempt, because they have checked the right of their caller.
     """
@@ -103,7 +103,7 @@ def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
 
 
 def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy that only the platform sets the pool of a Worker and the licence of the Worker's seat.
+    """Return the policy by which only the platform sets the pool of a Worker and the licence of the Worker's seat.
 
     A Worker's broker credentials depend on its pool, and the free seats of a licence depend on its Workers. Kubernetes'
     own controllers (garbage collection) and administrators are exempt.
@@ -144,7 +144,7 @@ def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
 
 
 def build_placement_policy() -> list[Json]:
-    """Return the policy that a WorkerPool contains only permitted sites, and consents to each External site of them.
+    """Return the policy by which a WorkerPool names only permitted sites, and consents to the External sites among them.
 
     A pool whose placement does not change is not checked again, so that users can still scale or delete it after a site
     has changed.
@@ -172,7 +172,7 @@ def build_placement_policy() -> list[Json]:
 
 
 def build_worker_site_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy that the site of a new Worker has room, and that the Worker's namespace may use the site.
+    """Return the policy by which the site of a new Worker must have room and be open to the Worker's namespace.
 
     The operator is exempt: it creates the Workers of pools, by the same rules. Only a pool can consent to an External
     site.
@@ -223,8 +223,8 @@ def _require_open_namespace(named: str, field: str) -> Json:
 def _build_site_policy(name: str, resource: Resource, condition: Json, *validations: Json) -> list[Json]:
     """Return a policy that is evaluated once per CloudSite.
 
-    If the API server cannot evaluate the policy, nothing is refused: just after its start, the API server knows no
-    CloudSites yet. This is safe, because the operator applies the same rules before it creates a machine.
+    If the API server cannot evaluate the policy, it accepts the request: just after its start, it knows no CloudSites
+    yet. This is safe, because the operator applies the same rules before it creates a machine.
     """
     spec: Json = {
         "failurePolicy": "Ignore",

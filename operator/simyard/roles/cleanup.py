@@ -34,7 +34,7 @@ _USERS_PREFIXES = (name_pool_user(""), name_standalone_user(""))
               help="The CA certificate of the broker, for amqps.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Delete the objects. Without this option they are only listed.")
 def cleanup(amqp_url: str, amqp_management_url: str, amqp_ca_file: Path | None, yes: bool) -> None:
-    """Remove users, queues and exchanges of Simyard from the virtual host of the URL, and the one of OCCI clients.
+    """Remove Simyard's users, queues and exchanges from the virtual host of the URL, and delete that of OCCI clients.
 
     Uninstall the release first, because a running operator creates them again. The virtual host of the URL stays.
     """

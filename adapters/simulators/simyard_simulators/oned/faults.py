@@ -13,7 +13,7 @@ from simyard_simulators.oned.states import Code
 
 @dataclass(slots=True)
 class _Rule:
-    """A fault for the next ``left`` requests that contain a call of one of the methods (none: of any method)."""
+    """A fault for the next ``left`` requests that contain a call of one of the methods (no methods: any call)."""
 
     left: int
     methods: frozenset[str]
@@ -27,7 +27,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer that is not oned's: a proxy's, or another server's."""
+    """An answer that does not come from oned, but from a proxy or another server."""
 
     status: int
     reason: str

@@ -182,7 +182,7 @@ class Owned:
     permissions: Permissions
 
     def owner_xml(self) -> str:
-        """Return the elements ID to NAME, with which all of them begin."""
+        """Return the elements ID to NAME, with which the XML of all objects begins."""
         return (
             f"<ID>{self.oid}</ID><UID>{self.uid}</UID><GID>{self.gid}</GID><UNAME>{text(self.uname)}</UNAME>"
             f"<GNAME>{text(self.gname)}</GNAME><NAME>{text(self.name)}</NAME>"

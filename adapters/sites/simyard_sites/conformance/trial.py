@@ -168,7 +168,7 @@ class Trial:
         return [machines[name] for name in wanted]
 
     async def until(self, wanted: Callable[[], bool], what: str) -> None:
-        """Wait until a condition holds, at most as long as a closed site may take."""
+        """Wait until a condition holds, for at most :data:`SETTLING_SECONDS` or the deadline of the world."""
         seconds = min(SETTLING_SECONDS, self.world.deadline_seconds)
         try:
             async with asyncio.timeout(seconds):

@@ -64,7 +64,7 @@ class World:
         return sockets
 
     def is_own_task(self, task: asyncio.Task[object]) -> bool:
-        """Return True if a task belongs to the world (a simulator, say) and may outlive a site."""
+        """Return True if a task belongs to the world (for example to a simulator) and may outlive a site."""
         return False
 
     # Switches

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a child process as an emulated machine: in its own group, with a bounded log, never longer than us."""
+"""Runs a child process as an emulated machine: in its own group, with a bounded log, never longer than this process."""
 
 from __future__ import annotations
 

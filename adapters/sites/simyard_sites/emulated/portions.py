@@ -19,8 +19,8 @@ async def yield_portions(
 ) -> AsyncIterator[Sequence[_Item]]:
     """Yield each item at its time (seconds since the epoch, ascending); items with the same time come together.
 
-    A portion is yielded at least every ``heartbeat_seconds``, if necessary an empty one. No items give one empty
-    portion. When ``closing`` is set, the remaining items are dropped.
+    A portion is yielded at least every ``heartbeat_seconds``, if necessary an empty one. Without items, one empty
+    portion is yielded. When ``closing`` is set, the remaining items are dropped.
     """
     done = bisect.bisect_right(times, time.time() + _TOGETHER_SECONDS)
     yield items[:done]

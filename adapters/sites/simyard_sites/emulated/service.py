@@ -13,7 +13,7 @@ _STEADY_SECONDS = 60.0
 
 
 class UnusableError(Exception):
-    """A service that can never work; the message is its own."""
+    """A service that can never work; the message comes from the service itself."""
 
 
 async def keep_running(run: Callable[[], Awaitable[str]], ending: asyncio.Event, report: Callable[[str], None]) -> None:

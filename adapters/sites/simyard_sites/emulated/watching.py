@@ -108,5 +108,5 @@ class _Watcher:
 
 
 def _parts(items: Sequence[_Item]) -> list[Sequence[_Item]]:
-    """Split the items into the parts that fit into a line; no items give one empty part."""
+    """Split the items into parts that fit into a line; without items, there is one empty part."""
     return [items[start : start + protocol.ITEMS] for start in range(0, len(items) or 1, protocol.ITEMS)]

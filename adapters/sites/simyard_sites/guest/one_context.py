@@ -27,7 +27,7 @@ def build_context(document: bytes, own: str = "", ssh_public_keys: Sequence[str]
     """Return the variables that make a machine a worker, not yet quoted; they contain the document's password.
 
     Guests with OpenNebula's own packages run ``START_SCRIPT_BASE64`` at every boot; guests with cloud-init read
-    ``USER_DATA``. The former run ``own`` only if it is a script (``#!``), once, before the adapter starts.
+    ``USER_DATA``. OpenNebula's packages run ``own`` only if it is a script (``#!``), once, before the adapter starts.
 
     Raises:
         InvalidSpecError: A variable is too large for a guest.

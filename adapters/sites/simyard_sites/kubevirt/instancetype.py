@@ -197,7 +197,7 @@ def _find(tree: Json, path: str) -> Any:
 
 
 def _fill_in(tree: Json, path: str, value: Any) -> None:
-    """Set a field that is empty; None is no value."""
+    """Set a field that is empty; a value of None sets nothing."""
     if value is None:
         return
     *parents, last = path.split(".")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a VirtualMachineInstance as a machine of the site interface.
 
-``virt-controller`` writes the phases and conditions until the machine runs on a node, ``virt-handler`` after that. They
+``virt-controller`` writes the phases and conditions until the machine runs on a node, ``virt-handler`` after that. Both
 are those of KubeVirt v1.7 to v1.9. The problem: each condition is written by another part of KubeVirt, and one cause
 shows in several conditions. A disk that is being created, for example, also appears as a pod that cannot be scheduled.
 The conditions are therefore read in the order of cause and effect: disk, pod, guest. The first one gives the reason.

@@ -66,8 +66,8 @@ _MEANINGS: Mapping[MachineState, str] = {
 }
 """The machine state of each OpenNebula state.
 
-A state on the way to rest counts as that rest, because the machine does no work any more. OpenNebula's STOPPED keeps
-the memory, so it means suspended here; POWEROFF and UNDEPLOYED do not keep it.
+A state that leads to a state of rest counts as this state of rest, because the machine does no work any more.
+OpenNebula's STOPPED keeps the memory, so it means suspended here; POWEROFF and UNDEPLOYED do not keep it.
 """
 
 _SETTLED = {"HOLD", "RUNNING", "UNKNOWN", "POWEROFF", "UNDEPLOYED", "STOPPED", "SUSPENDED", "DONE"}
@@ -84,7 +84,7 @@ def name_of(state: int, lcm_state: int) -> str:
 
 
 def get_machine_state(name: str) -> MachineState:
-    """Return the machine state of a state's name. An unknown one counts as running: its adapter shows if it is not."""
+    """Return the machine state of a state's name. An unknown state counts as running."""
     if name in ("FAILED", "FAILURE") or name.endswith("_FAILURE"):
         return MachineState.FAILED
     return _STATES.get(name, MachineState.RUNNING)

@@ -26,8 +26,8 @@ class View:
     async def read(self, ids: Iterable[int]) -> None:
         """Read machines by their ids.
 
-        If a pool does not show a machine, it is read by itself before it counts as finished: a pool shows less after a
-        change of rights, or while oned's database is repaired.
+        If an answer about many machines lacks a machine, this machine is read separately before it counts as finished.
+        Such an answer is incomplete after a change of rights, or while oned's database is repaired.
         """
         for part in split(ids, SET_IDS):
             begun = self._table.begin_query()
@@ -46,7 +46,7 @@ class View:
                         self._table.apply_records([record], begun)
 
     async def read_unknown(self, ids: Iterable[int]) -> None:
-        """Read the machines of which it is unknown if they belong to this CloudSite."""
+        """Read the machines for which it is unknown whether they belong to this CloudSite."""
         await self.read([machine_id for machine_id in ids if not self._table.is_known(machine_id)])
 
     async def read_new(self) -> None:

@@ -32,7 +32,7 @@ CANNOT_START = frozenset(
         "RunContainerError",
     }
 )
-"""The reasons of a waiting container that does not start by itself, or not soon; a new pod elsewhere may."""
+"""The reasons of a waiting container that will not start soon by itself; a new pod on another node may start."""
 
 HOPELESS_EXITS = frozenset({2, 3, 4, 126, 127, 128})
 """The exit codes that repeat at every start.
@@ -40,7 +40,7 @@ HOPELESS_EXITS = frozenset({2, 3, 4, 126, 127, 128})
 They mean wrong usage, a wrong bootstrap document or directory, or a program that is missing or cannot be run.
 """
 MAX_CRASHES = 3
-"""Limit of the ends of a container whose next start Kubernetes delays; after these the machine counts as failed."""
+"""Number of ends of a container, with delayed restarts by Kubernetes, after which the machine counts as failed."""
 _MAX_MESSAGE_CHARACTERS = 1000
 
 
