@@ -144,7 +144,7 @@ def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
 
 
 def build_placement_policy() -> list[Json]:
-    """Return the policy by which a WorkerPool names only permitted sites, and consents to the External sites among them.
+    """Return the policy by which a WorkerPool names only permitted sites, and gives consent for External sites.
 
     A pool whose placement does not change is not checked again, so that users can still scale or delete it after a site
     has changed.

@@ -91,7 +91,7 @@ class Step(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A share of VMs that fail in a step: of all VMs, of those of a template (its id), or of those with ``name`` in their name."""
+    """A share of VMs that fail in a step: all VMs, those of a template (by id), or those with a ``name`` in theirs."""
 
     step: Step
     share: float = 1.0
