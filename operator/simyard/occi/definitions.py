@@ -7,6 +7,7 @@ import dataclasses
 
 import re2
 
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import Action, Draft, Kind, Mixin, Model
 from simyard.occi.values import MAX_PATTERN_CHARACTERS, check_value, compile_pattern
@@ -134,7 +135,10 @@ def _check_location(mixin: Mixin, model: Model, taken: set[str]) -> None:
         )
     other = model.find_by_location(location)
     if (other is not None and other.id != mixin.id) or location in taken:
-        raise OcciError(409, f"Category: the location {quote_input(location)} is taken by another category")
+        raise OcciConflictError(
+            ConflictCause.LOCATION_IN_USE,
+            f"Category: the location {quote_input(location)} is taken by another category",
+        )
     taken.add(location)
 
 

@@ -16,6 +16,7 @@ from simyard.frontend.changes.storing import ObjectStore, add_check, for_each, t
 from simyard.frontend.entities.catalogue import SCALE, START_WORKERS
 from simyard.frontend.entities.computes import QUEUE, ComputeState, compute_state
 from simyard.frontend.entities.view import View
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Entity, Value
 from simyard.occi.standard import APPLICATION_ACTION_SCHEME, COMPONENT_ACTION_SCHEME, COMPUTE_ACTION_SCHEME
@@ -210,7 +211,10 @@ class EntityActions:
     async def _scale(self, path: str, invocation: Invocation) -> None:
         pools = self._pools(path)
         if len(pools) != 1:
-            raise OcciError(409, f"{path}: has {len(pools)} components; scale one of them, or use {START_WORKERS}")
+            raise OcciConflictError(
+                ConflictCause.AMBIGUOUS_COMPONENT,
+                f"{path}: has {len(pools)} components; scale one of them, or use {START_WORKERS}",
+            )
         replicas = int(str(invocation.attributes["replicas"]))
         pool = await self._scaling.scale(pools[0], replicas, invocation.key, invocation.check)
         if _waits_for_workers(invocation):
@@ -226,8 +230,9 @@ class EntityActions:
         """
         service = self._view.get_service(worker.service)
         if service is None:
-            raise OcciError(
-                409, f"{worker.metadata.name}: its SimulationService {worker.service} is not published any more"
+            raise OcciConflictError(
+                ConflictCause.SERVICE_GONE,
+                f"{worker.metadata.name}: its SimulationService {worker.service} is not published any more",
             )
         declared = service.interface.find_action(name)
         is_sync = declared is not None and declared.mode is ActionMode.SYNC and invocation.wait is not False

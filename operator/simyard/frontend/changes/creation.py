@@ -40,6 +40,7 @@ from simyard.frontend.entities.mixins import Mixins
 from simyard.frontend.entities.view import View
 from simyard.kube.cache import Cache
 from simyard.manifests.worker import build_lone_worker
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import SUMMARY, TARGET, TITLE, Entity, Value
 from simyard.occi.standard import (
@@ -199,14 +200,18 @@ class Creation:
         if named:
             service = self._view.get_service(named.pop())
             if service is None:
-                raise OcciError(
-                    409, "the SimulationService of the template was deleted at this moment; choose another template"
+                raise OcciConflictError(
+                    ConflictCause.SERVICE_GONE,
+                    "the SimulationService of the template was deleted at this moment; choose another template",
                 )
             return service
         usable = [service for service in self._view.directory.services if service.state.good]
         if not usable:
             namespace = self._view.namespace
-            raise OcciError(409, f"namespace {namespace} has no SimulationService that is available: publish one first")
+            raise OcciConflictError(
+                ConflictCause.SERVICE_GONE,
+                f"namespace {namespace} has no SimulationService that is available: publish one first",
+            )
         return min(usable, key=lambda item: (item.metadata.creation_timestamp or datetime.now(UTC), item.metadata.name))
 
     def _site(self, requested: RequestedCompute) -> str:
@@ -281,10 +286,13 @@ class Creation:
                 if found is not None and claim.is_of_creator(found):
                     return found, False
         if claim.exact:
-            raise OcciError(
-                409, f"id {claim.wanted}: another entity has it, or gets it at this moment; choose another id"
+            raise OcciConflictError(
+                ConflictCause.ID_IN_USE,
+                f"id {claim.wanted}: another entity has it, or gets it at this moment; choose another id",
             )
-        raise OcciError(409, "another request creates the same entity at this moment; try again")
+        raise OcciConflictError(
+            ConflictCause.CONCURRENT_CHANGE, "another request creates the same entity at this moment; try again"
+        )
 
     async def _is_free(self, cache: Cache[T], claim: IdClaim) -> bool:
         """Return true if no entity has the wanted id.
@@ -302,7 +310,9 @@ class Creation:
     def _require_entity(self, path: str) -> Entity:
         entity = self._view.find_entity(path)
         if entity is None:
-            raise OcciError(409, f"{path} was created, and deleted at the same moment")
+            raise OcciConflictError(
+                ConflictCause.CONCURRENT_CHANGE, f"{path} was created, and deleted at the same moment"
+            )
         return entity
 
 
@@ -349,8 +359,8 @@ def _check_licence(service: CachedService) -> None:
         OcciError: 409.
     """
     if service.seats is not None and service.taken >= service.seats:
-        raise OcciError(
-            409,
+        raise OcciConflictError(
+            ConflictCause.NO_FREE_SEAT,
             f"{service.metadata.name}: its licence has {service.seats} seats, and {service.taken} are occupied or"
             " waited for; delete a compute, or scale a component in",
         )

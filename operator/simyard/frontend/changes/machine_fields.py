@@ -21,6 +21,7 @@ from simyard.frontend.entities.computes import (
     SSH_PUBLIC_KEY,
     USER_DATA_VALUE,
 )
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Mixin, Value
 from simyard.occi.standard import OPENSTACK_PUBLIC_KEY, OPENSTACK_USER_DATA
@@ -58,8 +59,9 @@ def check_template(mixin: Mixin, worker: CachedWorker, service: CachedService | 
         OcciError: 409; the message says what is possible.
     """
     if mixin.scheme != RESOURCE_TPL_SCHEME:
-        raise OcciError(
-            409, f"{mixin.id} is chosen when a compute is created; delete this one and create another with it"
+        raise OcciConflictError(
+            ConflictCause.FIXED_AT_CREATION,
+            f"{mixin.id} is chosen when a compute is created; delete this one and create another with it",
         )
     default = service.resources if service is not None else None
     size = worker.own.resources or default
@@ -68,8 +70,8 @@ def check_template(mixin: Mixin, worker: CachedWorker, service: CachedService | 
     if mixin.term in fitting:
         return
     possible = f"its template may be {' or '.join(fitting)}" if fitting else "no template has its size"
-    raise OcciError(
-        409,
+    raise OcciConflictError(
+        ConflictCause.FIXED_AT_CREATION,
         f"{mixin.id} has another size than this compute, and no site can resize a machine: {possible}; for this size"
         " create another compute with the template, and delete this one",
     )

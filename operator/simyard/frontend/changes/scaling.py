@@ -13,6 +13,7 @@ from simyard.frontend.changes.noted_requests import add_notes, find_unnoted_keys
 from simyard.frontend.changes.storing import ObjectStore, add_check
 from simyard.frontend.entities.view import View
 from simyard.frontend.exchange import Identity
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError
 from simyard.serving.objects import CachedPool, CachedService
 from simyard_sites.kubernetes.errors import AlreadyExistsError
@@ -46,8 +47,8 @@ class Scaling:
         pools = self._view.list_pools(service)
         pool = next((item for item in pools if item.metadata.name == name), pools[0] if len(pools) == 1 else None)
         if pool is None and pools:
-            raise OcciError(
-                409,
+            raise OcciConflictError(
+                ConflictCause.AMBIGUOUS_COMPONENT,
                 f"{service.metadata.name}: it has {len(pools)} components and none is named {name}; scale one",
             )
         if pool is None:
@@ -155,10 +156,14 @@ class Scaling:
         except AlreadyExistsError:
             found = await self._store.get(self._view.directory.pools, name, self._view.namespace)
         if found is not None and found.metadata.deletion_timestamp is not None:
-            raise OcciError(409, f"WorkerPool {name} is being deleted: try again when its workers are gone")
+            raise OcciConflictError(
+                ConflictCause.CONCURRENT_CHANGE,
+                f"WorkerPool {name} is being deleted: try again when its workers are gone",
+            )
         if found is None or found.service != service.metadata.name:
-            raise OcciError(
-                409, f"WorkerPool {name} belongs to another service: create one of {service.metadata.name} first"
+            raise OcciConflictError(
+                ConflictCause.AMBIGUOUS_COMPONENT,
+                f"WorkerPool {name} belongs to another service: create one of {service.metadata.name} first",
             )
         return found
 

@@ -13,6 +13,7 @@ from simyard.frontend.backend import Precondition
 from simyard.frontend.changes.noted_requests import add_notes, find_unnoted_keys
 from simyard.frontend.changes.written import Written, record_write
 from simyard.kube.cache import Cache, HasMetadata
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError
 from simyard.serving.status import StatusError
 from simyard_adapter.backoff import draw_delay
@@ -220,7 +221,9 @@ def translate_api_error(error: ApiError, what: str) -> OcciError:
         case NotFoundError():
             return OcciError(404, f"{what} does not exist (any more)")
         case AlreadyExistsError() | ConflictError():
-            return OcciError(409, f"{what}: another client changes it at the same time; try again")
+            return OcciConflictError(
+                ConflictCause.CONCURRENT_CHANGE, f"{what}: another client changes it at the same time; try again"
+            )
     if error.status == 0:
         return OcciError(
             504, f"{what}: the Kubernetes API does not answer; the change may have been made: {error.message}"

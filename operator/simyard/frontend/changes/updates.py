@@ -49,6 +49,7 @@ from simyard.frontend.entities.targets import split_path
 from simyard.frontend.entities.view import View
 from simyard.frontend.exchange import Identity
 from simyard.kube.cache import Cache
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError
 from simyard.occi.model import SUMMARY, TITLE, Entity, Value
 from simyard.occi.validation import QUEUE, Update, make_queue_target
@@ -189,7 +190,10 @@ class EntityChanges:
             if mixin.user:
                 continue
             if worker is None:
-                raise OcciError(409, f"{mixin.id} is a mixin of the provider: clients can neither add nor remove it")
+                raise OcciConflictError(
+                    ConflictCause.FIXED_AT_CREATION,
+                    f"{mixin.id} is a mixin of the provider: clients can neither add nor remove it",
+                )
             check_template(mixin, worker, self._view.get_service(worker.service))
 
     def _of_its_link(self, path: str, worker: CachedWorker, update: Update) -> Update:
@@ -211,11 +215,14 @@ class EntityChanges:
     ) -> None:
         for name in _SIZE:
             if name in update.attributes:
-                raise OcciError(409, f"attribute {name}: no site can resize a machine; delete it and create another")
+                raise OcciConflictError(
+                    ConflictCause.FIXED_AT_CREATION,
+                    f"attribute {name}: no site can resize a machine; delete it and create another",
+                )
         for name in _ONCE:
             if name in update.attributes:
-                raise OcciError(
-                    409,
+                raise OcciConflictError(
+                    ConflictCause.FIXED_AT_CREATION,
                     f"attribute {name}: is set when a compute is created; delete this one and create another with it",
                 )
         values = {
@@ -231,7 +238,9 @@ class EntityChanges:
         if values:
             service = self._view.get_service(worker.service)
             if service is None:
-                raise OcciError(409, f"{worker.metadata.name}: its service is not published any more")
+                raise OcciConflictError(
+                    ConflictCause.SERVICE_GONE, f"{worker.metadata.name}: its service is not published any more"
+                )
             await self._attributes.assign(worker, service, values, PREFIX.rstrip("."))
             known = self._view.values.get_values(worker)
             observed = {name: known[name] for name in values if name in known}

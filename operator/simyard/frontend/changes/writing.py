@@ -26,6 +26,7 @@ from simyard.frontend.entities.targets import DISCOVERY_PATH, Collection, Instan
 from simyard.frontend.exchange import OcciRequest, OcciResponse
 from simyard.frontend.reading import Reader, read_flag, respond
 from simyard.occi import pages
+from simyard.occi.conflicts import OcciConflictError
 from simyard.occi.definitions import check_definitions, check_removals
 from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.invocations import check_invocation, find_action
@@ -147,8 +148,8 @@ class Writer:
         await self._may_create(request, [checked])
         try:
             created = await self._backend.create(request.identity, checked, key=request.key, exact=True)
-        except OcciError as error:
-            if error.status != 409 or (entity := await self._backend.find(path)) is None:
+        except OcciConflictError:
+            if (entity := await self._backend.find(path)) is None:
                 raise
             return await self._update(
                 request, entity, draft, rendering, replace=True

@@ -17,6 +17,7 @@ from simyard.frontend.entities.identifiers import compute_digest
 from simyard.frontend.entities.memberships import get_mixin_id
 from simyard.frontend.entities.view import View
 from simyard.frontend.exchange import Identity
+from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import Action, AttributeSpec, Mixin
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError
@@ -139,7 +140,9 @@ class Mixins:
     async def _redefine(self, identity: Identity, mixin: Mixin, spec: Json) -> None:
         await self._access.check(identity, REPLACE_MIXIN)
         if (stored := await self._find(mixin.id)) is None:
-            raise OcciError(409, f"{mixin.id} is being removed at this moment; try again")
+            raise OcciConflictError(
+                ConflictCause.CONCURRENT_CHANGE, f"{mixin.id} is being removed at this moment; try again"
+            )
         before = stored.spec.location
         try:
             changed = await self._store.merge(self._view.mixins, stored, {"spec": spec})
@@ -185,8 +188,9 @@ class Mixins:
         def rewritten(stored: OcciMixin) -> Json | None:
             members = change(stored.spec.members)
             if len(members) > MAX_MIXIN_MEMBERS:
-                raise OcciError(
-                    409, f"{mixin}: would have {len(members)} members; at most {MAX_MIXIN_MEMBERS} are possible"
+                raise OcciConflictError(
+                    ConflictCause.TOO_MANY_MEMBERS,
+                    f"{mixin}: would have {len(members)} members; at most {MAX_MIXIN_MEMBERS} are possible",
                 )
             return None if members == stored.spec.members else {"spec": {"members": members}}
 
@@ -217,7 +221,9 @@ def make_mixin_name(category_id: str) -> str:
 
 
 def _location_taken(mixin: Mixin, other: str) -> OcciError:
-    return OcciError(409, f"Category: the location {quote_input(mixin.location)} is taken by {other}")
+    return OcciConflictError(
+        ConflictCause.LOCATION_IN_USE, f"Category: the location {quote_input(mixin.location)} is taken by {other}"
+    )
 
 
 def _attribute(spec: AttributeSpec) -> Json:
