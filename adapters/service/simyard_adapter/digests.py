@@ -19,7 +19,7 @@ PART_BYTES = 64 * 1024 * 1024
 MAX_PARTS = 10_000
 """The largest number of parts of an upload to S3."""
 MAX_FILE_BYTES = PART_BYTES * MAX_PARTS
-BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = 512 * 1024
 _WHOLE, _PARTS = "sha256", "sha256-64m"
 _ADDRESS = re.compile(r"(sha256|sha256-64m):([0-9a-f]{64})")
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Upload and download of files with signed URLs, over HTTP and without further libraries.
 
-A transfer reads and writes blocks of 1 MiB, so a file of any size needs little memory. A cut connection costs only the
-bytes of one block on download (the rest is requested with ``Range``), and one part of 64 MiB on upload. A transfer
+A transfer reads and writes blocks of 512 KiB, so a file of any size needs little memory. A cut connection costs only
+the bytes of one block on download (the rest is requested with ``Range``), and one part of 64 MiB on upload. A transfer
 fails only if it makes no progress for :data:`STALL_SECONDS`. The store verifies an upload; a download is verified here,
-and the file gets its name only afterwards.
+and the file gets its name only afterwards. A thread computes the digest of a block while the next block arrives.
 
 URLs are secrets: no error message contains one.
 """
@@ -18,6 +18,7 @@ import re
 import secrets
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, TypeVar
@@ -214,10 +215,11 @@ class Transfers:
         received = 0
         request = get_request()
         try:
-            with partial.open("xb") as file:
+            with partial.open("xb") as file, ThreadPoolExecutor(1) as executor:
+                hashing = executor.submit(digester.update, b"")
 
                 def attempt() -> None:
-                    nonlocal received
+                    nonlocal received, hashing
                     headers = {**request.headers, **({"Range": f"bytes={received}-"} if received else {})}
                     with self._exchange(request.method, request.url, headers, None) as response:
                         if received and response.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -228,7 +230,8 @@ class Transfers:
                             raise TransferError("the file store does not continue a download where it was cut")
                         for block in _read_response(response):
                             file.write(block)
-                            digester.update(block)
+                            hashing.result()
+                            hashing = executor.submit(digester.update, block)
                             received += len(block)
                             on_bytes(len(block))
 
@@ -238,7 +241,7 @@ class Transfers:
                         break
                     except ExpiredError:
                         request = get_request()
-            digest = digester.finish()
+                digest = executor.submit(digester.finish).result()
             if digest.address != address:
                 raise TransferError(f"the downloaded content has the digest {digest.address}, not {address}")
             partial.replace(path)
