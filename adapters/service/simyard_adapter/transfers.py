@@ -36,7 +36,7 @@ _MAX_ANSWER_BYTES = 64 * 1024
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """Errors of the own disk, which no further attempt repairs."""
 _ERROR_DOCUMENT = re.compile(rb"<Error[\s>]")
-_RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504})
+_RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 507})
 
 T = TypeVar("T")
 

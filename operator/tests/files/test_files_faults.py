@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-from files_world import FilesWorld
+from files_world import FilesWorld, ignore, make, offered
 
 from simyard.files.catalog import FileCatalog
 from simyard.files.keys import FileOrigin
@@ -83,20 +83,6 @@ def through(request: SignedRequest, proxy: Scissors) -> SignedRequest:
     parts = urlsplit(request.url)
     url = urlunsplit(parts._replace(netloc=proxy.address))
     return replace(request, url=url, headers={**request.headers, "host": parts.netloc})
-
-
-def ignore(_: int) -> None:
-    """Ignore the progress."""
-
-
-def make(path: Path, size: int) -> FileDigest:
-    path.write_bytes(os.urandom(size))
-    return digest_file(path)
-
-
-async def offered(world: FilesWorld, digest: FileDigest, origin: FileOrigin = FileOrigin.USER) -> UploadOffer:
-    parts = digest.parts if digest.in_parts else ()
-    return await world.catalog.offer_upload(world.namespace, origin, Upload(digest.address, digest.size, parts))
 
 
 async def store(world: FilesWorld, path: Path, digest: FileDigest) -> None:
