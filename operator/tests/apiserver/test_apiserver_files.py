@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +23,9 @@ from simyard.files.store import ObjectStore
 from simyard.files.sweep import FileSweep, SweepSettings
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.serving.files import MAX_CAUSES
-from simyard_adapter.digests import digest_file
+from simyard_adapter.digests import PART_BYTES, digest_file
+from simyard_adapter.transfers import Transfers
+from simyard_adapter.uploads import UploadOffer
 from simyard_dev import tools
 from simyard_sites.kubernetes.client import KubeClient
 
@@ -198,6 +202,55 @@ async def test_the_sweep_keeps_what_an_action_names_and_deletes_what_a_namespace
         await FileSweep(store, references, SweepSettings(timedelta(days=30))).sweep()
         left = [item.key async for item in store.list_objects(f"{uid}/in/")]
     assert left == [f"{uid}/in/{addresses[0]}"]
+
+
+async def test_an_upload_to_a_namespace_that_is_deleted_meanwhile_leaves_nothing(
+    stack: Stack, client: Client, tmp_path: Path
+) -> None:
+    namespace = unique("files")
+    stack.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    uid = stack.kubectl("get", "namespace", namespace, "-o", "jsonpath={.metadata.uid}")
+    small, mesh = tmp_path / "small", tmp_path / "mesh"
+    small.write_bytes(os.urandom(8 * 2**20))
+    with mesh.open("wb") as file:
+        file.truncate(PART_BYTES + 1)
+    offers = [await get_offer(client, namespace, path) for path in (small, mesh)]
+    deleted = threading.Event()
+
+    def delete_once(_: int) -> None:
+        if not deleted.is_set():
+            deleted.set()
+            stack.kubectl("delete", "namespace", namespace)
+
+    # The URL is valid for some hours more, so the file arrives in a namespace that is gone. The parts of the other one
+    # are never completed.
+    await asyncio.to_thread(Transfers().upload, offers[0].requests[0], small, delete_once)
+    await asyncio.to_thread(Transfers().upload, offers[1].requests[1], mesh, lambda _: None)
+    assert (await client.request("POST", path_of(namespace), user="admin", data=offer())).status == 404
+
+    access = StoreAccess.from_directory(stack.files.access)
+    operator = tmp_path / "operator.kubeconfig"
+    stack.control_plane.write_service_account_kubeconfig(operator, SYSTEM_NAMESPACE, OPERATOR)
+    async with await KubeClient.connect(operator) as kube, ObjectStore(access) as store:
+        sweep = FileSweep(store, References(kube, ALL_NAMESPACES), SweepSettings(timedelta(days=30)))
+        await sweep.sweep()
+        assert len([item async for item in store.list_objects(f"{uid}/in/")]) == 1, "an hour of grace"
+        for path in (stack.files.objects / access.bucket).rglob("*"):
+            if uid in str(path) or ".sgwtmp" in str(path):
+                os.utime(path, (0, 0))
+        await sweep.sweep()
+        assert [item.key async for item in store.list_objects(f"{uid}/")] == []
+        assert [item.key async for item in store.list_uploads(f"{uid}/")] == []
+
+
+async def get_offer(client: Client, namespace: str, path: Path) -> UploadOffer:
+    digest = digest_file(path)
+    parts = {"parts": [part.hex() for part in digest.parts]} if digest.in_parts else {}
+    answer = await client.request(
+        "POST", path_of(namespace), user="admin", data=offer(address=digest.address, bytes=digest.size, **parts)
+    )
+    assert answer.status == 201, answer.text
+    return UploadOffer.from_json(answer.json["status"])
 
 
 async def test_while_the_store_is_away_the_answer_says_so(stack: Stack, client: Client, namespace: str) -> None:
