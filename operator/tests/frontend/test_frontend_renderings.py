@@ -65,7 +65,7 @@ async def test_members_that_go_while_a_listing_is_rendered_are_left_out(memory: 
     assert text.count("Category: compute;") == len(paths) - 1
 
 
-def test_what_is_kept_is_bounded_and_the_least_used_goes_first() -> None:
+def test_what_is_kept_is_bounded_and_what_was_not_used_goes_first() -> None:
     kept: BoundedCache[bytes] = BoundedCache("test", 3 * (11 + OVERHEAD_BYTES), len)
     for key in "abc":
         kept.put(key, 1, b"0123456789")

@@ -168,6 +168,13 @@ def test_only_what_changes_gets_another_key_and_everything_another_version() -> 
     assert objects.make_part_key("/compute/uid-b") != keys["/compute/uid-b"]
 
 
+def test_an_answer_of_an_adapter_is_a_visible_change_because_it_renews_the_age_of_values() -> None:
+    view = Bench().fill().objects.view
+    version = view.version
+    view.polls.note_answer("uid-link", 1767225610.0)
+    assert view.version > version
+
+
 def test_the_templates_of_sizes_bring_their_sizes() -> None:
     model = Bench().fill().objects.get_model()
     for term, cores, memory in (("small", 1, 1), ("huge", 8, 16)):

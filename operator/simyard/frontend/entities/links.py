@@ -46,9 +46,13 @@ class Pulled:
 
 
 class AdapterPolls:
-    """Times of this frontend's last request to each service adapter, and of its last answer, by the uid of the link."""
+    """Times of this frontend's last request to each service adapter, and of its last answer, by the uid of the link.
+
+    ``answers`` is the number of answers so far.
+    """
 
     def __init__(self) -> None:
+        self.answers = 0
         self._asked: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def note_question(self, uid: str, now: float) -> None:
@@ -60,6 +64,7 @@ class AdapterPolls:
 
     def note_answer(self, uid: str, now: float) -> None:
         """Note that an adapter has answered."""
+        self.answers += 1
         self._asked[uid] = self._asked.get(uid, (now, 0.0))[0], now
 
     def get_reported_time(self, link: OcciLink) -> float | None:

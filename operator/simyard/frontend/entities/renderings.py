@@ -44,17 +44,26 @@ OVERHEAD_BYTES = 600
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    token: object
+    value: T
+    size: int
+    used: bool = False
+
+
 class BoundedCache(Generic[T]):
-    """Values of the most recently used keys, up to a limit of bytes for values, keys and tokens together.
+    """Values of recently used keys, up to a limit of bytes for values, keys and tokens together.
 
     A value is found only with the token with which it was stored. The token stands for the data from which the value
-    was made.
+    was made. The oldest value that was not used since it was stored, or since it was last passed over, is dropped
+    first. A strict order of use would be written at each lookup, in memory that no processor cache has.
     """
 
     def __init__(self, name: str, max_bytes: int, size: Callable[[T], int]) -> None:
         self._max_bytes = max_bytes
         self._size = size
-        self._entries: OrderedDict[Hashable, tuple[object, T, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _Entry[T]] = OrderedDict()
         self._bytes = 0
         self._gauge = RENDERING_BYTES.labels(name)
         self._rendered = RENDERINGS.labels(name)
@@ -70,26 +79,33 @@ class BoundedCache(Generic[T]):
     def find(self, key: Hashable, token: object) -> T | None:
         """Return the value of a key if its token is the same."""
         entry = self._entries.get(key)
-        if entry is None or not (entry[0] is token or entry[0] == token):
+        if entry is None or not (entry.token is token or entry.token == token):
             return None
-        self._entries.move_to_end(key)
-        return entry[1]
+        entry.used = True
+        return entry.value
 
     def put(self, key: Hashable, token: object, value: T) -> T:
         """Keep a value, unless it alone is above the limit, and return it."""
         self._rendered.inc()
         before = self._entries.pop(key, None)
         if before is not None:
-            self._bytes -= before[2]
+            self._bytes -= before.size
         size = self._size(value) + _weight(key) + _weight(token) + OVERHEAD_BYTES
         if size <= self._max_bytes:
-            self._entries[key] = (token, value, size)
+            self._entries[key] = _Entry(token, value, size)
             self._bytes += size
-            while self._bytes > self._max_bytes:
-                _, (_, _, gone) = self._entries.popitem(last=False)
-                self._bytes -= gone
+            self._drop_surplus()
         self._gauge.set(self._bytes)
         return value
+
+    def _drop_surplus(self) -> None:
+        while self._bytes > self._max_bytes:
+            key, entry = self._entries.popitem(last=False)
+            if entry.used:
+                entry.used = False
+                self._entries[key] = entry
+            else:
+                self._bytes -= entry.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +124,20 @@ class Listing:
     base: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shown:
-    """A rendered entity; ``observed`` is the time of its oldest value by the clock, None if none of its values ages."""
+    """A rendered entity.
+
+    Attributes:
+        observed: time of its oldest value by the clock; None if none of its values ages.
+        key: key of the entity that was rendered, and version of the model.
+        version: version of the backend at which the key was last compared.
+    """
 
     rendered: Rendered
     observed: float | None
+    key: tuple[Hashable, int]
+    version: int
 
 
 class Renderings:
@@ -129,9 +153,19 @@ class Renderings:
         self._models: BoundedCache[Rendered] = BoundedCache("model", MAX_MODEL_BYTES, _size)
 
     def get_cached_entity(self, path: str, rendering: Rendering, base: str, model: Model) -> Shown | None:
-        """Return the rendering of an entity from the cache, if a new rendering would be the same."""
-        key = self._backend.make_part_key(path)
-        return None if key is None else self._entities.find((path, rendering, base), (key, model.version))
+        """Return the rendering of an entity from the cache, if a new rendering would be the same.
+
+        The entity's own key is compared only if anything has changed since the last comparison.
+        """
+        shown = self._entities.find((path, rendering, base), None)
+        if shown is None or shown.key[1] != model.version:
+            return None
+        version = self._backend.version
+        if shown.version != version:
+            if shown.key[0] != self._backend.make_part_key(path):
+                return None
+            shown.version = version
+        return shown
 
     def render_entity(self, entity: Entity, rendering: Rendering, base: str, model: Model) -> Shown:
         """Render one entity, as the backend has just returned it."""
@@ -140,8 +174,8 @@ class Renderings:
         observed = None if age is None else self._clock() - age
         rendered = render_entity(entity, rendering, base, model)
         rendered = replace(rendered, tag=build_tag(rendered, compute_state_digest(entity, model)))
-        shown = Shown(rendered, observed)
-        return shown if key is None else self._entities.put((entity.path, rendering, base), (key, model.version), shown)
+        shown = Shown(rendered, observed, (key, model.version), self._backend.version)
+        return shown if key is None else self._entities.put((entity.path, rendering, base), None, shown)
 
     def measure_age_seconds(self, shown: Shown) -> int:
         """Return the age of the oldest value of a rendered entity; 0 if none of its values ages."""

@@ -110,7 +110,7 @@ class View:
     @property
     def version(self) -> int:
         """A number that grows with every visible change."""
-        return self._changes + self.values.revision
+        return self._changes + self.values.revision + self.polls.answers
 
     @property
     def catalogue(self) -> Catalogue:
