@@ -25,8 +25,8 @@ from simyard_adapter.commands import (
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface, Json, Value, ValueType
 from simyard_adapter.errors import ActionCancelledError, ActionError, ParameterError
-from simyard_adapter.outputs import ResultRule, convert_output, find_result
-from simyard_adapter.programs import MAX_OUTPUT_CHARACTERS, Program
+from simyard_adapter.outputs import Output, ResultRule, convert_output, find_match, find_result
+from simyard_adapter.programs import Program
 
 ATTRIBUTE_TIMEOUT_SECONDS = 10.0
 
@@ -93,10 +93,10 @@ class CommandBackend:
             path.write_bytes(expand(file.content, values).encode())
 
         def on_line(line: str) -> None:
-            match = command.progress.search(line) if command.progress else None
-            if match:
+            found = find_match(line, command.progress) if command.progress else None
+            if found is not None:
                 with contextlib.suppress(ValueError):
-                    context.progress(float(match[1]))
+                    context.progress(float(found))
 
         done = context.run(
             [expand_argument(argument, values) for argument in command.command],
@@ -106,10 +106,11 @@ class CommandBackend:
         )
         if done.returncode:
             raise ActionError(build_failure_message(command, done.returncode, done.stdout, done.stderr))
+        stdout = Output("the output", done.stdout, cut=done.cut)
         result: dict[str, Any] = {}
         declared = {item.name: item for item in action.result}
         for rule in command.results:
-            value = _read_result(context.directory, rule, declared[rule.name], values, done.stdout)
+            value = _read_result(context.directory, rule, declared[rule.name], values, stdout)
             if value is not None:
                 result[rule.name] = value
             elif declared[rule.name].required:
@@ -126,21 +127,22 @@ class CommandBackend:
         declared = self._interface.find_attribute(rule.attribute)
         assert declared is not None
         try:
-            match = rule.pattern.search(await run_in_thread(lambda: self._source(rule)))
-            if match is None:
+            text, _ = await run_in_thread(lambda: self._source(rule).read_end())
+            found = find_match(text, rule.pattern)
+            if found is None:
                 raise ActionError(f"no match for the pattern {rule.pattern.pattern}")
-            self.attributes.set(rule.attribute, convert_output(match[1], declared))
+            self.attributes.set(rule.attribute, convert_output(found, declared))
             self._unreadable.discard(rule.attribute)
         except (ActionError, ActionCancelledError, OSError, ValueError) as error:
             if rule.attribute not in self._unreadable:
                 self._unreadable.add(rule.attribute)
                 self._started.log.warning("cannot read the attribute %s: %s", rule.attribute, error)
 
-    def _source(self, rule: AttributeRule) -> str:
+    def _source(self, rule: AttributeRule) -> Output:
         directory = self._started.directory
         values = {FILES: str(directory)}
         if rule.file:
-            return _read_tail(directory / expand(rule.file, values))
+            return Output(rule.file, path=directory / expand(rule.file, values))
         program = Program([expand(argument, values) for argument in rule.command], directory=directory)
         timer = threading.Timer(ATTRIBUTE_TIMEOUT_SECONDS, program.terminate)
         timer.daemon = True
@@ -151,10 +153,10 @@ class CommandBackend:
             timer.cancel()
         if done.returncode:
             raise ActionError(f"{rule.command[0]} ended with exit code {done.returncode}")
-        return done.stdout
+        return Output(rule.command[0], done.stdout)
 
 
-def _read_result(directory: Path, rule: ResultRule, declared: Value, values: Mapping[str, str], output: str) -> Any:
+def _read_result(directory: Path, rule: ResultRule, declared: Value, values: Mapping[str, str], stdout: Output) -> Any:
     """Return the value that a rule finds, or None; the path of a file or folder for a result of files.
 
     Raises:
@@ -167,8 +169,11 @@ def _read_result(directory: Path, rule: ResultRule, declared: Value, values: Map
                 raise ActionError(f"result {declared.name}: the program did not write {rule.folder or rule.file}")
             return None
         return [path] if rule.file and declared.type is ValueType.ARRAY else path
-    text = _read_tail(_inside(directory, expand_argument(rule.file, values))) if rule.file else output
-    return find_result(text, rule, declared)
+    output = stdout
+    if rule.file:
+        name = expand_argument(rule.file, values)
+        output = Output(name, path=_inside(directory, name))
+    return find_result(output, rule, declared)
 
 
 def _inside(directory: Path, name: str) -> Path:
@@ -182,13 +187,3 @@ def _inside(directory: Path, name: str) -> Path:
     if root not in path.parents:
         raise ParameterError("parameters", f"the path {name!r} leads out of the scratch directory")
     return path
-
-
-def _read_tail(path: Path) -> str:
-    """Return the end of a file as text."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - MAX_OUTPUT_CHARACTERS))
-            return file.read(MAX_OUTPUT_CHARACTERS).decode(errors="replace")
-    except FileNotFoundError:
-        raise ActionError(f"the program did not write the file {path.name}") from None

@@ -1,18 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that find the fields of a result in the output of a program, and the conversion of text to values; no I/O."""
+"""Rules that find the fields of a result in the output of a program, and the conversion of text to values.
+
+An output can be larger than the memory. A column is read line by line, and a pattern is searched in the end of the
+output. JSON is read as a whole, so it has a limit. A rule never takes a part of an output for the whole of it: it fails
+instead, with the name of the field and the limit.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import re
 from dataclasses import dataclass
-from typing import Callable, Mapping, Optional
+from pathlib import Path
+from typing import IO, Callable, Iterable, Iterator, Mapping, Optional
 
 from simyard_adapter.declarations import InvalidValueError, Json, Value, ValueType
 from simyard_adapter.errors import ActionError
+from simyard_adapter.limits import MAX_RESULT_BYTES, MIB
+from simyard_adapter.programs import MAX_OUTPUT_CHARACTERS
 
+MAX_SEARCHED_CHARACTERS = MAX_OUTPUT_CHARACTERS
+"""The characters at the end of an output in which patterns are searched; of a file, the bytes."""
+MAX_JSON_CHARACTERS = 16 * MIB
+"""Limit of a JSON document: once parsed, it can take ten times as much memory."""
+MAX_LINE_CHARACTERS = MIB
+"""Limit of a line of a table."""
 _DIGITS = re.compile(r"[+-]?[0-9]+")
 
 
@@ -77,28 +92,118 @@ def convert_output(text: str, declared: Value) -> Json:
         return declared.check(_READ[declared.type](text), declared.name)
     except InvalidValueError as error:
         raise ActionError(f"the program's result is invalid: {error}") from None
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         raise ActionError(
             f"{declared.name}: the program's output {text[:60]!r} is not of type {declared.type.value}"
         ) from None
 
 
-def find_result(text: str, rule: ResultRule, declared: Value) -> Json:
-    """Return the value that a rule finds in a text, or None if it finds none.
+class Output:
+    """An output of a program that rules read: a file, or the kept end of a stream.
+
+    Attributes:
+        label: The name of the output for errors.
+    """
+
+    def __init__(self, label: str, text: str = "", path: Optional[Path] = None, *, cut: bool = False) -> None:
+        """Create the output of a stream or, with ``path``, of a file.
+
+        ``text`` is the end of the stream, and ``cut`` says that it lacks the beginning.
+        """
+        self.label = label
+        self._text = text
+        self._path = path
+        self._cut = cut
+
+    def read_end(self) -> tuple[str, bool]:
+        """Return the last :data:`MAX_SEARCHED_CHARACTERS`, and True if the output has more than these.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if self._path is None:
+            return self._text, self._cut
+        with self._path.open("rb") as file:
+            start = max(0, file.seek(0, io.SEEK_END) - MAX_SEARCHED_CHARACTERS)
+            file.seek(start)
+            return file.read(MAX_SEARCHED_CHARACTERS).decode(errors="replace"), start > 0
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[IO[str]]:
+        """Open the whole output.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: The beginning of the stream is lost.
+        """
+        if self._cut:
+            raise ValueError(
+                f"its beginning is lost, because the last {MAX_OUTPUT_CHARACTERS} characters of a stream are kept: let"
+                " the program write a file"
+            )
+        if self._path is None:
+            yield io.StringIO(self._text, newline="")
+            return
+        with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            yield file
+
+
+def _read_lines(file: IO[str]) -> Iterator[str]:
+    while line := file.readline(MAX_LINE_CHARACTERS + 1):
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise ValueError(f"a line has more than {MAX_LINE_CHARACTERS} characters")
+        yield line
+
+
+def find_result(output: Output, rule: ResultRule, declared: Value) -> Json:
+    """Return the value that a rule finds in an output, or None if it finds none.
 
     Raises:
-        ActionError: The text is not JSON or not a table, or the value does not fit the declaration.
+        ActionError: The output is too large, or no JSON or table, or the value does not fit the declaration.
     """
-    if rule.pattern is not None:
-        match = rule.pattern.search(text)
-        return None if match is None else convert_output(match[1], declared)
     try:
-        value = find_json(json.loads(text), rule.json) if rule.json is not None else read_column(text, rule.column)
+        if rule.pattern is not None:
+            return _find_match(output, rule.pattern, declared)
+        value = _find_json(output, rule.json) if rule.json is not None else _find_column(output, rule.column)
         return None if value is None else declared.check(value, declared.name)
     except InvalidValueError as error:
         raise ActionError(f"the program's result is invalid: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ActionError(f"{declared.name}: {rule.file or 'the output'} cannot be read: {error}") from None
+    except FileNotFoundError:
+        raise ActionError(f"the program did not write the file {output.label}") from None
+    except OSError as error:
+        raise ActionError(f"{declared.name}: {output.label} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise ActionError(f"{declared.name}: {output.label} cannot be read: {error}") from None
+
+
+def find_match(text: str, pattern: "re.Pattern[str]") -> Optional[str]:
+    """Return the first group of the first match, or None if there is no match or the match is without the group."""
+    match = pattern.search(text)
+    return None if match is None else match[1]
+
+
+def _find_match(output: Output, pattern: "re.Pattern[str]", declared: Value) -> Json:
+    text, cut = output.read_end()
+    found = find_match(text, pattern)
+    if found is None and cut:
+        raise ValueError(
+            f"its last {MAX_SEARCHED_CHARACTERS} characters have no match for the pattern {pattern.pattern}, and no"
+            " others are searched"
+        )
+    return None if found is None else convert_output(found, declared)
+
+
+def _find_json(output: Output, pointer: str) -> Json:
+    with output.open() as file:
+        text = file.read(MAX_JSON_CHARACTERS + 1)
+    if len(text) > MAX_JSON_CHARACTERS:
+        raise ValueError(f"it has more than {MAX_JSON_CHARACTERS} characters, the limit for JSON")
+    return find_json(json.loads(text), pointer)
+
+
+def _find_column(output: Output, name: str) -> Optional[list[Json]]:
+    with output.open() as file:
+        return read_column(_read_lines(file), name)
 
 
 def find_json(value: Json, pointer: str) -> Json:
@@ -114,12 +219,29 @@ def find_json(value: Json, pointer: str) -> Json:
     return value
 
 
-def read_column(text: str, name: str) -> Optional[list[Json]]:
-    """Return the cells of a column of a CSV table with a header, numbers as numbers; None without such a column."""
-    rows = csv.DictReader(io.StringIO(text), skipinitialspace=True)
-    if name not in (rows.fieldnames or ()):
+def read_column(lines: Iterable[str], name: str) -> Optional[list[Json]]:
+    """Return the cells of a column of a CSV table with a header, numbers as numbers; None without such a column.
+
+    Raises:
+        ValueError: The column is larger than a result may be.
+        csv.Error: The lines are not a table.
+    """
+    rows = csv.reader(lines, skipinitialspace=True)
+    header = next(rows, [])
+    if name not in header:
         return None
-    return [_read_cell(row[name] or "") for row in rows]
+    place, size = header.index(name), 0
+    cells: list[Json] = []
+    for row in filter(None, rows):
+        text = row[place] if place < len(row) else ""
+        cells.append(_read_cell(text))
+        size += len(text) + 1
+        if size > MAX_RESULT_BYTES:
+            raise ValueError(
+                f"the column {name} has more than {MAX_RESULT_BYTES} characters, the limit of a result: declare a"
+                " result of the type file instead"
+            )
+    return cells
 
 
 def _read_cell(text: str) -> Json:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,16 @@ MAX_SCANS = 20
 MAX_LINE_CHARACTERS = 64 * 2**10
 TERMINATION_GRACE_SECONDS = 5.0
 _DRAIN_SECONDS = 2.0
+
+
+class CompletedProgram(subprocess.CompletedProcess[str]):
+    """A program that has ended.
+
+    Attributes:
+        cut: True if ``stdout`` lacks the beginning of the output.
+    """
+
+    cut = False
 
 
 class Program:
@@ -80,7 +91,7 @@ class Program:
         self,
         on_stdout: Optional[Callable[[str], None]] = None,
         on_stderr: Optional[Callable[[str], None]] = None,
-    ) -> "subprocess.CompletedProcess[str]":
+    ) -> CompletedProgram:
         """Wait for the end; ``on_stdout`` and ``on_stderr`` receive each line, in threads of their own.
 
         Raises:
@@ -99,9 +110,9 @@ class Program:
                 raise pump.error
         if self._terminated:
             raise ActionCancelledError("the program was ended because its invocation stopped")
-        return subprocess.CompletedProcess(
-            self._args, self._process.returncode, pumps[0].get_text(), pumps[1].get_text()
-        )
+        done = CompletedProgram(self._args, self._process.returncode, pumps[0].get_text(), pumps[1].get_text())
+        done.cut = pumps[0].cut
+        return done
 
     def terminate(self) -> None:
         """Start to end the program and its descendants; this returns at once."""
@@ -163,6 +174,7 @@ class _Pump(threading.Thread):
         self._kept: deque[str] = deque()
         self._size = 0
         self.error: Optional[Exception] = None
+        self.cut = False
         self.start()
 
     def run(self) -> None:
@@ -181,6 +193,7 @@ class _Pump(threading.Thread):
         self._size += len(line)
         while self._size > MAX_OUTPUT_CHARACTERS:
             self._size -= len(self._kept.popleft())
+            self.cut = True
 
     def get_text(self) -> str:
         """Return the kept part of the stream."""
@@ -234,6 +247,13 @@ def _kill_if(pid: int, start: bytes) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def clear_leftovers(directory: Path) -> int:
+    """End the programs that a killed adapter left running below ``directory``, delete it, and return their number."""
+    ended = end_leftovers(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+    return ended
 
 
 def end_leftovers(directory: Path) -> int:
