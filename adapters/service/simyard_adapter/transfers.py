@@ -3,8 +3,9 @@
 
 A transfer reads and writes blocks of 512 KiB, so a file of any size needs little memory. A cut connection costs only
 the bytes of one block on download (the rest is requested with ``Range``), and one part of 64 MiB on upload. A transfer
-fails only if it makes no progress for :data:`STALL_SECONDS`. The store verifies an upload; a download is verified here,
-and the file gets its name only afterwards. A thread computes the digest of a block while the next block arrives.
+stalls only if it makes no progress for :data:`STALL_SECONDS`; a download can wait then and continue where it was. The
+store verifies an upload; a download is verified here, and the file gets its name only afterwards. A thread computes the
+digest of a block while the next block arrives.
 
 URLs are secrets: no error message contains one.
 """
@@ -12,11 +13,14 @@ URLs are secrets: no error message contains one.
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import http.client
 import re
 import secrets
+import socket
 import ssl
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -55,6 +59,10 @@ class ExpiredError(TransferError):
 
 class UploadEndedError(TransferError):
     """An upload in parts that the store does not know: it was completed, or aborted."""
+
+
+class StoppedError(TransferError):
+    """A transfer that was stopped (:meth:`Transfers.stop`)."""
 
 
 class _LostError(Exception):
@@ -120,14 +128,28 @@ class Transfers:
         ca_certificate: Optional[str] = None,
         *,
         stall_seconds: float = STALL_SECONDS,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Optional[Callable[[float], object]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set up; ``ca_certificate`` (PEM) signed the store's certificate, None means the system's authorities."""
         self._context = ssl.create_default_context(cadata=ca_certificate) if ca_certificate else None
         self._stall_seconds = stall_seconds
-        self._sleep = sleep
+        self._stopped = threading.Event()
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._sleep = sleep or self._stopped.wait
         self._clock = clock
+
+    def stop(self) -> None:
+        """End all transfers with :class:`StoppedError`, also those that wait for the store, and begin no others.
+
+        A transfer that is about to connect ends after at most :data:`SOCKET_SECONDS`.
+        """
+        self._stopped.set()
+        with self._lock:
+            for connected in self._sockets:
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(connected, socket.SHUT_RDWR)  # wakes the thread that reads or writes
 
     def upload(self, request: SignedRequest, path: Path, on_bytes: Callable[[int], None]) -> str:
         """Send the request's part of a file, and return the ETag that the store gave it.
@@ -201,10 +223,12 @@ class Transfers:
         path: Path,
         address: str,
         on_bytes: Callable[[int], None],
+        on_stall: Optional[Callable[[StalledError], None]] = None,
     ) -> FileDigest:
         """Download a file, verify its digest, and give it its name.
 
-        ``get_request`` returns a valid request; it is called again when a URL has expired.
+        ``get_request`` returns a valid request; it is called again when a URL has expired. ``on_stall`` is called when
+        the download makes no progress. The download continues when ``on_stall`` returns; without it, the download ends.
 
         Raises:
             TransferError: The store refused, the content has another digest, or there was no progress for too long.
@@ -241,6 +265,10 @@ class Transfers:
                         break
                     except ExpiredError:
                         request = get_request()
+                    except StalledError as error:
+                        if on_stall is None:
+                            raise
+                        on_stall(error)
                 digest = executor.submit(digester.finish).result()
             if digest.address != address:
                 raise TransferError(f"the downloaded content has the digest {digest.address}, not {address}")
@@ -253,6 +281,8 @@ class Transfers:
         """Repeat an attempt while connections are lost, until it makes no progress for too long."""
         failures, moved, since = 0, progress(), self._clock()
         while True:
+            if self._stopped.is_set():
+                raise StoppedError(f"the {what} was stopped")
             try:
                 return attempt()
             except (_LostError, OSError, http.client.HTTPException) as error:
@@ -267,9 +297,11 @@ class Transfers:
                 self._sleep(draw_delay(failures, MAX_PAUSE_SECONDS))
                 failures += 1
 
+    @contextlib.contextmanager
     def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: Optional[Iterator[bytes]]
-    ) -> "_Response":
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request and return the response; the connection is closed at the end of the block."""
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
         connection: http.client.HTTPConnection
@@ -277,31 +309,22 @@ class Transfers:
             connection = http.client.HTTPSConnection(host, port, timeout=SOCKET_SECONDS, context=self._context)
         else:
             connection = http.client.HTTPConnection(host, port, timeout=SOCKET_SECONDS)
+        connected: Optional[socket.socket] = None
         try:
-            connection.request(method, f"{parts.path}?{parts.query}", body, dict(headers))
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # The store refused the request before it had read all of it: its answer tells why.
-        except BaseException:
+            connection.connect()
+            connected = connection.sock
+            with self._lock:
+                self._sockets.add(connected)
+            if self._stopped.is_set():
+                raise _LostError("the transfer was stopped")
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                # The store may refuse the request before it has read all of it: its answer tells why.
+                connection.request(method, f"{parts.path}?{parts.query}", body, dict(headers))
+            yield connection.getresponse()
+        finally:
+            with self._lock:
+                self._sockets.discard(connected)
             connection.close()
-            raise
-        return _Response(connection)
-
-
-class _Response:
-    """The response on a connection, which is closed at the end of the block."""
-
-    def __init__(self, connection: http.client.HTTPConnection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> http.client.HTTPResponse:
-        try:
-            return self._connection.getresponse()
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
 
 
 def _read_response(response: http.client.HTTPResponse) -> Iterator[bytes]:
