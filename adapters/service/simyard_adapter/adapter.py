@@ -17,6 +17,7 @@ from typing import Any, Mapping, Optional
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from simyard_adapter import __version__
+from simyard_adapter.action_logs import ActionLogs
 from simyard_adapter.attribute_requests import AttributeRequests
 from simyard_adapter.backend import Backend, BackendEnvironment
 from simyard_adapter.backoff import draw_delay
@@ -25,6 +26,7 @@ from simyard_adapter.consumers import MAX_BACKOFF_SECONDS, WORKER_PREFETCH, Cons
 from simyard_adapter.current_session import UNROUTABLE_RETRY_SECONDS, CurrentSession, Tasks
 from simyard_adapter.deadline import abandon, within
 from simyard_adapter.errors import MachineError, StartError
+from simyard_adapter.file_questions import FileQuestions
 from simyard_adapter.invocations import Delivery, RefusedError
 from simyard_adapter.loading import make_backend, write_files
 from simyard_adapter.login import Login, read_login, write_login
@@ -118,10 +120,19 @@ class _Running:
         self._user = bootstrap.broker.identity
         self._current = CurrentSession()
         self._updates = Updates(self._current, backend.attributes, self._key, bootstrap.worker)
-        self._files = WorkerFiles(bootstrap, backend, directory / "files", self._current)
+        self._questions = FileQuestions(bootstrap, self._current)
+        files = WorkerFiles(self._questions, backend, directory / "files" / "cache")
+        logs = ActionLogs(
+            bootstrap,
+            directory / "files" / "logs",
+            self._current,
+            self._tasks,
+            files.upload_file,
+            lambda: self._questions.has_store,
+        )
         # fmt: off
         self._work = Work(
-            bootstrap, self._files.invoke, directory, self._current, self._tasks, self._updates, log,
+            bootstrap, files.invoke, directory, self._current, self._tasks, self._updates, log, logs,
             on_change=lambda: self._pool.adjust_soon(), hang_seconds=hang_seconds,
         )
         # fmt: on
@@ -344,7 +355,7 @@ class _Running:
                 self._drained = self._tasks.spawn(self._send_drained())
             return {}
         if kind == Request.FILES.value:
-            self._files.apply_answer(body)
+            self._questions.apply_answer(body)
             return {}
         if kind == Request.TAKE.value:
             self._uses_pool.set()

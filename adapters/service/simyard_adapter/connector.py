@@ -94,6 +94,9 @@ class attribute:  # noqa: N801 - reads as a declaration in the class body
         minimum: Optional[float] = None,
         maximum: Optional[float] = None,
         max_length: Optional[int] = None,
+        items: Union[ValueType, str, None] = None,
+        media_type: str = "",
+        max_bytes: Optional[int] = None,
         mutable: bool = False,
     ) -> None:
         self._fields: dict[str, Any] = {
@@ -107,6 +110,9 @@ class attribute:  # noqa: N801 - reads as a declaration in the class body
             "minimum": minimum,
             "maximum": maximum,
             "max_length": max_length,
+            "items": ValueType(items) if items else None,
+            "media_type": media_type,
+            "max_bytes": max_bytes,
             "mutable": mutable,
         }
 

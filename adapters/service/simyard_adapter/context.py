@@ -6,14 +6,13 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
-from simyard_adapter.errors import ActionCancelledError
-from simyard_adapter.programs import Program
+from simyard_adapter.errors import ActionCancelledError, FileTransferError
+from simyard_adapter.programs import CompletedProgram, Program
 from simyard_adapter.wire import ErrorReason
 
 MAX_MESSAGE_CHARACTERS = 500
@@ -35,7 +34,7 @@ class Context:
         action: The name of the action.
         has_directory: True if the scratch directory exists.
         log_copy: A function that receives each line of the log as well, or None.
-        stored_log: The reference to the uploaded log (:mod:`simyard_adapter.file_values`), or None.
+        upload_file: The function behind :meth:`upload`; None outside a worker.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Context:
         self._progress: Optional[Progress] = None
         self.has_directory = False
         self.log_copy: Optional[Callable[[str], None]] = None
-        self.stored_log: Optional[Mapping[str, Any]] = None
+        self.upload_file: Optional[Callable[[Path, str], Mapping[str, Any]]] = None
 
     @property
     def directory(self) -> Path:
@@ -103,7 +102,7 @@ class Context:
         stdin: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         on_line: Optional[Callable[[str], None]] = None,
-    ) -> "subprocess.CompletedProcess[str]":
+    ) -> CompletedProgram:
         """Run a program in the scratch directory and wait for its end; an async action calls this in a thread.
 
         Each output line is written to the log. When the invocation is cancelled or times out, the program and all its
@@ -134,6 +133,24 @@ class Context:
             completed = program.wait(on_stdout, self.log)
         self.check_cancelled()
         return completed
+
+    def upload(self, path: Path, media_type: str = "") -> Mapping[str, Any]:
+        """Upload a file, and return the reference to it: the value of an attribute of the type ``file``.
+
+        A file that the store has already is not sent again. An async action calls this in a thread. The call waits
+        while the file store does not answer.
+
+        Args:
+            path: The file; a relative path begins in the scratch directory.
+            media_type: The media type, such as ``image/png``.
+
+        Raises:
+            FileTransferError: The file cannot be read, or the platform or the store refuses it.
+            ActionCancelledError: The invocation was cancelled or timed out.
+        """
+        if self.upload_file is None:
+            raise FileTransferError(f"{path.name}: a file can be uploaded only while a worker runs the action")
+        return self.upload_file(self.directory / path, media_type)
 
     @property
     def stopped(self) -> Optional[ErrorReason]:

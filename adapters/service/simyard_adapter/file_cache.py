@@ -5,6 +5,10 @@ An action gets a hard link to the cached file in its own folder. So a file that 
 removal from the cache takes nothing away from a running action. A program that changes the file in place would change
 it for later actions too. Therefore a complete file has a fixed time of modification (:data:`SEAL_NS`): a change moves
 this time, and the cache then drops the file. The time of the last access orders the files; the cache sets it itself.
+
+A file is in danger between its search or download and its link: another download may need the space. Its action holds
+the file for this time (:meth:`FileCache.holding`). The cache removes neither a file that is held nor the beginning of a
+file that is being downloaded.
 """
 
 from __future__ import annotations
@@ -13,9 +17,12 @@ import contextlib
 import itertools
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Iterator, Optional
+
+from simyard_adapter.digests import is_address
 
 MAX_CACHE_BYTES = 10 * 2**30
 """Limit of the cached bytes; a quarter of the disk counts if that is less."""
@@ -24,11 +31,29 @@ SEAL_NS = 10**9
 
 
 class FileCache:
-    """The files below one directory, which no other cache uses; only methods of one thread at a time may run."""
+    """The files below one directory, which no other cache uses; any thread may call its methods."""
 
     def __init__(self, directory: Path, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        """Use the files that an earlier adapter left in the directory, and remove its unfinished downloads."""
         self._directory = directory
         self._max_bytes = max_bytes
+        self._held: set[str] = set()
+        self._lock = threading.Lock()
+        for path in directory.iterdir() if directory.exists() else ():
+            if not is_address(path.name):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    @contextlib.contextmanager
+    def holding(self, address: str) -> Iterator[None]:
+        """Keep a file in the cache while the block runs; there is one block for an address at a time."""
+        with self._lock:
+            self._held.add(address)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.discard(address)
 
     def choose_path(self, address: str) -> Path:
         """Return the path for a new download; :meth:`add` completes the file."""
@@ -40,7 +65,8 @@ class FileCache:
         path = self._directory / address
         path.chmod(0o444)
         self._touch(path)
-        self._remove_oldest(keep=path)
+        with self._lock:
+            self._remove_oldest({address, *self._held})
         return path
 
     def find(self, address: str) -> Optional[Path]:
@@ -58,14 +84,14 @@ class FileCache:
     def _touch(self, path: Path) -> None:
         os.utime(path, ns=(time.time_ns(), SEAL_NS))
 
-    def _remove_oldest(self, keep: Path) -> None:
+    def _remove_oldest(self, kept: set[str]) -> None:
         limit = min(self._max_bytes, shutil.disk_usage(self._directory).total // 4)
         files = sorted(self._list_files(), key=lambda item: item[1].st_atime_ns)
         total = sum(status.st_size for _, status in files)
         for path, status in files:
             if total <= limit:
                 return
-            if path != keep:
+            if is_address(path.name) and path.name not in kept:
                 path.unlink(missing_ok=True)
                 total -= status.st_size
 
@@ -79,6 +105,9 @@ def link_file(source: Path, folder: Path, name: str) -> Path:
     """Make a file appear in a folder, without a copy where the file system permits it, and return its path.
 
     The name gets a number in front if the folder has a file of this name.
+
+    Raises:
+        OSError: The disk is full, or the source is gone.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
@@ -88,6 +117,8 @@ def link_file(source: Path, folder: Path, name: str) -> Path:
             return target
         except FileExistsError:
             continue
+        except FileNotFoundError:
+            raise
         except OSError:  # Another file system, or too many links.
             if not target.exists():
                 shutil.copyfile(source, target)

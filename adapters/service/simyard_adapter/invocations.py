@@ -229,27 +229,25 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of an invocation; ``started_at`` is in seconds since the epoch, or None if the action never ran.
-
-    ``log`` is the reference to the uploaded log, or None.
-    """
+    """The end of an invocation; ``started_at`` is in seconds since the epoch, or None if the action never ran."""
 
     started_at: Optional[float] = None
     seconds: float = 0.0
     result: Optional[Mapping[str, Json]] = None
     error: Optional[WireError] = None
-    log: Optional[Mapping[str, Any]] = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the reply."""
         body: dict[str, Any] = {"seconds": round(self.seconds, 6)}
-        if self.log is not None:
-            body["log"] = dict(self.log)
         if self.error is not None:
             body["error"] = self.error.to_json()
         else:
             body["result"] = dict(self.result or {})
         return body
+
+    def to_result(self, invocation: str) -> dict[str, Any]:
+        """Return the fields of the event about the end of an Async invocation."""
+        return {"invocation": invocation, "startedAt": self.started_at, **self.to_json()}
 
 
 class Turns:

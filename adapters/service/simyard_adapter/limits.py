@@ -16,6 +16,8 @@ MAX_RESULT_BYTES = MIB
 """Limit of the result of one action as JSON: the ServiceAction in etcd stores it beside the parameters."""
 MAX_LOG_BYTES = MIB
 """Limit of the log in one reply, as JSON."""
+MAX_LOG_PARTS = 64
+"""Limit of the parts in which the log of an action is stored: the ServiceAction in etcd names all of them."""
 MAX_ENVELOPE_BYTES = 128 * KIB
 """Limit of the other fields of a message: identifiers, times and error messages."""
 MAX_BROKER_MESSAGE_BYTES = 4 * MIB + 2 * MAX_ENVELOPE_BYTES

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import sys
-import threading
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any, MutableMapping, Optional
 
 from simyard_adapter.limits import MAX_LOG_BYTES
@@ -18,8 +15,6 @@ from simyard_adapter.limits import MAX_LOG_BYTES
 LOGGER = logging.getLogger("simyard_adapter")
 MAX_LINES = 2000
 MAX_LINE_CHARACTERS = 2000
-MAX_ACTION_LOG_BYTES = 64 * 1024 * 1024
-"""Limit of the uploaded log of one action; the end of a longer log is dropped."""
 
 
 class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscriptable in Python 3.9
@@ -42,7 +37,7 @@ class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscri
         if level >= logging.INFO:
             text = str(msg) % args if args else str(msg)
             invocation = str((kwargs.get("extra") or {}).get("invocation", ""))
-            self._lines.append((invocation, f"{_utc(time.time())} {text[:MAX_LINE_CHARACTERS]}"))
+            self._lines.append((invocation, f"{format_utc(time.time())} {text[:MAX_LINE_CHARACTERS]}"))
         super().log(level, msg, *args, **kwargs)
 
     def read_tail(self, lines: Optional[int] = None, invocation: str = "") -> str:
@@ -55,38 +50,12 @@ class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscri
         return "\n".join(wanted[first:])
 
 
-class ActionLog:
-    """The whole log of an invocation, in a file that is uploaded when the invocation ends; any thread may append.
-
-    Attributes:
-        path: The file.
-        lines: The number of lines.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lines = 0
-        self._left = MAX_ACTION_LOG_BYTES
-        self._lock = threading.Lock()
-
-    def append(self, text: str) -> None:
-        """Add a line; a line above the limit of the file is dropped, as is a line that the disk does not take."""
-        line = f"{_utc(time.time())} {text}\n".encode(errors="replace")
-        with self._lock, contextlib.suppress(OSError):
-            self._left -= len(line)
-            if self._left >= 0:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with self.path.open("ab") as file:
-                    file.write(line)
-                self.lines += 1
-
-
 class JsonFormatter(logging.Formatter):
     """A formatter that writes one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
-        line: dict[str, Any] = {"time": _utc(record.created), "level": record.levelname, "logger": record.name}
+        line: dict[str, Any] = {"time": format_utc(record.created), "level": record.levelname, "logger": record.name}
         line.update({key: getattr(record, key) for key in ("worker", "invocation") if hasattr(record, key)})
         line["message"] = record.getMessage()
         if record.exc_info:
@@ -100,7 +69,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text."""
         where = " ".join(str(getattr(record, key)) for key in ("worker", "invocation") if hasattr(record, key))
-        text = f"{_utc(record.created)} {record.levelname} {where or record.name}: {record.getMessage()}"
+        text = f"{format_utc(record.created)} {record.levelname} {where or record.name}: {record.getMessage()}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
@@ -112,6 +81,7 @@ def configure(form: str) -> None:
     logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
-def _utc(seconds: float) -> str:
+def format_utc(seconds: float) -> str:
+    """Return a time in seconds since the epoch as the logs show it: RFC 3339 with milliseconds."""
     milliseconds = int(seconds * 1000) % 1000
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03d}Z"

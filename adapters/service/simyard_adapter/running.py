@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import Awaitable, Callable, Mapping
 
 from simyard_adapter.context import Context
@@ -37,12 +36,6 @@ async def await_outcome(
 
     An invocation that ignores the request to stop may still run when this returns.
     """
-    return replace(await _await_outcome(work, context, request), log=context.stored_log)
-
-
-async def _await_outcome(
-    work: "asyncio.Future[Mapping[str, Json]]", context: Context, request: ActionRequest
-) -> Outcome:
     started_at, started = time.time(), time.monotonic()
     loop = asyncio.get_running_loop()
     stopped = loop.create_future()

@@ -83,8 +83,10 @@ class Event(str, enum.Enum):
     # {"invocation"}: an Async action that is not idempotent is about to begin. The worker waits for the confirmation of
     # this event, then checks that its own queue exists: a worker whose queue is deleted begins no further action
     BEGUN = "begun"
-    # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}, "log": file?}; log: the uploaded log
-    RESULT = "result"
+    RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
+    # {"invocation", "parts": [{"file": address, "bytes"}]}: the stored parts of the log of an Async action, in order;
+    # sent while the action runs and after its RESULT, and replaced by the next event about the same invocation
+    LOG = "log"
     DRAINED = "drained"  # {}
     # {}: the worker runs a Sync request, or ran one since the last event; sent at most once in ACTIVE_SECONDS
     ACTIVE = "active"

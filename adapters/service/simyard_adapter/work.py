@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import shutil
 from pathlib import Path
 from typing import Awaitable, Callable, Optional
 
+from simyard_adapter.action_logs import ActionLogs
 from simyard_adapter.answers import Answers
 from simyard_adapter.bootstrap import Bootstrap
 from simyard_adapter.context import Context
@@ -39,7 +39,7 @@ from simyard_adapter.invocations import (
 )
 from simyard_adapter.journal import Journal, JournalState
 from simyard_adapter.logs import WorkerLog
-from simyard_adapter.programs import end_leftovers
+from simyard_adapter.programs import clear_leftovers
 from simyard_adapter.running import MAX_HANG_SECONDS, Invoke, await_outcome, build_stop_error
 from simyard_adapter.transport import Session, encode
 from simyard_adapter.updates import Updates
@@ -51,7 +51,7 @@ class Work:
 
     Attributes:
         turns: The invocations of exclusive actions.
-        quiet: Set while no invocation runs, waits, or has an unsent reply.
+        quiet: Set while no invocation runs, waits, or has an unsent reply or a log that is being stored.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Work:
         tasks: Tasks,
         updates: Updates,
         log: WorkerLog,
+        logs: ActionLogs,
         on_change: Callable[[], None],
         hang_seconds: float = MAX_HANG_SECONDS,
     ) -> None:
@@ -81,6 +82,7 @@ class Work:
         self._tasks = tasks
         self._updates = updates
         self._log = log
+        self._logs = logs
         self._on_change = on_change
         self._replies = Replies()
         self._live: dict[str, Invocation] = {}
@@ -92,7 +94,7 @@ class Work:
     async def recover(self) -> None:
         """Continue the work of an earlier adapter in this directory: end its programs and read its journal."""
         if self._scratch.exists():
-            ended = await asyncio.get_running_loop().run_in_executor(None, self._clear_scratch)
+            ended = await asyncio.get_running_loop().run_in_executor(None, clear_leftovers, self._scratch)
             self._log.info("ended %d programs of an earlier adapter", ended)
         states = (JournalState.WAITING, JournalState.STARTED, JournalState.FINISHED)
         for entry in await self._journal.list_entries(*states):
@@ -108,11 +110,6 @@ class Work:
             except RefusedError as refused:
                 await self._finish(entry.id, Outcome(error=refused.error))
         self._changed()
-
-    def _clear_scratch(self) -> int:
-        ended = end_leftovers(self._scratch)
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        return ended
 
     def list_running(self) -> list[Context]:
         """Return the contexts of the running invocations."""
@@ -215,7 +212,7 @@ class Work:
         turn = None if self._stopping else self.turns.start_next()
         if turn is not None:
             self._tasks.spawn(self._perform(turn))
-        if self._live or self._unsent or self.answers.under_way:
+        if self._live or self._unsent or self._logs.unfinished or self.answers.under_way:
             self.quiet.clear()
         else:
             self.quiet.set()
@@ -280,6 +277,8 @@ class Work:
 
     async def _run(self, invocation: Invocation) -> None:
         context, request = invocation.context, invocation.request
+        if not invocation.synchronous:
+            self._logs.begin(context, self._changed)
         work = asyncio.ensure_future(self._invoke(context, request))
         try:
             outcome = await await_outcome(work, context, request)
@@ -287,6 +286,7 @@ class Work:
             extra = {"invocation": context.invocation}
             self._log.info("%s: %s after %.3f s", context.action, ended, outcome.seconds, extra=extra)
             await self._conclude(invocation, outcome)
+            self._logs.end(context)
             if not work.done():
                 self._log.warning(
                     "%s ignores the request to stop; the next action waits for its end", context.action, extra=extra
@@ -300,6 +300,7 @@ class Work:
         finally:
             context.stop(ErrorReason.INTERRUPTED)
             work.cancel()
+            self._logs.end(context)
         if context.has_directory:
             await asyncio.get_running_loop().run_in_executor(None, context.remove_directory)
 
@@ -329,14 +330,7 @@ class Work:
         self._tasks.spawn(self._send(invocation_id, result))
 
     def _result(self, invocation_id: str, outcome: Outcome) -> bytes:
-        return encode(
-            {
-                "worker": self._bootstrap.worker,
-                "invocation": invocation_id,
-                "startedAt": outcome.started_at,
-                **outcome.to_json(),
-            }
-        )
+        return encode({"worker": self._bootstrap.worker, **outcome.to_result(invocation_id)})
 
     def _result_event(self, result: bytes) -> tuple[str, str, str, bytes]:
         key = make_event_key(Event.RESULT, self._bootstrap.broker.identity, self._bootstrap.worker_uid)
@@ -391,6 +385,7 @@ class Work:
                 del self._live[invocation.id]
         for context in self.list_running():
             context.stop(ErrorReason.INTERRUPTED)
+        self._logs.stop()
         self._changed()
         with contextlib.suppress(asyncio.TimeoutError):
             await within(timeout, self.quiet.wait())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""References to files, and the cache of downloaded files."""
+"""References to files."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard_adapter.declarations import InvalidValueError, Json, Value, ValueType
-from simyard_adapter.file_cache import FileCache, link_file
 from simyard_adapter.file_values import FileReference, is_name
 
 ADDRESS = f"sha256:{'0' * 64}"
@@ -60,32 +59,3 @@ def test_a_name_never_leads_out_of_its_folder(name: str) -> None:
         path = Path("/folder") / name
         assert Path(os.path.normpath(path)).is_relative_to("/folder")
         assert FileReference.from_json({"file": ADDRESS, "name": name}).name == name
-
-
-def fill(cache: FileCache, address: str, content: str) -> Path:
-    cache.choose_path(address).write_text(content)
-    return cache.add(address)
-
-
-def test_the_cache_removes_the_files_that_were_used_least_recently(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path / "files", max_bytes=20)
-    for address in "abc":
-        fill(cache, address, "x" * 8)
-        cache.find("a")
-    assert [address for address in "abc" if cache.find(address)] == ["a", "c"]
-
-
-def test_a_changed_file_is_not_served_again(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path / "files")
-    path = link_file(fill(cache, "a", "content"), tmp_path / "inputs", "deck.inp")
-    path.chmod(0o644)
-    path.write_text("changed")
-    assert cache.find("a") is None
-    assert cache.find("a") is None
-
-
-def test_files_of_the_same_name_get_a_number(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path / "files")
-    paths = [link_file(fill(cache, address, address), tmp_path / "inputs", "deck.inp") for address in "ab"]
-    assert [path.name for path in paths] == ["deck.inp", "2-deck.inp"]
-    assert [path.read_text() for path in paths] == ["a", "b"]

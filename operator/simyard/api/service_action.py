@@ -25,6 +25,7 @@ from simyard.api.base import (
     make_cel_rule,
 )
 from simyard_adapter.digests import MAX_FILE_BYTES
+from simyard_adapter.limits import MAX_LOG_PARTS
 
 
 class ActionTarget(ApiModel):
@@ -111,8 +112,9 @@ class ServiceActionStatus(ApiModel):
         None
     )
     log: Annotated[
-        StoredFile | None, Field(description="Log of the action, which is kept in the file store when the action ends.")
-    ] = None
+        list[StoredFile],
+        Field(max_length=MAX_LOG_PARTS, description="Log of the action in the file store: its parts, in order."),
+    ] = []
     failure: ActionFailure | None = None
     conditions: Conditions = []
 

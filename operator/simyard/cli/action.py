@@ -17,12 +17,12 @@ from simyard.api.base import Json, find_condition
 from simyard.api.names import SERVICE_ACTIONS, WORKERS, ConditionType
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import DeclaredValue
-from simyard.cli.files import make_reference, print_text
+from simyard.cli.files import make_reference, print_texts
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, print_table, say
 from simyard.cli.results import describe_value, find_files
 from simyard.cli.targets import Target, TargetType, list_names
-from simyard.plan.actions import get_invocation_id
+from simyard.plan.actions import get_invocation_id, is_finished
 
 ACTION_PREFIXES = ("action", "serviceaction", "serviceactions", "serviceaction.simyard.dev")
 JSON_TYPES = ("integer", "number", "boolean", "array", "object")
@@ -128,8 +128,8 @@ def logs(kubectl: Kubectl, target: str, tail: int | None) -> None:
         raise click.UsageError(f"{kind}/ is no kind with a log: write WORKER, or action/NAME")
     action = ServiceAction.model_validate(kubectl.get(SERVICE_ACTIONS, name))
     status = action.status
-    if status.log is not None:
-        print_text(kubectl, status.log.file, tail)
+    if status.log and is_finished(action):
+        print_texts(kubectl, [part.file for part in status.log], tail)
     elif status.worker:
         query = f"?invocation={get_invocation_id(action)}" + (f"&tailLines={tail}" if tail else "")
         say(kubectl.get_subresource(WORKERS, status.worker, "log" + query), nl=False)

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -151,18 +151,25 @@ def download(kubectl: Kubectl, address: str, path: Path) -> None:
         raise Failure(f"{path}: the download failed: {error}") from None
 
 
-def print_text(kubectl: Kubectl, address: str, tail: int | None) -> None:
-    """Print a text from the file store, or its last lines.
+def print_texts(kubectl: Kubectl, addresses: Sequence[str], tail: int | None) -> None:
+    """Print texts from the file store one after the other, or the last lines of all.
 
     Raises:
-        Failure: the file does not exist any more, or arrived damaged.
+        Failure: a file does not exist any more, or arrived damaged.
     """
+    lines = _read_lines(kubectl, addresses)
+    for line in deque(lines, tail) if tail else lines:
+        say(make_printable(line), nl=False)
+
+
+def _read_lines(kubectl: Kubectl, addresses: Sequence[str]) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "text"
-        download(kubectl, address, path)
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in deque(file, tail) if tail else file:
-                say(make_printable(line), nl=False)
+        for address in addresses:
+            path = Path(folder) / address
+            download(kubectl, address, path)
+            with path.open(encoding="utf-8", errors="replace") as file:
+                yield from file
+            path.unlink()
 
 
 def _list(kubectl: Kubectl) -> Iterator[Json]:

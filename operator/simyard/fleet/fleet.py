@@ -46,7 +46,7 @@ from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.wiring import connect
 from simyard.fleet.work_queue import OVERDUE, find_most_overdue
 from simyard.fleet.worker_statuses import WorkerStatuses
-from simyard.guest.messages import Begun, DownloadWanted, Progressed, Registered, Resulted, UploadWanted
+from simyard.guest.messages import ActionMessage, DownloadWanted, Registered, UploadWanted
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.manifests.frontend import FrontendTemplate
 from simyard.messaging.access import BrokerAccess
@@ -277,7 +277,7 @@ class Fleet:
         if isinstance(event.message, Registered):
             self._actions.worker_registered(event.worker_uid)
             self._drains.worker_registered(event.worker_uid)
-        hearer = self._actions if isinstance(event.message, Begun | Progressed | Resulted) else self.statuses
+        hearer = self._actions if isinstance(event.message, ActionMessage) else self.statuses
         return hearer.apply_event(event)
 
     def _requester_connected(self) -> None:

@@ -23,7 +23,14 @@ from simyard.guest.values import ClaimedAttributes, ClaimedResult
 from simyard_adapter.declarations import Json
 from simyard_adapter.digests import MAX_PARTS, is_address
 from simyard_adapter.file_values import FileReference, FileValueError
-from simyard_adapter.limits import KIB, MAX_ATTRIBUTES_BYTES, MAX_ENVELOPE_BYTES, MAX_LOG_BYTES, MAX_RESULT_BYTES
+from simyard_adapter.limits import (
+    KIB,
+    MAX_ATTRIBUTES_BYTES,
+    MAX_ENVELOPE_BYTES,
+    MAX_LOG_BYTES,
+    MAX_LOG_PARTS,
+    MAX_RESULT_BYTES,
+)
 from simyard_adapter.wire import ErrorReason, Event, WireError, make_too_large_error
 
 MAX_EVENT_BYTES: Mapping[Event, int] = {
@@ -32,6 +39,7 @@ MAX_EVENT_BYTES: Mapping[Event, int] = {
     Event.BEGUN: 4 * KIB,
     Event.PROGRESS: MAX_ENVELOPE_BYTES,
     Event.RESULT: MAX_RESULT_BYTES + MAX_ENVELOPE_BYTES,
+    Event.LOG: 32 * KIB,
     Event.DRAINED: 4 * KIB,
     Event.ACTIVE: 4 * KIB,
     Event.FILES: MAX_PARTS * 70 + MAX_ENVELOPE_BYTES,
@@ -85,16 +93,20 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Resulted:
-    """End of an invocation; ``started_at`` is in seconds since the epoch, None if the invocation did not begin.
-
-    ``log`` is the uploaded log, None if there is none.
-    """
+    """End of an invocation; ``started_at`` is in seconds since the epoch, None if the invocation did not begin."""
 
     invocation: str
     started_at: float | None
     seconds: float | None
     outcome: ClaimedResult | WireError
-    log: FileReference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogStored:
+    """Report of the stored parts of the log of an invocation, in order."""
+
+    invocation: str
+    parts: tuple[FileReference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +136,21 @@ class UploadWanted:
 
 
 EventMessage = (
-    Registered | AttributesChanged | Begun | Progressed | Resulted | Drained | Active | DownloadWanted | UploadWanted
+    Registered
+    | AttributesChanged
+    | Begun
+    | Progressed
+    | Resulted
+    | LogStored
+    | Drained
+    | Active
+    | DownloadWanted
+    | UploadWanted
 )
+
+
+ActionMessage = Begun | Progressed | Resulted | LogStored
+"""Message about an invocation of an action."""
 
 
 def read_event(kind: Event, body: bytes) -> EventMessage:
@@ -154,9 +179,9 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
             return Progressed(_read_invocation(read), _read_percent(read.get("percent")), text)
         case Event.RESULT:
             started_at = _read_number(read.get("startedAt"), MAX_LATEST_SECONDS)
-            return Resulted(
-                _read_invocation(read), started_at, _read_seconds(read), _read_outcome(read), _read_log(read.get("log"))
-            )
+            return Resulted(_read_invocation(read), started_at, _read_seconds(read), _read_outcome(read))
+        case Event.LOG:
+            return LogStored(_read_invocation(read), _read_parts(read.get("parts")))
         case Event.DRAINED:
             return Drained()
         case Event.ACTIVE:
@@ -247,11 +272,13 @@ def _read_outcome(read: Mapping[str, Json]) -> ClaimedResult | WireError:
     return _read_error(error) if isinstance(error, dict) else ClaimedResult(read.get("result"))
 
 
-def _read_log(value: Json) -> FileReference | None:
+def _read_parts(value: Json) -> tuple[FileReference, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_LOG_PARTS:
+        raise RefusedError(Refusal.INVALID, f"the report of a log must have 1 to {MAX_LOG_PARTS} parts")
     try:
-        return None if value is None else FileReference.from_json(value)
-    except FileValueError:
-        return None
+        return tuple(FileReference.from_json(item) for item in value)
+    except FileValueError as error:
+        raise RefusedError(Refusal.INVALID, f"a part of a log is invalid: {error.field}: {error.problem}") from None
 
 
 def _read_error(read: Mapping[str, Json]) -> WireError:

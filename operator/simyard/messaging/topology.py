@@ -42,7 +42,7 @@ REFUSED_QUEUE = "simyard.refused"
 """Queue of events that could not be handled. People inspect it; it has no consumer and drops its oldest events."""
 UPDATES_QUEUE = "simyard.updates"
 """Queue of events that newer events replace, or that workers repeat; a full queue drops its oldest events."""
-REQUIRED_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.DRAINED, Event.ACTIVE)
+REQUIRED_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.LOG, Event.DRAINED, Event.ACTIVE)
 REPLACEABLE_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS, Event.FILES)
 WORKER_QUEUES_PREFIX = "simyard.worker."
 REPLY_QUEUES_PREFIX = "simyard.reply."

@@ -12,7 +12,7 @@ from simyard.api.base import Condition, find_condition, from_seconds, set_condit
 from simyard.api.names import ANNOTATION_VERSION, LABEL_REVISION, ConditionType, Reason
 from simyard.api.service_action import ActionFailure, ServiceAction, ServiceActionStatus, StoredFile
 from simyard.api.worker import Worker
-from simyard.guest.messages import Begun, Progressed, Resulted
+from simyard.guest.messages import Begun, LogStored, Progressed, Resulted
 from simyard.guest.values import ClaimedResult, InvalidResultError
 from simyard.plan.service import PublishedService
 from simyard.plan.times import add_seconds
@@ -297,13 +297,11 @@ def record_result(
 
 
 def _read_run(action: ServiceAction, ended: Resulted, now: datetime) -> dict[str, Any]:
-    """Return the log, the start and the duration of a run; the times only if they are possible.
+    """Return the start and the duration of a run, only if they are possible.
 
     A start before the creation of the action or in the future is impossible, as is a duration longer than its age.
     """
     update: dict[str, Any] = {}
-    if ended.log is not None:
-        update["log"] = StoredFile.model_validate(ended.log.to_json())
     created = action.metadata.creation_timestamp or now
     if ended.started_at is not None:
         started = from_seconds(ended.started_at)
@@ -312,6 +310,12 @@ def _read_run(action: ServiceAction, ended: Resulted, now: datetime) -> dict[str
     if ended.seconds is not None and ended.seconds <= (now - created).total_seconds() + MAX_CLOCK_SKEW_SECONDS:
         update["run_milliseconds"] = round(ended.seconds * 1000)
     return update
+
+
+def record_log(action: ServiceAction, stored: LogStored) -> ServiceActionStatus:
+    """Return the status after a report about the log of a run, which may have ended before."""
+    parts = [StoredFile.model_validate(part.to_json()) for part in stored.parts]
+    return action.status.model_copy(update={"log": parts})
 
 
 def record_failure(action: ServiceAction, reason: str, message: str, now: datetime) -> ServiceActionStatus:
@@ -333,7 +337,7 @@ def _may_run_elsewhere(action: ServiceAction) -> bool:
 
 
 def _release_action(action: ServiceAction, message: str, now: datetime) -> ServiceActionStatus:
-    cleared = {
+    cleared: dict[str, Any] = {
         "worker": "",
         "worker_uid": "",
         "revision": "",
@@ -341,6 +345,7 @@ def _release_action(action: ServiceAction, message: str, now: datetime) -> Servi
         "percent": None,
         "progress": "",
         "started_time": None,
+        "log": [],
     }
     status = action.status.model_copy(update=cleared)
     return _add_complete(action, status, Reason.WAITING_FOR_WORKER, message, now)

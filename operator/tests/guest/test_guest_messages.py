@@ -8,11 +8,19 @@ from typing import Any
 import orjson
 import pytest
 
-from simyard.guest.messages import MAX_EVENT_BYTES, Progressed, Registered, Resulted, read_event, read_reply
+from simyard.guest.messages import (
+    MAX_EVENT_BYTES,
+    LogStored,
+    Progressed,
+    Registered,
+    Resulted,
+    read_event,
+    read_reply,
+)
 from simyard.guest.reading import Refusal, RefusedError
 from simyard.guest.values import ClaimedAttributes, ClaimedResult, InvalidResultError, merge_attributes
 from simyard_adapter.declarations import Interface
-from simyard_adapter.limits import MAX_ATTRIBUTES_BYTES, MAX_RESULT_BYTES, MAX_VALUE_BYTES
+from simyard_adapter.limits import MAX_ATTRIBUTES_BYTES, MAX_LOG_PARTS, MAX_RESULT_BYTES, MAX_VALUE_BYTES
 from simyard_adapter.wire import ErrorReason, Event, WireError
 
 INTERFACE = Interface.from_json(
@@ -98,6 +106,16 @@ def test_every_kind_has_its_largest_message(kind: Event) -> None:
     with pytest.raises(RefusedError) as refused:
         read_event(kind, body)
     assert refused.value.refusal is Refusal.TOO_LARGE
+
+
+def test_the_report_of_a_log_has_a_bounded_number_of_valid_parts() -> None:
+    part = {"file": f"sha256:{'0' * 64}", "bytes": 3}
+    read = read_event(Event.LOG, orjson.dumps({"invocation": "i", "parts": [part] * MAX_LOG_PARTS}))
+    assert isinstance(read, LogStored)
+    assert [item.to_json() for item in read.parts] == [part] * MAX_LOG_PARTS
+    for parts in ([], [part] * (MAX_LOG_PARTS + 1), [{"file": "sha256:0"}], ["x"], "x", None):
+        with pytest.raises(RefusedError):
+            read_event(Event.LOG, orjson.dumps({"invocation": "i", "parts": parts}))
 
 
 def test_numbers_and_texts_that_cannot_be_count_as_absent() -> None:

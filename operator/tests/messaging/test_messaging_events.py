@@ -74,7 +74,7 @@ async def test_events_arrive_with_who_the_broker_says_sent_them(access: BrokerAc
     received = Received[ReceivedEvent]()
     async with worker.connect() as link:
         for kind in set(Event) - {Event.FILES}:
-            await worker.say(link, kind, b'{"invocation": "id"}')
+            await worker.say(link, kind, orjson.dumps({"invocation": "id", "parts": [{"file": ADDRESS}]}))
         for wanted in ({"get": ADDRESS}, {"put": {"address": ADDRESS, "bytes": 0}}):
             await worker.say(link, Event.FILES, orjson.dumps({"request": "0" * 32, **wanted}))
     async with hearing_all(access, received):

@@ -59,6 +59,7 @@ ACTIONS: list[dict[str, Any]] = [
         "mode": "Async",
         "parameters": [{"name": "words", "type": "string"}, {"name": "code", "type": "integer", "default": 0}],
     },
+    {"name": "chat", "mode": "Async", "parameters": [{"name": "lines", "type": "integer"}]},
     {"name": "nothing", "mode": "Async", "result": [{"name": "deck", **FILE, "required": True}]},
 ]
 COMMANDS = [
@@ -88,6 +89,7 @@ COMMANDS = [
         "results": [{"name": "grown", "file": "grown"}],
     },
     {"action": "speak", "command": ["sh", "-c", 'echo "$0"; exit "$1"', "$(words)", "$(code)"]},
+    {"action": "chat", "command": ["sh", "-c", 'seq -f "word %.0f" "$0"; exec sleep 1000', "$(lines)"]},
     {"action": "nothing", "command": ["true"], "results": [{"name": "deck", "file": "deck.inp"}]},
 ]
 
@@ -141,6 +143,11 @@ class Study:
         await self.world.until(lambda: self.status(name).finished_time is not None, f"{action} has ended")
         raw = await self.world.client.get(names.SERVICE_ACTIONS, name, self.world.name)
         return dict(raw["status"])
+
+    async def read_log(self, action: str) -> list[str]:
+        """Return the lines of the stored log, without their times."""
+        parts = [await self.download(part.to_json()) for part in self.status(action).log]
+        return [line.partition(" ")[2] for line in "".join(parts).splitlines()]
 
     def cached(self) -> list[Path]:
         return sorted(self._tmp_path.glob("cloud-*/*/files/cache/*"))
@@ -206,19 +213,35 @@ async def test_what_cannot_be_moved_fails_the_action_with_a_reason(
 
 
 async def test_the_log_of_an_action_outlives_its_worker(study: Study) -> None:
-    done = await study.act("speak", words="hello\nworld")
-    assert done["log"]["name"] == "speak.log"
+    name = await study.world.act(study.pool, "speak", words="hello\nworld")
+    await study.world.until(lambda: bool(study.status(name).log), "the log is stored")
     await study.world.delete_pool(study.pool)
     await study.world.until(lambda: not study.world.workers(study.pool), "the workers are gone")
-    lines = (await study.download(done["log"])).splitlines()
-    assert [line.partition(" ")[2] for line in lines] == ["hello", "world"]
+    assert await study.read_log(name) == ["hello", "world"]
 
 
-async def test_the_log_of_a_failed_action_is_kept_and_a_silent_action_has_none(study: Study) -> None:
-    failed = await study.act("speak", words="hello", code=3)
-    assert failed["failure"]["reason"] == "ActionFailed"
-    assert (await study.download(failed["log"])).endswith(" hello\n")
-    assert "log" not in await study.act("sort", deck=await study.upload("a\n"))
+async def test_the_log_of_a_failed_action_is_kept(study: Study) -> None:
+    name = await study.world.act(study.pool, "speak", words="hello", code=3)
+    await study.world.until(lambda: bool(study.status(name).log), "the log is stored")
+    await study.world.until(lambda: study.status(name).failure is not None, "the action fails")
+    assert await study.read_log(name) == ["hello"]
+
+
+async def test_the_log_of_a_running_action_is_stored_in_parts(study: Study) -> None:
+    name = await study.world.act(study.pool, "chat", lines=40_000)
+    await study.world.until(lambda: bool(study.status(name).log), "a part of the log is stored")
+    assert study.status(name).finished_time is None
+    assert (await study.read_log(name))[:2] == ["word 1", "word 2"]
+
+
+async def test_a_log_does_not_delay_the_end_of_its_action_while_the_store_is_away(
+    study: Study, file_store: FileStore
+) -> None:
+    file_store.stop(0)
+    done = await study.act("speak", words="hello")
+    assert "failure" not in done
+    assert "log" not in done
+    await asyncio.to_thread(file_store.start)
 
 
 async def test_an_action_waits_for_a_file_store_that_is_away(study: Study, file_store: FileStore) -> None:

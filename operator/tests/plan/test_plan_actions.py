@@ -14,7 +14,7 @@ from plan_objects import NOW, at, made_ready, make_action, make_service, make_wo
 
 from simyard.api.base import find_condition
 from simyard.api.service_action import ServiceAction, ServiceActionStatus
-from simyard.guest.messages import Begun, Progressed, Resulted, read_event
+from simyard.guest.messages import Begun, LogStored, Progressed, Resulted, read_event
 from simyard.plan.actions import (
     ACTION_TIMES,
     MAX_ATTEMPTS,
@@ -29,12 +29,14 @@ from simyard.plan.actions import (
     parse_invocation_uid,
     plan_action,
     record_assignment,
+    record_log,
     record_progress,
     record_result,
     record_wait,
 )
 from simyard.plan.assignment import MAX_CONCURRENT, assign_actions, reserve_for_sync
-from simyard_adapter.wire import Event, make_too_large_error
+from simyard_adapter.file_values import FileReference
+from simyard_adapter.wire import ErrorReason, Event, WireError, make_too_large_error
 
 ACTIONS = [
     {
@@ -310,6 +312,19 @@ def test_a_result_too_large_fails_the_action_with_what_to_do() -> None:
     assert status.failure is not None
     assert status.failure.reason == "ResultTooLarge"
     assert "the vendor can declare a result of the type file" in status.failure.message
+
+
+def test_a_log_is_recorded_while_the_action_runs_and_after_its_end_and_goes_with_its_attempt() -> None:
+    running = given_to_worker(make_action())
+    part = FileReference(f"sha256:{'0' * 64}", size=3)
+    status = record_log(running, LogStored("id", (part, part)))
+    assert [(item.file, item.bytes) for item in status.log] == [(part.address, 3)] * 2
+    done = record_result(after(running, status), SERVICE, result(result={}), at(4))
+    assert done.log == status.log
+    assert len(record_log(after(running, done), LogStored("id", (part,))).log) == 1
+    interrupted = WireError(ErrorReason.BUSY, "too many")
+    released = record_result(after(running, status), SERVICE, Resulted("id", None, None, interrupted), at(4))
+    assert released.log == []
 
 
 def test_waiting_is_a_condition() -> None:

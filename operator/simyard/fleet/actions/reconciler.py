@@ -9,8 +9,6 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from prometheus_client import Counter
-
 from simyard.api import names
 from simyard.api.base import Metadata
 from simyard.api.service_action import ServiceAction, ServiceActionStatus
@@ -18,11 +16,12 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.actions.assignment import Assignment
 from simyard.fleet.actions.fences import Fences
+from simyard.fleet.actions.metrics import FINISHED
 from simyard.fleet.actions.retention import ActionLimits, Retention
 from simyard.fleet.registry import Registry, find_removed, format_target_key, get_queue, get_time
 from simyard.fleet.status_writes import write_status
 from simyard.fleet.work_queue import KeyQueue
-from simyard.guest.messages import Begun, Progressed, Resulted
+from simyard.guest.messages import ActionMessage, Begun, LogStored, Progressed, Resulted
 from simyard.messaging.errors import NoConsumerError
 from simyard.messaging.events import ReceivedEvent
 from simyard.messaging.requests import Requester
@@ -39,6 +38,7 @@ from simyard.plan.actions import (
     parse_invocation_uid,
     plan_action,
     record_failure,
+    record_log,
     record_progress,
     record_result,
 )
@@ -50,24 +50,6 @@ from simyard_adapter.declarations import ActionMode, Json
 from simyard_sites.kubernetes.errors import ApiError, ConflictError, NotFoundError, TooLargeError
 from simyard_sites.kubernetes.resource import Resource
 
-FINISHED = Counter("simyard_service_actions_finished_total", "Finished ServiceActions, by reason.", ["reason"])
-for ending in (
-    names.Reason.SUCCEEDED,
-    names.Reason.TARGET_NOT_FOUND,
-    names.Reason.TOO_MANY_ACTIONS,
-    names.Reason.WORKER_LOST,
-    wire.ErrorReason.UNKNOWN_ACTION,
-    wire.ErrorReason.INVALID_PARAMETERS,
-    wire.ErrorReason.ACTION_FAILED,
-    wire.ErrorReason.CONNECTOR_CRASHED,
-    wire.ErrorReason.TIMED_OUT,
-    wire.ErrorReason.CANCELLED,
-    wire.ErrorReason.INTERRUPTED,
-    wire.ErrorReason.RESULT_TOO_LARGE,
-    wire.ErrorReason.INVALID_RESULT,
-    wire.ErrorReason.FILE_TRANSFER_FAILED,
-):
-    FINISHED.labels(ending.value)  # starts at 0: a first value of 1 would not be an increase
 PROGRESS_SPACING_SECONDS = 1.0
 LARGE_RESULT_REMEDY = (
     "parameters and result share one object: let the action return less, or the place where its result is stored"
@@ -104,6 +86,7 @@ class Actions:
         self._cancelled: set[str] = set()
         self._progress: dict[str, Begun | Progressed] = {}
         self._results: dict[str, Resulted] = {}
+        self._logs: dict[str, LogStored] = {}
 
     async def run(self) -> NoReturn:
         """Reconcile until cancelled."""
@@ -133,13 +116,18 @@ class Actions:
         action is written by itself. So an action that the API server keeps refusing does not delay other actions.
         """
         message = event.message
-        if not isinstance(message, Begun | Progressed | Resulted):
+        if not isinstance(message, ActionMessage):
             return None
         uid = parse_invocation_uid(message.invocation)
         action = self._registry.find_action(uid)
-        if action is None or is_finished(action) or action.status.worker_uid != event.worker_uid:
+        if action is None or action.status.worker_uid != event.worker_uid:
             return None
         if message.invocation != get_invocation_id(action):
+            return None
+        if isinstance(message, LogStored):
+            self._logs[uid] = message
+            return self._queue.pass_now([uid])
+        if is_finished(action):
             return None
         if isinstance(message, Resulted):
             self._results[uid] = message
@@ -210,6 +198,7 @@ class Actions:
         self._cancelled.discard(uid)
         self._progress.pop(uid, None)
         self._results.pop(uid, None)
+        self._logs.pop(uid, None)
         self._queue.forget(uid)
 
     async def _reconcile(self, uid: str) -> float | None:
@@ -217,7 +206,9 @@ class Actions:
         if action is None:
             await self._reconcile_deleted(uid)
             return None
-        if await self._reconcile_result(action) or await self._reconcile_progress(action):
+        if await self._reconcile_result(action) or await self._reconcile_log(action):
+            return 0.0
+        if await self._reconcile_progress(action):
             return 0.0
         whole = await self._reconcile_parameters(action)
         if whole is None:
@@ -238,6 +229,17 @@ class Actions:
         if result is None or is_finished(action):
             return False
         await self._finish(action, result)
+        return True
+
+    async def _reconcile_log(self, action: QueuedAction) -> bool:
+        """Write the places of the log that a worker sent; return whether there was such a message."""
+        uid = action.metadata.uid
+        if (stored := self._logs.get(uid)) is None:
+            return False
+        if stored.invocation == get_invocation_id(action):
+            await self._write(action, record_log(action, stored))
+        if self._logs.get(uid) is stored:
+            del self._logs[uid]
         return True
 
     async def _reconcile_progress(self, action: QueuedAction) -> bool:
