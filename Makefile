@@ -14,6 +14,8 @@ BENCH_OCCI_FINISHED ?= 25000
 BENCH_SITES ?= kubevirt pod openNebula
 ONED_MACHINES ?= 100
 RUN := .run
+# Without bytecode files each of the hundreds of Python processes of a test run compiles its modules for seconds.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 FUZZ_SECONDS ?= 600

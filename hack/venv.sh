@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 UV_VERSION=0.13.8
-export UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink
+export UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=hardlink UV_COMPILE_BYTECODE=1
 
 die() { echo "venv: $*" >&2; exit 1; }
 
