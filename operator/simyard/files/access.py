@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import logging
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from simyard.files.signature import Credentials
+
+log = logging.getLogger(__name__)
 
 DEFAULT_REGION = "us-east-1"
 _HTTPS_PORTS = frozenset({"443", "8443"})
@@ -25,6 +29,7 @@ class StoreAccess:
         credentials: account of the platform; it may read, write, list and delete objects of the bucket.
         ca_certificate: CA that signed the server's certificate (PEM); None: the system's CAs.
         encryption_required: True if an upload counts only when the server says that it encrypts the object.
+        problem: the reason why this access cannot be used, with the remedy; every request then fails with it.
     """
 
     endpoint: str
@@ -32,6 +37,22 @@ class StoreAccess:
     credentials: Credentials
     ca_certificate: str | None = field(default=None, repr=False)
     encryption_required: bool = False
+    problem: str = ""
+
+    @classmethod
+    def open_directory(cls, directory: Path | None) -> Self | None:
+        """Read a Secret where it is mounted; None without a directory.
+
+        A Secret that cannot be used must not end the platform, so it becomes an access with a problem.
+        """
+        if directory is None:
+            return None
+        try:
+            return cls.from_directory(directory)
+        except ValueError as error:
+            problem = f"{error}: correct the Secret, then restart the operator and the apiserver"
+            log.error("files cannot be used: %s", problem)
+            return cls("", "", Credentials("", ""), problem=problem)
 
     @classmethod
     def from_directory(cls, directory: Path) -> Self:
@@ -58,23 +79,45 @@ class StoreAccess:
         missing = [key for key in ("endpoint", "bucket", "accessKey", "secretKey") if not values.get(key)]
         if missing:
             raise ValueError(f"the secret of the file store has no {', '.join(missing)}")
-        endpoint = urlsplit(values["endpoint"])
-        if endpoint.scheme not in ("http", "https") or not endpoint.netloc or endpoint.path.strip("/"):
-            raise ValueError("the secret of the file store: endpoint must be http[s]://host[:port]")
+        endpoint = _split_endpoint(values["endpoint"])
         encryption = values.get("encryption") or "Optional"
         if encryption not in ("Required", "Optional"):
             raise ValueError("the secret of the file store: encryption must be Required or Optional")
-        return cls(
+        access = cls(
             endpoint=f"{endpoint.scheme}://{endpoint.netloc}",
             bucket=values["bucket"],
             credentials=Credentials(values["accessKey"], values["secretKey"], values.get("region") or DEFAULT_REGION),
             ca_certificate=values.get("ca.crt") or None,
             encryption_required=encryption == "Required",
         )
+        access.make_tls_context()
+        return access
+
+    def make_tls_context(self) -> ssl.SSLContext:
+        """Return the settings of TLS connections to the server.
+
+        Raises:
+            ValueError: the CA certificate cannot be read.
+        """
+        try:
+            return ssl.create_default_context(cadata=self.ca_certificate)
+        except (ssl.SSLError, ValueError, TypeError) as error:
+            raise ValueError(f"the secret of the file store: ca.crt has no certificate in PEM: {error}") from None
 
     def url_of(self, key: str) -> str:
         """Return the unsigned URL of an object; of the bucket for the empty key."""
         return f"{self.endpoint}/{self.bucket}" + (f"/{key}" if key else "")
+
+
+def _split_endpoint(text: str) -> SplitResult:
+    try:
+        endpoint = urlsplit(text)
+        valid = endpoint.scheme in ("http", "https") and endpoint.hostname and endpoint.port != 0
+    except ValueError:
+        valid = False
+    if not valid or "@" in endpoint.netloc or endpoint.path.strip("/"):
+        raise ValueError("the secret of the file store: endpoint must be http[s]://host[:port]")
+    return endpoint
 
 
 def _make_endpoint(host: str, port: str, has_ca: bool) -> str:

@@ -198,7 +198,7 @@ class FileCatalog:
         if upload_id:
             await self._store.put_object(record, upload_id.encode())
             return upload_id, {}
-        known = ((await self._store.get_object(record)) or b"").decode()
+        known = ((await self._store.get_object(record)) or b"").decode(errors="replace")
         if known and (parts := await self._store.list_parts(str(key), known)) is not None:
             checksums = [base64.b64encode(part).decode() for part in upload.parts]
             await self._store.put_object(record, known.encode())

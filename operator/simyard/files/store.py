@@ -3,23 +3,25 @@
 
 The bytes of files never pass here. Users and workers send and receive them with signed URLs. The platform itself finds,
 lists and deletes objects, writes small records, and begins and aborts uploads in parts.
+
+Nothing that a store answers, and no setting of it, raises anything but a StoreError: each answer is read inside
+:meth:`ObjectStore._request`, and settings that cannot be used fail each request, not the start of the process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
-import xml.etree.ElementTree as ElementTree
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from simyard.files.access import StoreAccess
+from simyard.files.answers import Answer, Element
 from simyard.files.metrics import DURATION, ERRORS
 from simyard.files.signature import sign_url
 
@@ -30,6 +32,9 @@ _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 MAX_PARALLEL = 16
 MAX_PAGE = 1000
 """The largest number of items in one answer of a list (S3)."""
+_METADATA = "x-amz-meta-"
+
+T = TypeVar("T")
 
 
 class StoreError(Exception):
@@ -82,7 +87,7 @@ class StoredPart:
 
 
 class ObjectStore:
-    """A client of one bucket; an asynchronous context manager."""
+    """A client of one bucket; an asynchronous context manager. Every request raises a StoreError if it fails."""
 
     def __init__(self, access: StoreAccess, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._access = access
@@ -92,10 +97,8 @@ class ObjectStore:
 
     async def __aenter__(self) -> Self:
         """Open the connections."""
-        authority = self._access.ca_certificate
-        context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context, limit=MAX_PARALLEL),
+            connector=aiohttp.TCPConnector(ssl=self._access.make_tls_context(), limit=MAX_PARALLEL),
             timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
             auto_decompress=False,
         )
@@ -109,45 +112,46 @@ class ObjectStore:
             await self._session.close()
 
     async def find_object(self, key: str) -> StoredObject | None:
-        """Return an object, or None if there is none with the key.
+        """Return an object, or None if there is none with the key."""
 
-        Raises:
-            StoreError: the store does not answer, or refuses.
-        """
-        status, headers, _ = await self._request("find object", "HEAD", key, expected=(200, 404))
-        if status == 404:
-            return None
-        prefix = "x-amz-meta-"
-        return StoredObject(
-            key,
-            int(headers.get("Content-Length") or 0),
-            _read_http_time(headers.get("Last-Modified", "")),
-            headers.get("Content-Type", ""),
-            {
-                name.lower().removeprefix(prefix): value
-                for name, value in headers.items()
-                if name.lower().startswith(prefix)
-            },
-        )
+        def read(answer: Answer) -> StoredObject | None:
+            if answer.status == 404:
+                return None
+            headers = answer.headers
+            return StoredObject(
+                key,
+                int(headers.get("content-length") or 0),
+                answer.read_time("last-modified"),
+                headers.get("content-type", ""),
+                {name.removeprefix(_METADATA): text for name, text in headers.items() if name.startswith(_METADATA)},
+            )
+
+        return await self._request("find object", "HEAD", key, read, expected=(200, 404))
 
     async def get_object(self, key: str) -> bytes | None:
         """Return the content of a small object, or None if there is none with the key."""
-        status, _, body = await self._request("get object", "GET", key, expected=(200, 404))
-        return body if status == 200 else None
 
-    async def put_object(self, key: str, content: bytes = b"") -> None:
-        """Write a small object; its time of change is then now.
+        def read(answer: Answer) -> bytes | None:
+            return answer.body if answer.status == 200 else None
+
+        return await self._request("get object", "GET", key, read, expected=(200, 404))
+
+    async def put_object(self, key: str, content: bytes = b"") -> datetime:
+        """Write a small object; its time of change is then now. Return the time of the answer by the store's clock.
 
         Raises:
             EncryptionError: the store does not encrypt objects, but must.
-            StoreError: the store does not answer, or refuses.
         """
-        _, headers, _ = await self._request("put object", "PUT", key, expected=(200,), content=content)
-        self._check_encryption(headers)
+
+        def read(answer: Answer) -> datetime:
+            self._check_encryption(answer)
+            return answer.read_time("date")
+
+        return await self._request("put object", "PUT", key, read, expected=(200,), content=content)
 
     async def delete_object(self, key: str) -> None:
         """Delete an object if it exists."""
-        await self._request("delete object", "DELETE", key, expected=(200, 204, 404))
+        await self._request("delete object", "DELETE", key, _ignore, expected=(200, 204, 404))
 
     async def list_objects(self, prefix: str) -> AsyncIterator[StoredObject]:
         """Yield all objects whose keys begin with the prefix, in the order of their keys."""
@@ -171,44 +175,52 @@ class ObjectStore:
             query["continuation-token"] = token
         elif start_after:
             query["start-after"] = start_after
-        tree = await self._read("list objects", "GET", "", query)
-        found = [
-            StoredObject(_text(item, "Key"), int(_text(item, "Size") or 0), _read_time(_text(item, "LastModified")))
-            for item in _children(tree, "Contents")
-        ]
-        return found, _read_next(tree, "NextContinuationToken")
+
+        def read(answer: Answer) -> tuple[list[StoredObject], str]:
+            tree = answer.read_document()
+            found = [
+                StoredObject(item.read_text("Key"), item.read_number("Size"), item.read_time("LastModified"))
+                for item in tree.list_children("Contents")
+            ]
+            return found, tree.read_next("NextContinuationToken", token)
+
+        return await self._request("list objects", "GET", "", read, query, expected=(200,))
 
     async def list_prefixes(self) -> list[str]:
         """Return the first words of all keys that have several words."""
         found: list[str] = []
-        token = ""
-        while True:
-            query = {"list-type": "2", "delimiter": "/"} | ({"continuation-token": token} if token else {})
-            tree = await self._read("list objects", "GET", "", query)
-            found += [_text(item, "Prefix").rstrip("/") for item in _children(tree, "CommonPrefixes")]
-            token = _read_next(tree, "NextContinuationToken")
-            if not token:
-                return found
+        query = {"list-type": "2", "delimiter": "/"}
+
+        def read(answer: Answer) -> str:
+            tree = answer.read_document()
+            found.extend(item.read_text("Prefix").rstrip("/") for item in tree.list_children("CommonPrefixes"))
+            return tree.read_next("NextContinuationToken", query.get("continuation-token", ""))
+
+        while token := await self._request("list objects", "GET", "", read, query, expected=(200,)):
+            query["continuation-token"] = token
+        return found
 
     async def begin_upload(self, key: str, media_type: str, metadata: Mapping[str, str]) -> str:
         """Begin an upload in parts, and return its id.
 
         Raises:
             EncryptionError: the store does not encrypt objects, but must.
-            StoreError: the store does not answer, or refuses.
         """
         headers = {
             "content-type": media_type,
             "x-amz-checksum-algorithm": "SHA256",
             "x-amz-checksum-type": "COMPOSITE",
-            **{f"x-amz-meta-{name}": value for name, value in metadata.items()},
+            **{f"{_METADATA}{name}": value for name, value in metadata.items()},
         }
-        _, answered, body = await self._request(
-            "begin upload", "POST", key, {"uploads": ""}, headers, expected=(200,), content=b""
+
+        def read(answer: Answer) -> tuple[str, Answer]:
+            return answer.read_document().read_text("UploadId"), answer
+
+        upload_id, answer = await self._request(
+            "begin upload", "POST", key, read, {"uploads": ""}, headers, expected=(200,), content=b""
         )
-        upload_id = _text(_parse(body), "UploadId")
         try:
-            self._check_encryption(answered)
+            self._check_encryption(answer)
         except EncryptionError:
             await self.abort_upload(key, upload_id)
             raise
@@ -217,25 +229,18 @@ class ObjectStore:
     async def list_parts(self, key: str, upload_id: str) -> list[StoredPart] | None:
         """Return the parts of an open upload that the store has; None if the upload has ended."""
         found: list[StoredPart] = []
-        marker = ""
-        while True:
-            query = {"uploadId": upload_id} | ({"part-number-marker": marker} if marker else {})
-            status, _, body = await self._request("list parts", "GET", key, query, expected=(200, 404))
-            if status == 404:
+        query = {"uploadId": upload_id}
+
+        def read(answer: Answer) -> str | None:
+            if answer.status == 404:
                 return None
-            tree = _parse(body)
-            found += [
-                StoredPart(
-                    int(_text(item, "PartNumber")),
-                    _text(item, "ETag"),
-                    int(_text(item, "Size") or 0),
-                    _text(item, "ChecksumSHA256"),
-                )
-                for item in _children(tree, "Part")
-            ]
-            marker = _read_next(tree, "NextPartNumberMarker")
-            if not marker:
-                return found
+            tree = answer.read_document()
+            found.extend(_read_part(item) for item in tree.list_children("Part"))
+            return tree.read_next("NextPartNumberMarker", query.get("part-number-marker", ""))
+
+        while marker := await self._request("list parts", "GET", key, read, query, expected=(200, 404)):
+            query["part-number-marker"] = marker
+        return None if marker is None else found
 
     async def list_uploads(self, prefix: str = "", limit: int = MAX_PAGE) -> AsyncIterator[OpenUpload]:
         """Yield the open uploads whose keys begin with the prefix; ``limit`` is the size of a page.
@@ -244,56 +249,71 @@ class ObjectStore:
         page ends among several uploads of one key, the others are listed only when the first ones have ended.
         """
         query = {"uploads": "", "max-uploads": str(limit)} | ({"prefix": prefix} if prefix else {})
+
+        def read(answer: Answer) -> tuple[list[OpenUpload], str]:
+            tree = answer.read_document()
+            found = [
+                OpenUpload(item.read_text("Key"), item.read_text("UploadId"), item.read_time("Initiated"))
+                for item in tree.list_children("Upload")
+            ]
+            return found, tree.read_next("NextKeyMarker", query.get("key-marker", ""))
+
         while True:
-            tree = await self._read("list uploads", "GET", "", query)
-            for item in _children(tree, "Upload"):
-                yield OpenUpload(_text(item, "Key"), _text(item, "UploadId"), _read_time(_text(item, "Initiated")))
-            key = _read_next(tree, "NextKeyMarker")
-            if not key:
+            page, query["key-marker"] = await self._request("list uploads", "GET", "", read, query, expected=(200,))
+            for item in page:
+                yield item
+            if not query["key-marker"]:
                 return
-            query["key-marker"] = key
 
     async def abort_upload(self, key: str, upload_id: str) -> None:
         """End an upload in parts, and delete its parts."""
-        await self._request("abort upload", "DELETE", key, {"uploadId": upload_id}, expected=(200, 204, 404))
+        query = {"uploadId": upload_id}
+        await self._request("abort upload", "DELETE", key, _ignore, query, expected=(200, 204, 404))
 
-    def _check_encryption(self, headers: Mapping[str, str]) -> None:
-        if self._access.encryption_required and not headers.get("x-amz-server-side-encryption"):
+    def _check_encryption(self, answer: Answer) -> None:
+        if self._access.encryption_required and not answer.headers.get("x-amz-server-side-encryption"):
             raise EncryptionError(self._access.bucket)
-
-    async def _read(self, operation: str, method: str, key: str, query: Mapping[str, str]) -> ElementTree.Element:
-        _, _, body = await self._request(operation, method, key, query, expected=(200,))
-        return _parse(body)
 
     async def _request(
         self,
         operation: str,
         method: str,
         key: str,
+        read: Callable[[Answer], T],
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         *,
         expected: Sequence[int],
         content: bytes | None = None,
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    ) -> T:
+        """Send a request, and return what ``read`` reads from the answer; a ValueError of it becomes a StoreError."""
         try:
+            if self._access.problem:
+                raise StoreError(self._access.problem)
             async with self._slots:
                 with DURATION.labels(operation).time():
-                    return await self._send(operation, method, key, query, headers, expected, content)
+                    answer = await self._send(method, key, query, headers, content)
+            if answer.status not in expected:
+                raise StoreError(f"the file store refused to {operation}: {answer.status} {answer.read_error()}")
+            try:
+                return read(answer)
+            except (ValueError, OverflowError) as error:
+                raise StoreError(
+                    f"the answer of the file store at {self._access.endpoint} to '{operation}' cannot be read: {error}"
+                    ". Check that the endpoint is an S3 server, and that no proxy changes its answers"
+                ) from None
         except StoreError:
             ERRORS.labels(operation).inc()
             raise
 
     async def _send(
         self,
-        operation: str,
         method: str,
         key: str,
         query: Mapping[str, str] | None,
         headers: Mapping[str, str] | None,
-        expected: Sequence[int],
         content: bytes | None,
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    ) -> Answer:
         assert self._session is not None, "enter the context first"
         url = sign_url(
             self._access.credentials,
@@ -304,14 +324,11 @@ class ObjectStore:
             query=query,
             headers=headers,
         )
-        request = self._session.request(method, URL(url, encoded=True), headers=headers, data=content)
         try:
-            async with request as response:
+            async with self._session.request(method, URL(url, encoded=True), headers=headers, data=content) as response:
                 body = await _read_body(response)
-                if response.status not in expected:
-                    raise StoreError(f"the file store refused to {operation}: {response.status} {_read_code(body)}")
-                return response.status, response.headers, body
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                return Answer(response.status, {name.lower(): text for name, text in response.headers.items()}, body)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = str(error) or f"no answer within {REQUEST_SECONDS:g} s"
             raise StoreError(f"the file store at {self._access.endpoint} does not answer: {reason}") from None
 
@@ -325,38 +342,14 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _children(tree: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    return [item for item in tree if item.tag.rpartition("}")[2] == name]
+def _read_part(item: Element) -> StoredPart:
+    return StoredPart(
+        item.read_number("PartNumber"),
+        item.read_text("ETag"),
+        item.read_number("Size"),
+        item.find_text("ChecksumSHA256"),
+    )
 
 
-def _read_next(tree: ElementTree.Element, name: str) -> str:
-    """Return the marker of the next page; empty if this page is the last."""
-    return _text(tree, name) if _text(tree, "IsTruncated") == "true" else ""
-
-
-def _parse(body: bytes) -> ElementTree.Element:
-    try:
-        return ElementTree.fromstring(body)  # noqa: S314 - the platform team's own store; its answers are bounded
-    except ElementTree.ParseError as error:
-        raise StoreError(f"the file store answered with no readable XML: {error}") from None
-
-
-def _text(tree: ElementTree.Element, name: str) -> str:
-    return next((item.text or "" for item in _children(tree, name)), "")
-
-
-def _read_time(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
-def _read_http_time(text: str) -> datetime:
-    return datetime.strptime(text, "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
-
-
-def _read_code(body: bytes) -> str:
-    """Return the code and the message of an S3 error."""
-    try:
-        tree = ElementTree.fromstring(body)  # noqa: S314 - as above
-    except ElementTree.ParseError:
-        return ""
-    return f"{_text(tree, 'Code')}: {_text(tree, 'Message')}"
+def _ignore(_: Answer) -> None:
+    """Read nothing."""

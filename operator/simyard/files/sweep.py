@@ -126,6 +126,10 @@ class FileSweep:
                 log.error("the sweep of the file store failed and will be repeated: %s", error)
                 FAILED.inc()
                 pause = self._settings.retry_seconds
+            except Exception:
+                log.exception("the sweep of the file store failed because of a defect and will be repeated")
+                FAILED.inc()
+                pause = self._settings.retry_seconds
             await asyncio.sleep(pause)
 
     async def sweep(self) -> None:
@@ -161,13 +165,12 @@ class FileSweep:
         uid = await self._cluster.identify_cluster()
         content = await self._store.get_object(INSTALLATION_KEY)
         if content is None:
-            return await self._store.put_object(INSTALLATION_KEY, json.dumps({"cluster": uid}).encode())
-        if content != json.dumps({"cluster": uid}).encode():
+            await self._store.put_object(INSTALLATION_KEY, json.dumps({"cluster": uid}).encode())
+        elif content != json.dumps({"cluster": uid}).encode():
             raise SweepError(
                 f"the bucket of the file store belongs to another cluster, so nothing is deleted: use a bucket of its "
                 f"own for each cluster, or delete the object {INSTALLATION_KEY} if the cluster was created again"
             )
-        return None
 
     async def _read_clock(self) -> datetime:
         await self._store.put_object(CLOCK_KEY)
@@ -248,7 +251,8 @@ class FileSweep:
         """Delete everything of a namespace that is gone, an hour after a pass did not find it for the first time."""
         mark = await self._store.find_object(make_orphaned_key(uid))
         if mark is None:
-            return await self._store.put_object(make_orphaned_key(uid))
+            await self._store.put_object(make_orphaned_key(uid))
+            return None
         if mark.modified > now - ORPHAN_GRACE:
             return None
         usage = NamespaceUsage.from_bytes(await self._store.get_object(make_usage_key(uid)))

@@ -88,7 +88,7 @@ def apiserver(
     configure_logs(log_format, log_level)
     try:
         broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
-        files = StoreAccess.from_directory(files_directory) if files_directory else None
+        files = StoreAccess.open_directory(files_directory)
         quota = parse_bytes(files_quota) if files_quota else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -203,7 +203,7 @@ def operator(
     configure_logs(log_format, log_level)
     try:
         broker = _broker(amqp_secret, amqp_url, amqp_management_url, amqp_ca_file)
-        files = StoreAccess.from_directory(files_directory) if files_directory else None
+        files = StoreAccess.open_directory(files_directory)
         quota = parse_bytes(files_quota) if files_quota else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -83,7 +83,7 @@ async def test_a_file_in_parts_is_verified_by_the_store(world: FilesWorld, tmp_p
     moved: list[int] = []
     transfers.download(lambda: found[1], tmp_path / "back", digest.address, moved.append)
     assert sum(moved) == digest.size
-    assert [item async for item in world.store.list_uploads()] == []
+    assert [item async for item in world.store.list_uploads(f"{world.namespace}/")] == []
 
 
 async def test_the_store_refuses_another_content_another_size_and_a_missing_header(

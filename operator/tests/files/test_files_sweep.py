@@ -6,11 +6,12 @@ import contextlib
 import os
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from files_cluster import Cluster
 from files_world import FilesWorld
 from prometheus_client import REGISTRY
 
@@ -27,33 +28,6 @@ from simyard_adapter.transfers import Transfers
 from simyard_sites.kubernetes.errors import ApiError
 
 RETENTION = timedelta(days=30)
-CLUSTER = "cluster"
-
-
-@dataclass
-class Cluster:
-    """Namespaces and the files that their objects name, in place of an API server."""
-
-    namespaces: dict[str, str] = field(default_factory=dict)
-    named: set[str] = field(default_factory=set)
-    stale: dict[str, str] | None = None
-    uid: str = CLUSTER
-
-    def is_watched(self, namespace: str) -> bool:
-        return namespace != "unwatched"
-
-    async def identify_cluster(self) -> str:
-        return self.uid
-
-    async def list_namespaces(self) -> dict[str, str]:
-        found, self.stale = self.namespaces if self.stale is None else self.stale, None
-        return dict(found)
-
-    async def find_uid(self, namespace: str) -> str:
-        return next((uid for uid, name in self.namespaces.items() if name == namespace), "")
-
-    async def find_named_files(self, namespace: str) -> set[str]:
-        return set(self.named)
 
 
 class FailingStore(ObjectStore):
