@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 from simyard.files.access import StoreAccess
 from simyard.files.keys import (
+    STALE_DELETING,
     FileKey,
     FileOrigin,
     UseKey,
@@ -233,12 +234,14 @@ class FileCatalog:
         Raises:
             StoreError: the sweep is about to delete the file.
         """
+        now: datetime | None = None
         try:
-            await self._store.put_object(str(UseKey(found.key, found.record.owner, found.record.name)))
+            now = await self._store.put_object(str(UseKey(found.key, found.record.owner, found.record.name)))
         except StoreError:
             if must:
                 raise
-        if await self._store.find_object(make_deleting_key(found.key.namespace_uid, found.key.address)) is not None:
+        record = await self._store.find_object(make_deleting_key(found.key.namespace_uid, found.key.address))
+        if record is not None and (now is None or record.modified > now - STALE_DELETING):
             raise StoreError("the file was unused for long and is about to be deleted: try again in some minutes")
 
     async def _list_uses(self, first: FileKey, last: FileKey) -> dict[str, UseKey]:

@@ -29,6 +29,7 @@ import binascii
 import enum
 import hashlib
 from dataclasses import dataclass
+from datetime import timedelta
 
 from simyard_adapter.digests import is_address
 
@@ -38,6 +39,8 @@ MAX_TEXT_BYTES = 66
 A server that keeps objects as files (versitygw) has at most 255 bytes for the last word of a key.
 """
 _CUT = "…"
+STALE_DELETING = timedelta(minutes=10)
+"""Age after which the record of a deletion is left over from a sweep that ended in the middle."""
 
 
 class FileOrigin(enum.StrEnum):

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from simyard.api.base import Json
-from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, WORKER_POOLS
+from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, WORKER_POOLS, WORKERS
 from simyard_adapter.digests import is_address
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-NAMING = (SERVICE_ACTIONS, WORKER_POOLS, SIMULATION_SERVICES)
+NAMING = (SERVICE_ACTIONS, WORKER_POOLS, SIMULATION_SERVICES, WORKERS)
 """The kinds whose objects may name files."""
 _CLUSTER = "kube-system"
 

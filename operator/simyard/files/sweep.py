@@ -18,11 +18,12 @@ namespace itself agrees. All ages are measured by the store's own clock: a wrong
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
@@ -30,6 +31,7 @@ from typing import NoReturn, Protocol
 from simyard.files.access import StoreAccess
 from simyard.files.inventory import ListedFile, list_used_files
 from simyard.files.keys import (
+    STALE_DELETING,
     FileKey,
     FileOrigin,
     make_deleting_key,
@@ -51,19 +53,19 @@ CLOCK_KEY = "simyard-sweep"
 ORPHAN_GRACE = timedelta(hours=1)
 ABANDONED = timedelta(days=1)
 """Age after which an upload that nobody continued is aborted."""
-STALE_DELETING = timedelta(minutes=10)
-"""Age after which the record of a deletion is left over from a sweep that ended in the middle."""
 MAX_DELETE_SECONDS = 60.0
 """Time after which a sweep gives up deletions that it has announced. It is much shorter than STALE_DELETING."""
 MAX_DELETIONS = 20_000
 """The largest number of files that one pass deletes in a namespace; the next pass goes on."""
 BATCH = 200
-"""Files that are announced, checked and deleted together."""
+"""Files that are announced, checked and deleted together; other requests are sent in batches of this size as well."""
+MAX_NAMED = 10
+"""The largest number of namespaces that the error of a pass names."""
 _UID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class SweepError(Exception):
-    """A bucket that the sweep must not touch."""
+    """A pass that was not made, or not for all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ class FileSweep:
         self._cluster = cluster
         self._settings = settings
         self._monotonic = monotonic
+        self._usages: dict[str, NamespaceUsage] = {}
+        """The sums of each namespace that the last pass found; old ones if the pass failed for the namespace."""
 
     async def run(self) -> NoReturn:
         """Sweep until cancelled."""
@@ -122,42 +126,43 @@ class FileSweep:
             try:
                 await self.sweep()
                 pause = self._settings.interval_seconds
-            except (StoreError, ApiError, SweepError) as error:
-                log.error("the sweep of the file store failed and will be repeated: %s", error)
+            except Exception as error:  # noqa: BLE001 - no defect of the sweep ends the operator
                 FAILED.inc()
                 pause = self._settings.retry_seconds
-            except Exception:
-                log.exception("the sweep of the file store failed because of a defect and will be repeated")
-                FAILED.inc()
-                pause = self._settings.retry_seconds
+                _log_failure("the sweep of the file store failed and will be repeated", error)
             await asyncio.sleep(pause)
 
     async def sweep(self) -> None:
         """Make one pass.
 
         Raises:
-            StoreError: the store did not answer; the pass was made for the other namespaces.
+            StoreError: the store did not answer.
             ApiError: the API server did not answer.
-            SweepError: the bucket belongs to another cluster.
+            SweepError: the bucket belongs to another cluster, or the pass failed for some namespaces and was made for
+                the others.
         """
         await self._claim_bucket()
         now = await self._read_clock()
         live = await self._cluster.list_namespaces()
-        usages, failures = [], []
+        counted: dict[str, NamespaceUsage] = {}
+        failed: set[str] = set()
         for uid in await self._store.list_prefixes():
-            if not _UID.fullmatch(uid):
+            if not _UID.fullmatch(uid) or (uid in live and not self._cluster.is_watched(live[uid])):
                 continue
             try:
                 if uid not in live:
                     await self._sweep_orphan(uid, now)
-                elif self._cluster.is_watched(live[uid]):
-                    usages.append(await self._sweep_namespace(uid, live[uid], now))
-            except (StoreError, ApiError) as error:  # one namespace holds up no other
-                failures.append(error)
+                else:
+                    counted[uid] = await self._sweep_namespace(uid, live[uid], now)
+            except Exception as error:  # noqa: BLE001 - one namespace holds up no other, whatever is wrong with it
+                failed.add(uid)
+                _log_failure(f"the files of the namespace {live.get(uid, uid)} were not swept", error)
+        self._usages = {uid: usage for uid, usage in self._usages.items() if uid in failed} | counted
+        show_usages(list(self._usages.values()))
         await self._abort_uploads(live, now)
-        if failures:
-            raise failures[0]
-        show_usages(usages)
+        if failed:
+            names = ", ".join(sorted(live.get(uid, uid) for uid in failed)[:MAX_NAMED])
+            raise SweepError(f"{len(failed)} namespaces were not swept: {names}{', ...' * (len(failed) > MAX_NAMED)}")
         SUCCEEDED.set_to_current_time()
 
     async def _claim_bucket(self) -> None:
@@ -182,7 +187,7 @@ class FileSweep:
     # Namespaces that exist
 
     async def _sweep_namespace(self, uid: str, namespace: str, now: datetime) -> NamespaceUsage:
-        named = await self._cluster.find_named_files(namespace)
+        named: set[str] | None = None
         retention = self._settings.retention
         before = None if retention is None else now - retention
         files = size = 0
@@ -195,8 +200,11 @@ class FileSweep:
             if file.size is None:
                 continue
             files, size = files + 1, size + file.size
-            unused = before is not None and file.last_used < before and file.key.address not in named
-            if unused and len(expired) < MAX_DELETIONS:
+            if before is None or file.last_used >= before or len(expired) == MAX_DELETIONS:
+                continue
+            if named is None:  # most passes find no old file, and need no objects
+                named = await self._cluster.find_named_files(namespace)
+            if file.key.address not in named:
                 expired.append(file)
         await self._delete_all(surplus)
         for start in range(0, len(expired), BATCH):
@@ -217,14 +225,19 @@ class FileSweep:
         started = self._monotonic()
         announced = [make_deleting_key(uid, file.key.address) for file in expired]
         deleted = []
-        await asyncio.gather(*(self._store.put_object(key) for key in announced))
-        named = await self._cluster.find_named_files(namespace)
-        if await self._cluster.find_uid(namespace) == uid:  # else the names are those of another namespace
-            for file in expired:
-                if self._monotonic() - started > MAX_DELETE_SECONDS:
-                    break
-                if file.key.address not in named and await self._delete_unused(file.key, before):
-                    deleted.append(file)
+        try:
+            await self._run_all(self._store.put_object, announced)
+            named = await self._cluster.find_named_files(namespace)
+            if await self._cluster.find_uid(namespace) == uid:  # else the names are those of another namespace
+                for file in expired:
+                    if self._monotonic() - started > MAX_DELETE_SECONDS:
+                        break
+                    if file.key.address not in named and await self._delete_unused(file.key, before):
+                        deleted.append(file)
+        except Exception:
+            with contextlib.suppress(StoreError):  # users of these files would be asked to wait for 10 minutes
+                await self._delete_all(announced)
+            raise
         await self._delete_all(announced)
         if deleted:
             log.info("deleted %d files of %s that were not used since %s", len(deleted), namespace, before.date())
@@ -293,7 +306,21 @@ class FileSweep:
         DELETED.labels("abandoned").inc(aborted)
 
     async def _delete_all(self, keys: Iterable[str]) -> None:
-        await asyncio.gather(*(self._store.delete_object(key) for key in keys))
+        await self._run_all(self._store.delete_object, list(keys))
+
+    async def _run_all(self, request: Callable[[str], Awaitable[object]], keys: Sequence[str]) -> None:
+        """Send a request for each key, in batches; raise the first error at the end of its batch."""
+        for start in range(0, len(keys), BATCH):
+            tasks = (request(key) for key in keys[start : start + BATCH])
+            for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+
+def _log_failure(text: str, error: Exception) -> None:
+    """Log an error, with its place in the code if it is a defect."""
+    expected = isinstance(error, StoreError | ApiError | SweepError)
+    log.error("%s: %s", text, error, exc_info=None if expected else error)
 
 
 def _list_old_uses(file: ListedFile, before: datetime) -> list[str]:

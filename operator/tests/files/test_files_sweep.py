@@ -5,27 +5,31 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from files_cluster import Cluster
 from files_world import FilesWorld
 from prometheus_client import REGISTRY
 
+from simyard.api.base import Json
+from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, WORKER_POOLS, WORKERS
 from simyard.files.access import StoreAccess
 from simyard.files.catalog import FileCatalog
-from simyard.files.keys import FileKey, FileOrigin, make_deleting_key, make_orphaned_key, make_usage_key
+from simyard.files.keys import FileKey, FileOrigin, UseKey, make_deleting_key, make_orphaned_key, make_usage_key
 from simyard.files.quotas import NamespaceUsage, QuotaError
-from simyard.files.references import find_addresses
+from simyard.files.references import References, find_addresses
 from simyard.files.store import ObjectStore, StoreError
-from simyard.files.sweep import INSTALLATION_KEY, FileSweep, SweepError, SweepSettings
+from simyard.files.sweep import BATCH, INSTALLATION_KEY, FileSweep, SweepError, SweepSettings
 from simyard.files.uploads import Upload
 from simyard_adapter.digests import PART_BYTES, digest_file
 from simyard_adapter.transfers import Transfers
 from simyard_sites.kubernetes.errors import ApiError
+from simyard_sites.kubernetes.resource import Resource
 
 RETENTION = timedelta(days=30)
 
@@ -37,9 +41,9 @@ class FailingStore(ObjectStore):
         super().__init__(access)
         self._left = changes
 
-    async def put_object(self, key: str, content: bytes = b"") -> None:
+    async def put_object(self, key: str, content: bytes = b"") -> datetime:
         self._count()
-        await super().put_object(key, content)
+        return await super().put_object(key, content)
 
     async def delete_object(self, key: str) -> None:
         self._count()
@@ -49,6 +53,20 @@ class FailingStore(ObjectStore):
         self._left -= 1
         if self._left < 0:
             raise StoreError("the test stops here")
+
+
+class CountingStore(ObjectStore):
+    """A store that counts how many deletions are under way at once."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        super().__init__(access)
+        self.most = self._now = 0
+
+    async def delete_object(self, key: str) -> None:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await super().delete_object(key)
+        self._now -= 1
 
 
 @dataclass
@@ -153,7 +171,7 @@ async def test_a_file_that_is_used_while_the_sweep_deletes_is_kept_or_its_user_i
         swept.pass_time(RETENTION * 2)
         async with FailingStore(swept.world.access, changes) as store:
             sweep = FileSweep(store, swept.cluster, SweepSettings(RETENTION))
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(StoreError, SweepError):
                 await sweep.sweep()
         try:
             told = await swept.world.catalog.sign_download(swept.uid, address) is not None
@@ -170,7 +188,7 @@ async def test_a_pass_that_ends_anywhere_is_repaired_by_the_next(swept: Swept) -
         swept.pass_time(RETENTION * 2)
         kept = await swept.upload(f"new {changes}")
         async with FailingStore(swept.world.access, changes) as store:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(StoreError, SweepError):
                 await FileSweep(store, swept.cluster, SweepSettings(RETENTION)).sweep()
         await swept.sweep.sweep()
         assert [await swept.is_there(address) for address in (*gone, kept)] == [False, False, False, True], changes
@@ -269,10 +287,14 @@ async def test_uploads_in_parts_that_nobody_continues_are_aborted(swept: Swept) 
     assert len(await swept.list_keys("open/")) == 2
 
 
-async def test_a_failure_in_one_namespace_holds_up_no_other(swept: Swept) -> None:
+@pytest.mark.parametrize("error", [ApiError(500, "InternalError", "etcd is away"), RuntimeError("etcd is away")])
+async def test_a_failure_in_one_namespace_holds_up_no_other(
+    swept: Swept, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     other = Swept(swept.world, swept.cluster, str(uuid.uuid4()), swept.sweep, swept.folder)
     swept.cluster.namespaces |= {other.uid: "other"}
     addresses = [(item, await item.upload("old content")) for item in (swept, other)]
+    await swept.sweep.sweep()
     for item in (swept, other):
         bucket = item.world.server.objects / item.world.access.bucket / item.uid
         for path in bucket.rglob("*"):
@@ -282,18 +304,64 @@ async def test_a_failure_in_one_namespace_holds_up_no_other(swept: Swept) -> Non
 
     async def fail(namespace: str) -> set[str]:
         if namespace == swept.cluster.namespaces[first]:
-            raise ApiError(500, "InternalError", "etcd is away")
+            raise error
         return await find_named_files(namespace)
 
     swept.cluster.find_named_files = fail  # type: ignore[method-assign]
-    with pytest.raises(ApiError):
+    with pytest.raises(SweepError, match=f"1 namespaces were not swept: {swept.cluster.namespaces[first]}"):
         await swept.sweep.sweep()
+    assert "etcd is away" in caplog.text
+    shown = {name: REGISTRY.get_sample_value("simyard_files_stored", {"namespace": name}) for name in ("team", "other")}
+    assert shown == {name: 1 if uid == first else 0 for uid, name in swept.cluster.namespaces.items()}
     assert {item.uid: await item.is_there(address) for item, address in addresses} == {
         item.uid: item.uid == first for item, _ in addresses
     }
     swept.cluster.find_named_files = find_named_files  # type: ignore[method-assign]
     await swept.sweep.sweep()
     assert await other.list_keys("in/") == []
+
+
+async def test_an_error_leaves_no_file_that_seems_to_be_deleted(swept: Swept) -> None:
+    address = await swept.upload("content")
+    swept.pass_time(RETENTION * 2)
+    answers = iter([set[str]()])
+
+    async def fail(_: str) -> set[str]:
+        if (answer := next(answers, None)) is None:
+            raise ApiError(500, "InternalError", "etcd is away")
+        return answer
+
+    swept.cluster.find_named_files = fail  # type: ignore[method-assign]
+    with pytest.raises(SweepError):
+        await swept.sweep.sweep()
+    assert await swept.world.catalog.sign_download(swept.uid, address) is not None
+
+
+async def test_a_record_that_a_killed_sweep_left_holds_up_nobody_for_long(swept: Swept) -> None:
+    address = await swept.upload("content")
+    await swept.world.store.put_object(make_deleting_key(swept.uid, address))
+    swept.pass_time(timedelta(minutes=11))
+    assert await swept.world.catalog.sign_download(swept.uid, address) is not None
+
+
+async def test_a_pass_sends_its_requests_in_batches(swept: Swept) -> None:
+    for number in range(BATCH + 100):
+        await swept.world.store.put_object(str(UseKey(FileKey(swept.uid, FileOrigin.USER, f"sha256:{number:064x}"))))
+    swept.pass_time(timedelta(days=2))
+    async with CountingStore(swept.world.access) as store:
+        await FileSweep(store, swept.cluster, SweepSettings(RETENTION)).sweep()
+        assert 1 < store.most <= BATCH
+    assert await swept.list_keys("used/") == []
+
+
+async def test_objects_are_read_only_if_a_file_is_old(swept: Swept) -> None:
+    await swept.upload("content")
+
+    async def fail(_: str) -> set[str]:
+        raise AssertionError("not needed")
+
+    swept.cluster.find_named_files = fail  # type: ignore[method-assign]
+    await swept.sweep.sweep()
 
 
 async def test_a_client_is_asked_to_try_again_while_a_file_is_about_to_be_deleted(swept: Swept) -> None:
@@ -315,3 +383,15 @@ def test_files_are_found_at_any_depth() -> None:
         "status": {"result": {"file": "sha256:short", "other": one + "x", "text": two, "n": 1, "none": None}},
     }
     assert set(find_addresses(value)) == {one, two, three}
+
+
+async def test_objects_of_each_kind_keep_the_files_that_they_name() -> None:
+    """The attributes of a Worker can be files that no other object names."""
+    kinds = (SERVICE_ACTIONS, WORKER_POOLS, SIMULATION_SERVICES, WORKERS)
+    addresses = {resource: f"sha256:{number:064x}" for number, resource in enumerate(kinds)}
+
+    class Client:
+        async def list_all(self, resource: Resource, _: str, on_page: Callable[[list[Json]], None]) -> None:
+            on_page([{"status": {"attributes": {"mesh": {"file": addresses[resource]}}}}])
+
+    assert await References(cast(Any, Client()), [""]).find_named_files("team") == set(addresses.values())
