@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers the questions of workers for signed URLs of files.
 
-The work of a question is two requests to the file store and one message. Questions of one broker user wait for each
-other, and the questions of all users share the connections to the store. So a pool of a thousand workers that begin
-with the same file delays no other pool. The number of questions that wait is bounded; further ones are dropped. A
-worker repeats a question without an answer under the same id. A repetition of a question that waits does nothing.
+The work of a question is two requests to the file store and one message. Broker users take turns, and each has a few
+questions under way at once. So a pool of a thousand workers that begin with the same file delays no other pool. Only a
+question under way has a task. The memory of the others is bounded; further ones are dropped. A worker repeats a
+question without an answer under the same id. A repetition of a question that waits does nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 
 MAX_PARALLEL = 64
 MAX_PARALLEL_PER_SENDER = 16
-MAX_WAITING = 200_000
-MAX_WAITING_PER_SENDER = 40_000
-"""Limits of the weight of the questions that are not answered yet; each part of an upload weighs as much as a question.
-
-A part takes about 120 bytes, so all questions together take at most 24 MB."""
+MAX_WAITING_BYTES = 48 * 1024 * 1024
+MAX_WAITING_BYTES_PER_SENDER = 12 * 1024 * 1024
+"""The largest memory of all questions that are not answered yet: 25,000 downloads of one sender, for example."""
+DOWNLOAD_BYTES, UPLOAD_BYTES, PART_BYTES = 512, 4096, 136
+"""Upper bounds for the memory of a question, and of each part of an upload."""
 MAX_KNOWN_NAMESPACES = 10_000
 NO_STORE = "this installation of Simyard has no file store: the platform team sets files.mode of the chart"
 QUESTIONS = Counter("simyard_file_questions_total", "Questions of workers for signed URLs, by outcome.", ["outcome"])
@@ -56,11 +56,19 @@ Question = DownloadWanted | UploadWanted
 
 @dataclass(slots=True)
 class _Sender:
-    """The questions of a broker user that are not answered yet: their ids, and their weight."""
+    """The questions of a broker user that are not answered yet.
 
-    waiting: set[str] = field(default_factory=set)
-    weight: int = 0
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PARALLEL_PER_SENDER))
+    Attributes:
+        waiting: the questions that are not under way, each with the uid of its worker.
+        known: the ids of all questions.
+        bytes: the memory of all questions.
+        under_way: the number of questions that are under way.
+    """
+
+    waiting: deque[tuple[str, Question]] = field(default_factory=deque)
+    known: set[str] = field(default_factory=set)
+    bytes: int = 0
+    under_way: int = 0
 
 
 class FileAnswers:
@@ -77,8 +85,10 @@ class FileAnswers:
         self._catalog: FileCatalog | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._senders: dict[str, _Sender] = {}
-        self._weight = 0
-        self._slots = asyncio.Semaphore(MAX_PARALLEL)
+        self._turns: OrderedDict[str, _Sender] = OrderedDict()
+        """The senders of which another question may begin, in the order of their turns."""
+        self._bytes = 0
+        self._under_way = 0
         self._namespace_uids: OrderedDict[str, str] = OrderedDict()
 
     async def run(self) -> NoReturn:
@@ -89,35 +99,57 @@ class FileAnswers:
 
     def apply_event(self, event: ReceivedEvent) -> None:
         """Begin to answer a question; drop it if too many are under way."""
-        worker = self._registry.find_worker(event.worker_uid)
-        if not isinstance(event.message, Question) or worker is None or self._tasks is None:
+        question = event.message
+        if not isinstance(question, Question) or self._tasks is None:
             return
         sender = self._senders.setdefault(event.user, _Sender())
-        if event.message.request in sender.waiting:
+        if question.request in sender.known:
             return
-        weight = _weigh(event.message)
-        if sender.weight + weight > MAX_WAITING_PER_SENDER or self._weight + weight > MAX_WAITING:
+        size = _measure(question)
+        if sender.bytes + size > MAX_WAITING_BYTES_PER_SENDER or self._bytes + size > MAX_WAITING_BYTES:
             QUESTIONS.labels("dropped").inc()
             return
-        sender.waiting.add(event.message.request)
-        sender.weight += weight
-        self._weight += weight
-        self._tasks.create_task(self._answer_in_turn(event.user, sender, worker, event.message))
+        sender.known.add(question.request)
+        sender.waiting.append((event.worker_uid, question))
+        self._add_bytes(sender, size)
+        self._wait_for_turn(event.user, sender)
+        self._begin(self._tasks)
 
-    async def _answer_in_turn(self, user: str, sender: _Sender, worker: Worker, question: Question) -> None:
+    def _wait_for_turn(self, user: str, sender: _Sender) -> None:
+        if sender.waiting and sender.under_way < MAX_PARALLEL_PER_SENDER:
+            self._turns.setdefault(user, sender)
+
+    def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin as many questions as may be under way."""
+        while self._turns and self._under_way < MAX_PARALLEL:
+            user, sender = self._turns.popitem(last=False)
+            uid, question = sender.waiting.popleft()
+            sender.under_way += 1
+            self._under_way += 1
+            self._wait_for_turn(user, sender)
+            tasks.create_task(self._answer_and_go_on(tasks, user, sender, uid, question))
+
+    async def _answer_and_go_on(
+        self, tasks: asyncio.TaskGroup, user: str, sender: _Sender, uid: str, question: Question
+    ) -> None:
         try:
-            async with sender.slots, self._slots:
+            if (worker := self._registry.find_worker(uid)) is not None:
                 await self._answer(user, worker, question)
         except Exception:
             QUESTIONS.labels("failed").inc()
-            log.exception("a question of the worker %s about a file cannot be answered", worker.metadata.name)
-        finally:
-            weight = _weigh(question)
-            sender.waiting.discard(question.request)
-            sender.weight -= weight
-            self._weight -= weight
-            if not sender.waiting:
-                self._senders.pop(user, None)
+            log.exception("a question of the worker %s about a file cannot be answered", uid)
+        sender.under_way -= 1
+        self._under_way -= 1
+        sender.known.discard(question.request)
+        self._add_bytes(sender, -_measure(question))
+        if not sender.known:
+            self._senders.pop(user, None)
+        self._wait_for_turn(user, sender)
+        self._begin(tasks)
+
+    def _add_bytes(self, sender: _Sender, size: int) -> None:
+        sender.bytes += size
+        self._bytes += size
 
     async def _answer(self, user: str, worker: Worker, question: Question) -> None:
         outcome, body = await self._find_answer(user, worker, question)
@@ -196,8 +228,11 @@ class FileAnswers:
         return read_namespace(await self._registry.client.get(NAMESPACES, name, ""), self._quota)
 
 
-def _weigh(question: Question) -> int:
-    return 1 + (len(question.upload.parts) if isinstance(question, UploadWanted) else 0)
+def _measure(question: Question) -> int:
+    """Return the largest memory of a question, in bytes."""
+    return (
+        UPLOAD_BYTES + PART_BYTES * len(question.upload.parts) if isinstance(question, UploadWanted) else DOWNLOAD_BYTES
+    )
 
 
 def _make_error(message: str, *, retryable: bool = False) -> dict[str, Json]:
