@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from simyard.api import names
 from simyard.api.base import Json
+from simyard.api.site_permission import CEL_IS_OPEN, CEL_POOL_HAS_CONSENT, CEL_WORKER_MAY_HAVE_CONSENT
 from simyard.manifests.frontend import NAME_PREFIX
 from simyard.manifests.metadata import build_metadata
 from simyard.manifests.rbac import DEFAULT_ACCOUNTS, Accounts
@@ -158,10 +159,7 @@ def build_placement_policy() -> list[Json]:
             "expression": "oldObject == null || object.spec.placement != oldObject.spec.placement",
         },
         {
-            "expression": (
-                f"!({named}) || params.spec.trust != 'External'"
-                " || params.metadata.name in object.spec.placement.consent"
-            ),
+            "expression": f"!({named}) || {CEL_POOL_HAS_CONSENT}",
             "messageExpression": (
                 "'spec.placement.consent: the site ' + params.metadata.name + ' is External:"
                 " add it to this list if it may receive the data of this pool'"
@@ -185,9 +183,7 @@ def build_worker_site_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUN
         names.WORKERS,
         {"name": "of-a-new-worker", "expression": f"oldObject == null && request.userInfo.username != '{account}'"},
         {
-            "expression": (
-                f"!({named}) || params.spec.trust != 'External' || object.metadata.?ownerReferences.hasValue()"
-            ),
+            "expression": f"!({named}) || {CEL_WORKER_MAY_HAVE_CONSENT}",
             "messageExpression": (
                 site + "' is External: create a WorkerPool, and name the site in its spec.placement.consent'"
             ),
@@ -209,10 +205,7 @@ def build_worker_site_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUN
 
 def _require_open_namespace(named: str, field: str) -> Json:
     return {
-        "expression": (
-            f"!({named}) || params.spec.allowedNamespaces.from == 'All'"
-            " || request.namespace in params.spec.allowedNamespaces.names"
-        ),
+        "expression": f"!({named}) || {CEL_IS_OPEN}",
         "messageExpression": (
             f"'{field}: the site ' + params.metadata.name + ' is not open to the namespace ' + request.namespace"
             " + ': choose another site, or ask the platform team to open it'"
@@ -224,7 +217,8 @@ def _build_site_policy(name: str, resource: Resource, condition: Json, *validati
     """Return a policy that is evaluated once per CloudSite.
 
     If the API server cannot evaluate the policy, it accepts the request: just after its start, it knows no CloudSites
-    yet. This is safe, because the operator applies the same rules before it creates a machine.
+    yet. This is safe, because the operator applies the same rules (:mod:`simyard.api.site_permission`) before it
+    requests a machine.
     """
     spec: Json = {
         "failurePolicy": "Ignore",

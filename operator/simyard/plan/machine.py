@@ -6,6 +6,7 @@ from __future__ import annotations
 import enum
 
 from simyard.api.worker import Worker
+from simyard.plan.lost_workers import is_machine_lost
 from simyard_sites.base import Machine, MachineState, PowerAction
 
 _UID_DIGITS = 8
@@ -65,7 +66,7 @@ def plan_machine(
             return Step.REST
         ended = stop_ends and (ended or worker.status.machine_state == MachineState.STOPPED)
         had_one = bool(worker.status.machine_id) or worker.status.stages.registered is not None
-        return Step.LOST if had_one and not ended else Step.CREATE
+        return Step.LOST if had_one and is_machine_lost(worker, ended_on_request=ended) else Step.CREATE
     step = _plan_power(worker.spec.power_state, machine.state)
     done = max(restarts, worker.status.restarts or 0)
     if step is Step.NOTHING and machine.state is MachineState.RUNNING and (worker.spec.restarts or 0) > done:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,9 +12,10 @@ from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ConditionType, Reason
 from simyard.api.quantities import parse_cores
 from simyard.api.simulation_service import Resources
+from simyard.api.site_permission import find_refusal
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.plan.replacement import RECONNECT_SECONDS, is_starting
+from simyard.plan.lost_workers import RECONNECT_SECONDS, is_starting
 from simyard.plan.texts import format_count
 from simyard.plan.workforce import Clock, Removal
 
@@ -194,28 +195,6 @@ def place_workers(count: int, choice: Choice, own: Mapping[str, int] | None = No
         room[name] -= 1
         placed.append(name)
     return placed
-
-
-def find_refusal(site: CloudSite, namespace: str, consent: Collection[str] | None) -> str:
-    """Return the reason why no worker may start at the site, or an empty text.
-
-    Args:
-        site: CloudSite to check.
-        namespace: Namespace of the worker.
-        consent: External sites that have the consent of the worker's pool; None for a worker without a pool.
-    """
-    spec, name = site.spec, site.metadata.name
-    if site.metadata.deletion_timestamp is not None:
-        return "is being deleted"
-    if spec.cordoned:
-        return "is cordoned"
-    if spec.allowed_namespaces.from_ == "Selected" and namespace not in spec.allowed_namespaces.names:
-        return f"is not open to namespace {namespace}"
-    if spec.trust != "External":
-        return ""
-    if consent is None:
-        return "is External: it runs only workers of a WorkerPool whose spec.placement.consent names it"
-    return "" if name in consent else "is External, and spec.placement.consent does not name it"
 
 
 def _explain_absence(state: SiteState) -> str:

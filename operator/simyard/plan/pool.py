@@ -38,11 +38,11 @@ from simyard.plan.exits import (
 )
 from simyard.plan.idleness import Idleness, plan_idleness, was_asleep
 from simyard.plan.licence import add_licence_condition, count_licensed_replicas
+from simyard.plan.lost_workers import is_starting
 from simyard.plan.placement import ROOM_CHECK_SECONDS, find_awaited_sites
 from simyard.plan.pool_conditions import Blocked, Counts, plan_pool_conditions
 from simyard.plan.pool_history import add_activities, add_failures
 from simyard.plan.pool_input import PoolInput
-from simyard.plan.replacement import is_starting
 from simyard.plan.rollout import Outdated, find_outdated
 from simyard.plan.rotation import plan_credentials
 from simyard.plan.start import begin_start, finish_start

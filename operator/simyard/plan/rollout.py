@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from simyard.api.base import Json
 from simyard.api.names import LABEL_REVISION
 from simyard.api.worker import Worker
+from simyard.plan.lost_workers import is_disconnected
 from simyard.plan.placement import Choice, SiteState
-from simyard.plan.replacement import is_disconnected
 from simyard.plan.revision import compute_revision
 from simyard.plan.service import PublishedService
 from simyard.plan.worker import is_ready

@@ -10,7 +10,8 @@ from simyard.api.base import find_condition
 from simyard.api.names import ANNOTATION_LEAVES, ConditionType, Reason
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import ScaleInPolicy
-from simyard.plan.worker import FATAL, get_requested_time, is_ready
+from simyard.plan.lost_workers import FATAL
+from simyard.plan.worker import get_requested_time, is_ready
 
 DEFAULT_DRAIN_SECONDS = 30.0
 """Time that a worker without a ServiceAction gets to finish its Sync requests; every Sync request ends within it."""

@@ -13,16 +13,11 @@ from datetime import datetime
 from simyard.api.base import Condition, find_condition, from_seconds, set_condition
 from simyard.api.names import ANNOTATION_REQUESTED, ConditionType, Reason
 from simyard.api.worker import MAX_ADDRESSES, Stages, Worker, WorkerAddress, WorkerStatus
+from simyard.plan.lost_workers import is_adapter_gone
 from simyard_adapter.declarations import Json
 from simyard_sites.base import Machine, MachineState, Stage
 
 MAX_SECONDS_BEFORE_CREATION = 3600.0
-DISCONNECT_GRACE_SECONDS = 10.0
-"""Time without a consumer after which a ready worker counts as disconnected; adapters reconnect within it."""
-
-FATAL = frozenset({Reason.MACHINE_FAILED, Reason.MACHINE_LOST})
-"""Reasons of ``Ready`` after which a worker cannot become ready any more."""
-
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,31}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}")
 _SITE_STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
@@ -179,10 +174,10 @@ def _get_connection(worker: Worker, seen: Observation, steady: float) -> tuple[b
     """Return the readiness of a registered worker; it stays as it is while the broker does not answer."""
     before = find_condition(worker.status.conditions, ConditionType.READY)
     disconnected = before is not None and before.reason == Reason.ADAPTER_DISCONNECTED
-    look_again = None
+    look_again: float | None = None
     if seen.consumer is False and seen.consumer_gone is not None:
-        look_again = max(0.0, seen.consumer_gone + DISCONNECT_GRACE_SECONDS - steady)
-        disconnected = disconnected or look_again == 0
+        gone, look_again = is_adapter_gone(seen.consumer_gone, steady)
+        disconnected = disconnected or gone
     elif seen.consumer is True:
         disconnected = False
     if disconnected:

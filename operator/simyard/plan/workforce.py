@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from simyard.api.base import find_condition
 from simyard.api.names import ConditionType, Reason
 from simyard.api.worker import Worker
-from simyard.plan.replacement import explain_removal, get_time_limit
+from simyard.plan.lost_workers import explain_removal, get_time_limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from simyard.api import names
 from simyard.api.base import find_condition
 from simyard.api.worker_pool import PoolStart, ScaleInPolicy
 from simyard.plan.backoff import MAX_BACKOFF_SECONDS, Backoff
+from simyard.plan.lost_workers import RECONNECT_SECONDS, get_time_limit
 from simyard.plan.patch import make_merge_patch
 from simyard.plan.pool_conditions import get_quorum
-from simyard.plan.replacement import RECONNECT_SECONDS, get_time_limit
 from simyard.plan.scale_in import DEFAULT_DRAIN_SECONDS, choose_victims, get_drain_seconds_left
 from simyard.plan.slots import find_free_slots
 from simyard.plan.start import begin_start, finish_start

@@ -13,9 +13,9 @@ from plan_objects import make_condition, make_pool, make_site, not_ready
 from plan_world import World
 
 from simyard.plan.exits import REST_SECONDS
+from simyard.plan.lost_workers import RECONNECT_SECONDS
 from simyard.plan.placement import SiteState
 from simyard.plan.pool import PoolPlan, plan_pool
-from simyard.plan.replacement import RECONNECT_SECONDS
 
 RATHER_A = {"sites": ["a", "b"], "rebalance": "WhenIdle"}
 

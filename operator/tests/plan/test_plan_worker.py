@@ -10,8 +10,8 @@ from plan_objects import NOW, at, made_ready, make_machine, make_worker, not_rea
 
 from simyard.api.base import find_condition
 from simyard.api.worker import MAX_ADDRESSES, Worker, WorkerAddress
+from simyard.plan.lost_workers import DISCONNECT_GRACE_SECONDS
 from simyard.plan.worker import (
-    DISCONNECT_GRACE_SECONDS,
     Change,
     Observation,
     Registration,

@@ -17,6 +17,7 @@ from simyard.api.worker import Worker
 from simyard.fleet.registry import find_removed
 from simyard.fleet.sites.parts import SiteParts
 from simyard.fleet.work_queue import KeyQueue
+from simyard.plan.lost_workers import is_machine_lost
 from simyard.plan.machine import Step, plan_machine
 from simyard.plan.pace import get_retry_after
 from simyard.plan.worker_machines import MachinePlan, WorkerMachines, plan_worker_machines
@@ -207,10 +208,9 @@ class MachineReconciler:
 
     def _report_lost(self, uid: str) -> None:
         worker = self._registry.find_worker(uid)
-        if worker is None or worker.metadata.deletion_timestamp is not None:
-            return
-        if self._restarts.ended_on_request(worker):
-            self.reconcile(uid)
-        else:
+        ended = worker is not None and self._restarts.ended_on_request(worker)
+        if is_machine_lost(worker, ended_on_request=ended):
             self._lost.add(uid)
             self._context.statuses.observe(uid, machine=None, lost=True)
+        elif ended:
+            self.reconcile(uid)

@@ -8,13 +8,13 @@ from itertools import islice
 
 from simyard.api.cloud_site import CloudSite, CloudSiteSpec
 from simyard.api.quantities import parse_cores, parse_mebibytes, parse_millis
+from simyard.api.site_permission import find_refusal
 from simyard.api.worker import Worker
 from simyard.fleet.registry import get_pool_uid
 from simyard.fleet.sites.context import SiteContext
 from simyard.fleet.sites.machines import MachineTable
 from simyard.manifests.bootstrap import build_bootstrap
 from simyard.plan.machine import make_machine_name
-from simyard.plan.placement import find_refusal
 from simyard.plan.texts import format_count
 from simyard_sites.base import MachineRequest, Owner
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from simyard.api.base import find_condition
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import ConditionType
+from simyard.api.site_permission import is_open
 from simyard.frontend.entities.listed_objects import EVERYTHING, Dependents
 from simyard.frontend.entities.listing import ChangeListings, Listings, make_entry
 from simyard.frontend.entities.memberships import Memberships
@@ -20,12 +21,6 @@ from simyard_sites.base import MachineState
 NETWORKS = "/network/"
 NETWORKINTERFACES = "/networkinterface/"
 _COMPUTES = "/compute/"
-
-
-def is_open(site: CloudSite, namespace: str) -> bool:
-    """Return true if workers of a namespace may run at a site."""
-    allowed = site.spec.allowed_namespaces
-    return allowed.from_ != "Selected" or namespace in allowed.names
 
 
 def is_active(site: CloudSite) -> bool:
