@@ -17,8 +17,9 @@ from aiohttp import web
 
 from simyard_simulators.virt import lifecycle
 from simyard_simulators.virt.simulator import VMIS
+from simyard_sites.kubernetes.changes import follow_changes
 from simyard_sites.kubernetes.client import Json, KubeClient, build_path
-from simyard_sites.kubernetes.errors import ConflictError, ExpiredError, NotFoundError, UnavailableError
+from simyard_sites.kubernetes.errors import ConflictError, NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
 LOOPBACK = "127.0.0.1"
@@ -26,7 +27,6 @@ SCHEDULABLE = "kubevirt.io/schedulable"
 _ACTIVE = ("Scheduled", "Running")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 HEARTBEAT_SECONDS = 60.0
-_REWATCH_SECONDS = 0.1
 _MACHINE = "/v1/namespaces/{namespace}/virtualmachineinstances/{name}"
 
 Change = Callable[[Json], Json | None]
@@ -64,20 +64,11 @@ class PlayedHandler:
 
     async def run(self) -> None:
         """Simulate until cancelled."""
-        version = ""
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group, aclosing(follow_changes(self._client, VMIS)) as events:
             group.create_task(self._beat_on())
-            while True:
-                try:
-                    async with aclosing(self._client.watch(VMIS, resource_version=version)) as events:
-                        async for event in events:
-                            version = event.object["metadata"]["resourceVersion"]
-                            if event.type in ("ADDED", "MODIFIED"):
-                                group.create_task(self._advance(event.object))
-                except ExpiredError:
-                    version = ""
-                except UnavailableError:
-                    await asyncio.sleep(_REWATCH_SECONDS)
+            async for event in events:
+                if event.type != "DELETED":
+                    group.create_task(self._advance(event.object))
 
     async def update(self, namespace: str, name: str, change: Change) -> bool:
         """Write the status of a machine, again after a conflict; return True if it was written."""

@@ -15,8 +15,9 @@ from typing import Any
 
 from simyard_simulators.virt import lifecycle
 from simyard_simulators.virt.lifecycle import Latencies
+from simyard_sites.kubernetes.changes import follow_changes
 from simyard_sites.kubernetes.client import Json, KubeClient
-from simyard_sites.kubernetes.errors import ApiError, ExpiredError, NotFoundError, UnavailableError
+from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
 VMIS = Resource("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance")
@@ -78,20 +79,10 @@ class SimulatedKubeVirt:
 
     async def run(self) -> None:
         """Simulate until cancelled."""
-        async with asyncio.TaskGroup() as self._group:
-            version = ""
-            while True:
-                try:
-                    events = self._client.watch(VMIS, self._namespace, resource_version=version)
-                    async with aclosing(events) as watch:
-                        async for event in watch:
-                            version = event.object["metadata"]["resourceVersion"]
-                            if event.type != "BOOKMARK":
-                                self._seen(event.type, event.object)
-                except ExpiredError:
-                    version = ""
-                except UnavailableError:
-                    await asyncio.sleep(0.1)
+        changes = follow_changes(self._client, VMIS, self._namespace)
+        async with asyncio.TaskGroup() as self._group, aclosing(changes) as events:
+            async for event in events:
+                self._seen(event.type, event.object)
 
     async def fail(self, namespace: str, name: str, reason: str, message: str) -> None:
         """Make a machine fail, in any state."""
