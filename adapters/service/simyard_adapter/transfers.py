@@ -35,6 +35,8 @@ STALL_SECONDS = 120.0
 """Time without progress after which a transfer fails."""
 SOCKET_SECONDS = 30.0
 """Time without an answer after which a connection counts as lost."""
+PART_SECONDS = 1.0
+"""Time that the store has for each part, in addition, to complete an upload: some servers copy all parts then."""
 MAX_PAUSE_SECONDS = 10.0
 _MAX_ANSWER_BYTES = 64 * 1024
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
@@ -128,12 +130,14 @@ class Transfers:
         ca_certificate: Optional[str] = None,
         *,
         stall_seconds: float = STALL_SECONDS,
+        socket_seconds: float = SOCKET_SECONDS,
         sleep: Optional[Callable[[float], object]] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set up; ``ca_certificate`` (PEM) signed the store's certificate, None means the system's authorities."""
         self._context = ssl.create_default_context(cadata=ca_certificate) if ca_certificate else None
         self._stall_seconds = stall_seconds
+        self._socket_seconds = socket_seconds
         self._stopped = threading.Event()
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -207,7 +211,7 @@ class Transfers:
 
         def attempt() -> None:
             headers = {**request.headers, "content-length": str(len(document))}
-            with self._exchange(request.method, request.url, headers, iter((document,))) as response:
+            with self._exchange(request.method, request.url, headers, iter((document,)), len(etags)) as response:
                 answer = response.read(_MAX_ANSWER_BYTES)
                 if response.status != http.client.PRECONDITION_FAILED:
                     _check(response, answer)
@@ -299,16 +303,17 @@ class Transfers:
 
     @contextlib.contextmanager
     def _exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: Optional[Iterator[bytes]]
+        self, method: str, url: str, headers: Mapping[str, str], body: Optional[Iterator[bytes]], parts_to_join: int = 0
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request and return the response; the connection is closed at the end of the block."""
+        timeout = self._socket_seconds + parts_to_join * PART_SECONDS
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
         connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            connection = http.client.HTTPSConnection(host, port, timeout=SOCKET_SECONDS, context=self._context)
+            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
         else:
-            connection = http.client.HTTPConnection(host, port, timeout=SOCKET_SECONDS)
+            connection = http.client.HTTPConnection(host, port, timeout=timeout)
         connected: Optional[socket.socket] = None
         try:
             connection.connect()

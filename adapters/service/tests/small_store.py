@@ -18,6 +18,8 @@ class SmallStore:
         cut_after: The number of bytes of each answer after which the connection is cut, or None.
         away: The number of further requests that are answered with 503.
         silent: Set: requests get no answer until it is cleared.
+        slow_seconds: The time before the answer to a POST, unless another request comes earlier.
+        posts: The number of requests POST.
         ranges: The header Range of each request that was answered.
     """
 
@@ -27,6 +29,9 @@ class SmallStore:
         self.cut_after: int | None = None
         self.away = 0
         self.silent = False
+        self.slow_seconds = 0.0
+        self.posts = 0
+        self._repeated = threading.Event()
         self.ended = threading.Event()
         self.asked = threading.Event()
         self.ranges: list[str | None] = []
@@ -38,6 +43,20 @@ class SmallStore:
 
     def sign_download(self, address: str) -> dict[str, Any]:
         return {"method": "GET", "url": f"{self._url}/{address}"}
+
+    def sign_complete(self) -> dict[str, Any]:
+        return {"method": "POST", "url": f"{self._url}/?uploadId=1"}
+
+    def complete(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer slowly, as a server that copies all parts; while it does, it does not know the upload any more."""
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        self.posts += 1
+        if self.posts > 1:
+            self._repeated.set()
+        self._repeated.wait(self.slow_seconds)
+        handler.send_response(200 if self.posts == 1 else 404)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         self.asked.set()
@@ -65,6 +84,9 @@ def small_store() -> Iterator[SmallStore]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             store.serve(self)
+
+        def do_POST(self) -> None:
+            store.complete(self)
 
         def log_message(self, *_: object) -> None:
             """Keep the output of the tests quiet."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from small_store import SmallStore, small_store
 
+from simyard_adapter.digests import PART_BYTES, FileDigest
 from simyard_adapter.transfers import SignedRequest, StalledError, StoppedError, Transfers
 
 DEADLINE = 20.0
@@ -42,6 +43,14 @@ def test_a_stalled_download_continues_where_it_was(store: SmallStore, tmp_path: 
     assert (tmp_path / "file").read_bytes() == content
     assert store.ranges == [None, "bytes=1000-"]
     assert len(stalls) == 1
+
+
+def test_a_store_has_time_to_join_the_parts_of_an_upload(store: SmallStore) -> None:
+    store.slow_seconds = 0.5
+    transfers = Transfers(socket_seconds=0.1, sleep=lambda _: None)
+    digest = FileDigest(f"sha256-64m:{'0' * 64}", 2 * PART_BYTES, (b"0" * 32, b"1" * 32))
+    transfers.complete(SignedRequest.from_json(store.sign_complete()), digest, {1: "a", 2: "b"})
+    assert store.posts == 1
 
 
 def test_a_stopped_transfer_ends_while_the_store_is_silent(store: SmallStore, tmp_path: Path) -> None:
