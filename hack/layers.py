@@ -2,8 +2,8 @@
 """The packages and their layers as Markdown, for docs/architecture.md.
 
 The layers come from the import contracts in pyproject.toml, which ``make lint`` enforces. The descriptions come from
-the first paragraph of each package's docstring. A package without a layer is an error, and so is a layer without a
-package: the page cannot omit a package.
+the first paragraph of each package's docstring. A package without a layer is an error, as is a layer without a package.
+The page can therefore omit no package.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def format_layers(root: Path, contracts: Contracts) -> str:
     """Return the table of the packages, the chain of imports, and the further rules.
 
     Raises:
-        LayersError: the packages in ``operator/simyard`` are not those that the layers name, or one has no docstring.
+        LayersError: the packages in ``operator/simyard`` differ from the packages of the layers, or one has no
+            docstring.
     """
     _check(root / _ROOTS["simyard"], contracts)
     rows = ["| layer | folder | contents |", "|---|---|---|"]

@@ -85,7 +85,7 @@ def convert_version(version: str) -> str:
 
 
 def copy_tree(target: Path, version: str) -> None:
-    """Copy the tracked files into a new directory and write the version into those that state one."""
+    """Copy the tracked files into a new directory, and replace the version in the files that have one."""
     listed = _run(["git", "ls-files", "-z"], cwd=REPOSITORY)
     for name in filter(None, listed.split("\0")):
         if (REPOSITORY / name).exists():  # a tracked file may have been deleted since the last commit

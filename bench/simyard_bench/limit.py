@@ -48,7 +48,7 @@ class Writing:
 
     @classmethod
     def like(cls, worker: Json) -> Writing:
-        """Return writes as large as those of a started Worker: same labels, annotations, owners, spec and status."""
+        """Return writes as large as for a started Worker: same labels, annotations, owners, spec and status."""
         metadata = {name: worker["metadata"][name] for name in _METADATA if name in worker["metadata"]}
         status = dict(worker["status"])
         stages = {name: time for name, time in status["stages"].items() if name != _LAST_STAGE}

@@ -32,7 +32,7 @@ def describe() -> Machine:
 
 
 def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
-    """Return the CPU seconds used by each named process and its descendants, including those that have ended."""
+    """Return the CPU seconds used by each named process and its descendants, including ended descendants."""
     used: dict[int, float] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for path in _PROC.glob("[0-9]*"):

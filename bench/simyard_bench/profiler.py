@@ -30,7 +30,7 @@ class Chosen:
 
 
 def choose(kind: str | None, file: Path) -> Chosen:
-    """Return the profiler of that kind, which writes to ``file`` with a suffix of its own; None profiles nothing.
+    """Return the profiler of a kind; it writes to ``file`` with its own suffix. Without a kind, nothing is profiled.
 
     ``cprofile`` counts every call of the operator from start to end and about doubles its CPU time (``.pstats``).
     ``py-spy`` samples the operator from outside during the start (``.speedscope.json``).

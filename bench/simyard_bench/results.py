@@ -137,7 +137,7 @@ def load(file: Path) -> list[Run]:
 
 
 def store(file: Path, runs: Sequence[Run]) -> None:
-    """Add runs to the file, in place of those with the same key."""
+    """Add runs to the file; they replace runs with the same key."""
     merged = {run.key: run for run in (*load(file), *runs)}
     write_rows(file, _RUNS.dump_python([merged[key] for key in sorted(merged)], mode="json"))
 

@@ -19,7 +19,7 @@ STATISTICS_SECONDS = 5
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """The URLs of a broker; those of AMQP contain the credentials of the administrator."""
+    """The URLs of a broker; the AMQP URLs contain the credentials of the administrator."""
 
     url: str
     tls_url: str | None

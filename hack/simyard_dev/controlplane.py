@@ -42,9 +42,9 @@ DISABLED_CONTROLLERS = (
 class ControlPlane:
     """A control plane; its directory holds state, keys, ports, logs and pid files.
 
-    The class adopts processes that run already, whichever process started them. Aggregated APIs are reached through a
-    Service of type ExternalName `localhost`. etcd speaks plain HTTP on loopback and does not wait for the disk: the
-    control plane is for development and tests, on a machine whose users trust each other.
+    The class adopts processes that run already, no matter which process started them. Aggregated APIs are reached
+    through a Service of type ExternalName `localhost`. etcd speaks plain HTTP on loopback and does not wait for the
+    disk: the control plane is for development and tests, on a machine whose users trust each other.
     """
 
     def __init__(self, directory: Path) -> None:

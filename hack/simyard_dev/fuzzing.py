@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz parsers of untrusted input: change inputs at random and keep those that reach new code.
+"""Fuzz parsers of untrusted input: change inputs at random, and keep the inputs that reach new code.
 
 The corpus is a folder with one input per file: a small set of inputs that reaches all pairs of lines ever reached.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Install the definitions and the instance types of KubeVirt, read from its Go module.
 
-No program of KubeVirt runs. The schemas are those that its operator installs, taken from its source. The few lines
-around each schema (names, scope, versions) follow ``components/crds.go`` of the same release.
+No program of KubeVirt runs. KubeVirt's operator installs the same schemas; they are taken from its source. The few
+lines around each schema (names, scope, versions) follow ``components/crds.go`` of the same release.
 """
 
 import functools

@@ -211,7 +211,7 @@ class LocalBroker(Broker):
         write_whole(self.directory / "inetrc", '{lookup, [file]}.\n{host, {127,0,0,1}, ["localhost"]}.\n')
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment variables of the server, without those of the system's RabbitMQ."""
+        """Return the environment variables of the server, without the variables of the system's RabbitMQ."""
         state = self.directory / "state"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))}
         return inherited | {

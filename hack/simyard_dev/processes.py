@@ -49,7 +49,7 @@ class Identity:
         return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     def is_alive(self) -> bool:
-        """Return whether this process, and not another one with its pid, still runs."""
+        """Return whether this process still runs, and not another process with the same pid."""
         return Identity.of(self.pid) == self
 
     def wait_gone(self, seconds: float) -> bool:

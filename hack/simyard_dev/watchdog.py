@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill the processes of a test run when the run has ended, for whatever reason: `PID STARTED DIRECTORY`.
+"""Kill the processes of a test run when the run has ended for any reason: `PID STARTED DIRECTORY`.
 
 A process that is killed cannot clean up, so a second process watches it. The parent-death signal of Linux would not do:
 the kernel sends it when the thread that started a process ends. Under pytest-xdist that thread belongs to a worker,

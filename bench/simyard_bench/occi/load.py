@@ -22,7 +22,7 @@ _ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Request:
-    """A request; ``headers`` are added to those of the load."""
+    """A request; ``headers`` are added to the headers of the load."""
 
     target: str
     method: str = "GET"

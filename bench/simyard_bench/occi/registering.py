@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the time until OCCI shows all of many workers that register at once."""
+"""Measure the time until OCCI shows many workers that register at once."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Row(Record):
     Attributes:
         case: the kind of requests; see docs/performance.md.
         workers: number of workers.
-        finished: number of Workers that were created and deleted, and of ServiceActions that finished, before.
+        finished: number of Workers that were created and deleted before the case, and of finished ServiceActions.
         frontends: number of frontends.
         connections: concurrent connections for ``per_second`` and ``cpu_us_per_request``.
         p50_ms, p99_ms: time from a request to the end of its response, as the client sees it; the requests are
@@ -30,12 +30,11 @@ class Row(Record):
         client_cpu_us_per_request: CPU time of the client, which has the other core.
         rss_mib: peak memory of a frontend by then.
         body_bytes: size of one response.
-        limit_p50_ms: ``p50_ms`` of a bare handler that sends the same bytes; None if not measured. Likewise
-            ``limit_p99_ms``, ``limit_per_second``, ``limit_cpu_us_per_request``.
-        visible_ms: for ``register``: time from the last registration until all new workers were visible.
-        messages: for ``register``: number of messages by which the new workers registered.
-        load_average: load over the minute before.
-        revision: revision of the source; ends in ``+`` if files had been changed.
+        limit_p50_ms, limit_p99_ms, limit_per_second, limit_cpu_us_per_request: the same figures of a bare handler that
+        sends the same bytes; None if not measured. visible_ms: for ``register``: time from the last registration until
+        all new workers were visible. messages: for ``register``: number of messages by which the new workers
+        registered. load_average: load over the minute before. revision: revision of the source; ends in ``+`` if files
+        had been changed.
     """
 
     case: str
@@ -76,5 +75,5 @@ def load(file: Path) -> list[Row]:
 
 
 def store(file: Path, rows: Sequence[Row]) -> None:
-    """Write the rows of one run in place of those of the previous run."""
+    """Write the rows of one run; they replace the rows of the previous run."""
     write_rows(file, _ROWS.dump_python(list(rows), mode="json"))

@@ -32,7 +32,7 @@ IDLE_SECONDS = 5.0
 class Scenario:
     """The cases in an environment that is up and prepared; ``rows`` grows with each measurement.
 
-    The first frontend has a core of its own, the client another one; all other processes run where there is time.
+    The first frontend has a core of its own, and the client has another core. All other processes run on any core.
     """
 
     def __init__(self, world: World, effort: Effort, idle_cores: float) -> None:

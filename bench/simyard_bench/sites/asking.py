@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make requests for machines like those of a pool, each with a complete bootstrap document."""
+"""Make requests for machines as a pool makes them, each with a complete bootstrap document."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from simyard_sites.pod import PodSite
 from simyard_sites.pod.site import PODS
 
 OURS = "ours"
-"""Namespace of our machines; those of the yardstick are in another one."""
+"""Namespace of our machines; the machines of the yardstick are in another namespace."""
 WARM_UP = 10
 READY_SECONDS = 30.0
 GRACE_SECONDS = 10.0

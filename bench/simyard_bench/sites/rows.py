@@ -99,6 +99,6 @@ def load(file: Path) -> list[Row]:
 
 
 def store(file: Path, rows: Sequence[Row]) -> None:
-    """Add rows to the file, in place of those with the same key."""
+    """Add rows to the file; they replace rows with the same key."""
     merged = {row.key: row for row in (*load(file), *rows)}
     write_rows(file, _ROWS.dump_python([merged[key] for key in sorted(merged)], mode="json"))

@@ -31,7 +31,7 @@ _NAME = "bench"
 class Started:
     """Times of a start: seconds until the last machine was accepted, and until events showed the last one running.
 
-    ``cpu_seconds`` are those of this process; ``setting`` is the last setting of the tuner.
+    ``cpu_seconds`` is the CPU time of this process; ``setting`` is the last setting of the tuner.
     """
 
     seconds: float

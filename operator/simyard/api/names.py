@@ -95,7 +95,7 @@ ANNOTATION_OCCI_PULLED = "simyard.dev/occi-pulled"
 ANNOTATION_ABANDON = "simyard.dev/abandon"
 """Annotation of CloudSites: ``"true"`` deletes the CloudSite although machines may be left there."""
 FINALIZER = "simyard.dev/machines"
-"""Finalizer of WorkerPools and CloudSites: they stay until none of their machines is left."""
+"""Finalizer of WorkerPools and CloudSites: an object stays until all of its machines are gone."""
 
 
 class ConditionType(enum.StrEnum):

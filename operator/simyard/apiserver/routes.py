@@ -55,7 +55,7 @@ def list_verbs(call: ResourceCall) -> tuple[str, ...]:
 
 
 def parse_route(method: str, path: str) -> Route | None:
-    """Return the route of a request; None if nothing is served under its path."""
+    """Return the route of a request; None if its path does not exist."""
     trimmed = path.rstrip("/") or "/"
     if (document := _DOCUMENTS.get(trimmed)) is not None:
         return document

@@ -17,7 +17,7 @@ RETRY_SECONDS = 1.0
 
 
 async def wait_until_gone(wait: Callable[[], Awaitable[None]], memo: Leadership, uid: str) -> None:
-    """Wait until nothing is left of an object, without a time limit.
+    """Wait, without a time limit, until everything that belongs to an object is gone.
 
     Handlers of kopf usually raise ``kopf.TemporaryError`` to be called again. kopf would write each attempt into an
     annotation of the object. So this handler keeps waiting instead, and reports every 20 s that it still runs.

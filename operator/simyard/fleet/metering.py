@@ -52,9 +52,9 @@ class SiteMeter:
     """The meter of one site. It follows the machines and never waits.
 
     A machine is counted from the time at which it entered ``running``, as its site says, until it is gone. A stopped or
-    failed machine keeps its place at the site, and a machine that outlives its Worker costs as well. So both are
-    counted. While not all machines of the site are known, the meter counts nothing. Later it counts this time for the
-    machines that still exist.
+    failed machine is counted too, because it keeps its place at the site. A machine that outlives its Worker is
+    counted, because it costs money. While some machines of the site are unknown, the meter counts nothing. Later it
+    counts this time for the machines that still exist.
     """
 
     def __init__(self, name: str, metering: Metering) -> None:
@@ -121,7 +121,7 @@ class SiteMeter:
 
 
 def _runs(machine: Machine) -> bool:
-    """Return whether a machine has ever begun to run, whatever its state is now."""
+    """Return whether a machine has ever begun to run; its present state does not matter."""
     return Stage.RUNNING in machine.entered or machine.state is MachineState.RUNNING
 
 

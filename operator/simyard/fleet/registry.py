@@ -80,7 +80,7 @@ def format_target_key(kind: str, namespace: str, name: str) -> str:
 
 
 class _WorkerReader:
-    """A parser of Workers. Equal specs and owners are kept only once, for example those of the Workers of one pool."""
+    """A parser of Workers. Equal specs and owners, for example of the Workers of one pool, are kept only once."""
 
     def __init__(self) -> None:
         self._specs: OrderedDict[bytes, WorkerSpec] = OrderedDict()

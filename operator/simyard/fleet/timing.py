@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The times that pace the operator's work, as one object; the defaults are those of production.
+"""The times that pace the operator's work, as one object; production uses the defaults.
 
 These times trade speed for load on the API server, the broker and the sites. They are not settings of an installation:
 users see no difference. Tests inject shorter ones.

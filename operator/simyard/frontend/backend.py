@@ -86,7 +86,7 @@ class Backend(Protocol):
         """
 
     def list_entities(self, paths: Iterable[str]) -> Iterable[Entity]:
-        """Return the entities at these paths, without those that do not exist any more."""
+        """Return the entities at these paths that still exist."""
 
     def make_part_key(self, path: str) -> Hashable:
         """Return a key that changes whenever the entity's rendering changes, except by a change of the model.
@@ -95,7 +95,7 @@ class Backend(Protocol):
         """
 
     def measure_age_seconds(self, path: str) -> float | None:
-        """Return the age of the oldest value that an entity shows; None if none of its values ages."""
+        """Return the age of the oldest value that an entity shows; None if all of its values are constant."""
 
     def is_permanent(self, path: str) -> bool:
         """Return true if no client can delete the entity: it is deleted with another entity, or its vendor owns it."""

@@ -66,7 +66,7 @@ class Reader:
         self._kinds: BoundedCache[frozenset[str]] = BoundedCache("kinds", MAX_KEPT_LOCATIONS_BYTES, len)
 
     async def read_model(self, request: OcciRequest) -> OcciResponse:
-        """Answer GET of the query interface: all categories, or those that pass the filter."""
+        """Answer GET of the query interface: return all categories, or the categories that pass the filter."""
         rendering = choose_instance_rendering(request)
         await self._backend.may(request.identity, Verb.LIST, DISCOVERY_PATH)
         model = self._backend.get_model()
@@ -141,7 +141,7 @@ class Reader:
                 await self._backend.refresh(entities, REFRESH_SECONDS)
 
     async def select_paths(self, request: OcciRequest, target: Collection, draft: Draft) -> Sequence[str]:
-        """Return the paths of the members that the user may see, that pass the filter, and that are on the page."""
+        """Return the paths of the members on the page that the user may see and that pass the filter."""
         model = self._backend.get_model()
         page = pages.read_page(request.query)
         members = await self.list_members(request.identity, target)

@@ -171,7 +171,7 @@ class Cache(Generic[T]):
     def learn(self, raw: Json) -> T | None:
         """Apply a state of an object, from the watch or from the answer to a write, and return the current object.
 
-        A state that is not newer than the known state is ignored, and so is every state of a deleted object.
+        A state is ignored if it is not newer than the known state, or if the object was deleted.
         """
         metadata = raw["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])

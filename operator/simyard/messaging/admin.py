@@ -85,7 +85,7 @@ class BrokerAdmin:
         self._pipeline = Pipeline(access)
 
     async def ensure_platform(self, platform: PlatformSpec | None = None) -> None:
-        """Create the exchanges, queues and policies of ``platform``; by default, those of the installation."""
+        """Create the exchanges, queues and policies of ``platform``, by default of the installation."""
         platform = platform or build_platform_specs()
         await self._pipeline.send(platform.exchanges, declare_exchange)
         await self.ensure_queues(platform.queues)

@@ -8,9 +8,9 @@ late heartbeats for dead workers. The broker already knows which queues are cons
 This approach has three gaps. First, the management API is late by the broker's statistics interval. Therefore the
 events of the last seconds are applied on top of each snapshot. Second, after an outage of the broker, adapters need
 time to reconnect. Therefore, until the grace period has passed, the state of a queue without a consumer is unknown.
-Third, a broker node that dies reports none of its consumers. Therefore all consumers are compared with the management
-API from time to time; a queue counts as unconsumed if two comparisons in a row do not contain it. Invariant: while the
-broker is unreachable, no worker is declared lost.
+Third, a broker node that dies does not report the end of its consumers. Therefore all consumers are compared with the
+management API from time to time; a queue counts as unconsumed if two comparisons in a row do not contain it. Invariant:
+while the broker is unreachable, no worker is declared lost.
 """
 
 from __future__ import annotations

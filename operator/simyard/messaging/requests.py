@@ -158,7 +158,7 @@ class Requester:
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=PERSISTENT, message_id=message_id))
 
     async def publish_transient(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
-        """Publish a request that the broker need not store; the errors are those of :meth:`publish_persistent`."""
+        """Publish a request that the broker need not store; raise the same errors as :meth:`publish_persistent`."""
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=TRANSIENT, message_id=message_id))
 
     async def _publish_confirmed(

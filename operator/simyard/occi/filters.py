@@ -45,7 +45,7 @@ class Filter:
 
 
 def make_filter(draft: Draft, model: Model) -> Filter:
-    """Return the filter of a GET; the filter is false if the GET has no conditions. A kind includes its descendants.
+    """Return the filter of a GET; without conditions it is false as a boolean. A kind includes its descendants.
 
     Raises:
         OcciError: 400, a category is unknown.

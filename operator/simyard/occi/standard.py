@@ -2,7 +2,8 @@
 """Categories of the standard, and older categories that clients still use.
 
 Core: GFD.183 and GFD.221. Infrastructure: the union of GFD.184 (1.1) and GFD.224 (1.2). Platform: GFD.227. The mixins
-of OpenStack are older than those of OCCI 1.2; ``amqplink`` is Cloud4E's. Titles contain no ``,`` ``;`` ``=``, because
+    of OpenStack are older than the mixins of OCCI 1.2. ``amqplink`` belongs to Cloud4E. Titles contain no ``,`` ``;``
+    ``=``, because
 some clients split at these characters. Of the core kinds, only the size of a storage, the device of a storagelink, and
 the ends of a link are required.
 """

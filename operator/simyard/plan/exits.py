@@ -112,7 +112,7 @@ class _Scope:
         return parse_max_unavailable(self.given.pool.spec.rollout.max_unavailable, self.desired)
 
     def add(self, workers: Iterable[Worker]) -> None:
-        """Add workers to those that leave."""
+        """Add workers to the leaving workers."""
         self.going.update(worker.metadata.uid for worker in workers)
 
 

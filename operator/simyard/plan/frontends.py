@@ -89,7 +89,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """State of the scaling of one service. Times are those of a monotonic clock.
+    """State of the scaling of one service. All times are of a monotonic clock.
 
     Attributes:
         replicas: Desired number of frontends.

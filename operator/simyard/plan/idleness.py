@@ -35,7 +35,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """Idleness of a pool; the defaults are those of a pool without an idle timeout.
+    """Idleness of a pool; a pool without an idle timeout has the defaults.
 
     Attributes:
         asleep: True if the pool sleeps.

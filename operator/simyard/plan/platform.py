@@ -24,7 +24,7 @@ HEALED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class PlatformProblem:
-    """Problem of the platform itself: reason and message of a condition."""
+    """Problem of the platform itself, as reason and message of a condition."""
 
     reason: Reason
     message: str

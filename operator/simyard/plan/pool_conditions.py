@@ -28,7 +28,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of a pool's workers, without those that drain or leave.
+    """Numbers of a pool's workers; workers that drain or leave do not count.
 
     Attributes:
         failed: Failed workers without a ready replacement.

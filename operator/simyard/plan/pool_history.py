@@ -20,7 +20,7 @@ MAX_ACTIVITIES = 20
 
 
 def add_failures(given: PoolInput, failed: Sequence[Removal]) -> list[PoolFailure]:
-    """Return the newest failures of the pool, with those of this pass."""
+    """Return the newest failures of the pool, including the failures of this pass."""
     new = [
         PoolFailure(
             time=given.now, worker=item.worker.metadata.name, reason=item.reason[:128], message=item.message[:1024]
@@ -33,7 +33,7 @@ def add_failures(given: PoolInput, failed: Sequence[Removal]) -> list[PoolFailur
 def add_activities(
     given: PoolInput, counts: Counts, exits: Exits, *, created: int, ended: int, spec_changed: bool
 ) -> list[PoolActivity]:
-    """Return the newest activities of the pool, with those of this pass."""
+    """Return the newest activities of the pool, including the activities of this pass."""
     new: list[tuple[Reason, str]] = []
     previous, timeout = given.previous, given.pool.spec.idle_timeout_seconds
     if counts.asleep and not was_asleep(previous):

@@ -36,7 +36,7 @@ class PoolInput:
         refused: Answer of the API server when it refused to store a Worker; empty if the creation may be tried.
         licence: Seats of the service's licence for this pool; None without a licence.
         worker_left: True if a worker that knew the pool's broker password has left the pool.
-        rotate_after_seconds: Delay between such an exit and the change of the password; 0: no change.
+        rotate_after_seconds: Delay between the exit of such a worker and the change of the password; 0: no change.
         default_drain_seconds: Time that a worker without a ServiceAction gets to finish its Sync requests.
     """
 

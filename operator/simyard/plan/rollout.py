@@ -41,7 +41,7 @@ def compute_revisions(service: PublishedService, attributes: Json, sites: Mappin
 
 
 def find_outdated(workers: Sequence[Worker], wanted: Mapping[str, str]) -> Outdated:
-    """Return the workers whose revision is not the one ``wanted`` at their site; workers at unknown sites are kept."""
+    """Return the workers whose revision differs from the ``wanted`` one; workers at unknown sites stay."""
     outdated: list[Worker] = []
     unknown: list[tuple[Worker, str]] = []
     for worker in workers:

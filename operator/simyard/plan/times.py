@@ -27,5 +27,5 @@ MAX_SKEW_SECONDS = 60.0
 
 
 def filter_skew(seconds: float | None) -> float:
-    """Return the seconds by which the API server's clock is ahead of ours; 0 if this difference is small or unknown."""
+    """Return the seconds by which the API server's clock is ahead; 0 if the difference is small or unknown."""
     return seconds if seconds is not None and abs(seconds) > MAX_SKEW_SECONDS else 0.0

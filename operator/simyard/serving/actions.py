@@ -84,7 +84,7 @@ class Actions:
         wait: bool,
         key: str = "",
     ) -> tuple[int, Json]:
-        """Invoke an action of the target's service; results and errors are those of :meth:`call`.
+        """Invoke an action of the target's service; results and errors are the same as for :meth:`call`.
 
         ``wait`` has no effect on an Async action. A second invocation with the same ``key`` has no further effect.
         """

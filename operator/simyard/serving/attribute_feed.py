@@ -11,7 +11,7 @@ from simyard.serving.values import ValueStore
 
 
 class AttributeFeed:
-    """The writer of a value store: it records the values of known workers, and removes those of deleted workers."""
+    """The writer of a value store: it records the values of known workers, and forgets deleted workers."""
 
     def __init__(self, directory: Directory, store: ValueStore) -> None:
         self._directory = directory

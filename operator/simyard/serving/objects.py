@@ -246,7 +246,7 @@ def _address(raw: Json) -> Address:
 
 
 def _lean(metadata: Json) -> Metadata:
-    """Return the part of a Worker's metadata that calls need, with no annotations except those of OCCI."""
+    """Return the part of a Worker's metadata that calls need, with only the annotations of OCCI."""
     annotations = metadata.get("annotations") or {}
     kept = {name: annotations[name] for name in _ANNOTATIONS if name in annotations}
     lean = {name: metadata[name] for name in _METADATA if name in metadata}

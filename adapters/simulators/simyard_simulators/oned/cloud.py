@@ -143,7 +143,7 @@ class Cloud:
         return self.hosts[oid]
 
     def quotas(self, vm_uid: int, vm_gid: int) -> list[tuple[str, Quota, dict[str, float]]]:
-        """Return the quotas for an owner: the user's and the group's, but not those of oneadmin and its group."""
+        """Return the quotas of the user and the group of an owner; oneadmin and its group have no quotas."""
         quotas = []
         if vm_uid != 0:
             quotas.append((f"user [{vm_uid}]", self.users[vm_uid].quota, self.default_user_quota))

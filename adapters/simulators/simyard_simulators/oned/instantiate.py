@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The method ``one.template.instantiate``: it creates a VM from a template and merged attributes, with all checks.
 
-The order of the checks and their codes are those of ``RequestManagerVMTemplate.cc`` of oned 6.10.
+The checks have the order and the codes of ``RequestManagerVMTemplate.cc`` of oned 6.10.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _network(cloud: Cloud, user: User, nic: Vector) -> Network | None:
 
 
 def _owner(cloud: Cloud, user: User, vector: Vector, what: str) -> int:
-    """Return the owner whose names are used: the caller, unless the vector names another one."""
+    """Return the owner whose names are used: the owner that the vector names, or else the caller."""
     if f"{what}_UID" in vector:
         number = vector[f"{what}_UID"]
         return int(number) if number.isdecimal() else -1

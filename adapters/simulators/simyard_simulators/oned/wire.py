@@ -17,7 +17,7 @@ REFUSED = -507
 
 
 class FaultError(Exception):
-    """A call that is answered with an XML-RPC fault; the codes are those of xmlrpc-c."""
+    """A call that is answered with an XML-RPC fault, with a code of xmlrpc-c."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The phases of a simulated VirtualMachineInstance, and the writes between them.
 
-The order and the content of the writes are those of KubeVirt v1.9: ``virt-controller`` writes the phases until
-``Scheduled``, ``virt-handler`` the others. Everything here is simulated: no guest boots.
+The writes have the same order and content as in KubeVirt v1.9: ``virt-controller`` writes the phases until
+``Scheduled``, and ``virt-handler`` writes the later phases. Everything here is simulated: no guest boots.
 """
 
 from __future__ import annotations

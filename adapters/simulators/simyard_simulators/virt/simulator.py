@@ -229,7 +229,7 @@ class SimulatedKubeVirt:
 
 
 def _last_part(raw: Json) -> str:
-    """Return the last part of the image's name, without its tag; it may name a fault."""
+    """Return the last part of the image's name, without its tag; such a name can ask for a fault."""
     volumes: list[Json] = raw["spec"].get("volumes") or []
     image = next((str(volume["containerDisk"]["image"]) for volume in volumes if "containerDisk" in volume), "")
     return image.rpartition("/")[2].partition(":")[0]

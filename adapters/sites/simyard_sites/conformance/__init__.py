@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suite: the tests that every site must pass, whatever its provider.
+"""The conformance suite: the tests that the sites of every provider must pass.
 
 ``pytest --pyargs simyard_sites.conformance --site my_package.testing:make_world`` runs it;
 ``docs/sites/writing-a-site.md`` explains it. ``make_world`` returns an asynchronous context manager with the

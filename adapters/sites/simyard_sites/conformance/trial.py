@@ -202,7 +202,7 @@ class Trial:
         )
 
     def tasks(self) -> set[asyncio.Task[Any]]:
-        """Return the running tasks that started after the trial, except those of the world and the observers."""
+        """Return the running tasks that started after the trial, without the tasks of the world and the observers."""
         found = asyncio.all_tasks() - self._tasks
         own = {task for task in found if task.get_name() == "observer" or self.world.is_own_task(task)}
         current = asyncio.current_task()

@@ -20,7 +20,7 @@ def _lacks(switch: str) -> NoReturn:
 
 
 class World:
-    """A cloud for one test, without machines of ours; ``make_world`` creates and removes it.
+    """A cloud for one test, without machines of Simyard; ``make_world`` creates and removes it.
 
     A provider defines a subclass. It must define :meth:`site`. It overrides :meth:`request` and :meth:`connections` if
     the defaults do not fit, and as many switches as the cloud, its simulator or a proxy can offer. A test without its

@@ -71,7 +71,7 @@ class Watchers:
 
 
 class _Watcher:
-    """The unsent changes for one client: only the last change of each machine, so that a slow client costs no more."""
+    """The unsent changes for one client: only the last change of each machine, to bound its memory."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -25,7 +25,7 @@ def build_selector(labels: dict[str, str]) -> str:
 
 
 def build_owner_labels(owner: Owner) -> dict[str, str]:
-    """Return the labels of a machine, in addition to those of its site."""
+    """Return the labels of a machine, in addition to the labels of its site."""
     labels = {
         LABEL_NAMESPACE: owner.namespace,
         LABEL_WORKER: owner.worker,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Secrets with the bootstrap documents that the machines of a pool share: one Secret per content.
 
-The problem: unused Secrets must be deleted, also those of an earlier process, but the site must not have the right to
-read any Secret. Each Secret is therefore owned by a ControllerRevision, an object that contains nothing secret. The
-site lists these revisions and deletes the unused ones, and Kubernetes deletes their Secrets with them. The invariant: a
-Secret that a machine refers to, or may refer to soon, is never deleted.
+The problem: unused Secrets must be deleted, including the Secrets of an earlier process, but the site must not have the
+right to read Secrets. Each Secret is therefore owned by a ControllerRevision, an object that contains nothing secret.
+The site lists these revisions and deletes the unused ones, and Kubernetes deletes their Secrets with them. The
+invariant: a Secret that a machine refers to, or may refer to soon, is never deleted.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Seen:
         self._uids.pop(machine_id, None)
 
     def choose_newest(self, item: Json, machine: Machine) -> Machine:
-        """Return the newer state: the machine in an answer (``item``), or the one that a stream reported."""
+        """Return the newer state: the machine in an answer (``item``), or the machine that a stream reported."""
         seen = self._machines.get(machine.id)
         return seen[1] if seen is not None and seen[0] > _version(item) else machine
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applies instance types and preferences to a machine, because a VirtualMachineInstance cannot refer to them.
 
-The rules are those of KubeVirt v1.9 for VirtualMachines (``pkg/instancetype/apply`` and
+The rules are the rules of KubeVirt v1.9 for VirtualMachines (``pkg/instancetype/apply`` and
 ``pkg/instancetype/preference/apply``): an instance type decides, and a preference fills in the fields that are still
 empty.
 """

@@ -35,7 +35,7 @@ class Shapes:
         self._reading = asyncio.Lock()
 
     async def check(self, client: KubeClient) -> None:
-        """Read the objects that the CloudSite names, except those in a pool's own namespace.
+        """Read the objects that the CloudSite names, except objects in a pool's own namespace.
 
         Raises:
             InvalidSpecError: The instance type or the preference does not exist.

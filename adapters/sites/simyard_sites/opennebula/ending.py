@@ -63,7 +63,7 @@ class Ending:
                 self._accepted |= self._table.duplicates.intersection(part) - errors.keys() - self._waiting
 
     async def _terminate(self, ids: Sequence[int]) -> dict[int, SiteError]:
-        """Terminate machines; return the errors of those that cannot be terminated."""
+        """Terminate machines; return the errors of the machines that cannot be terminated."""
         calls = [RpcCall("one.vm.action", ("terminate-hard", machine_id)) for machine_id in ids]
         answers = await self._oned.ask(calls, changes=True)
         refused = dict(zip(ids, answers, strict=True))

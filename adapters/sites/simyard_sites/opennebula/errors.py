@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translates OpenNebula's refusals, codes and texts, into errors of the site interface.
 
-One code means both a quota and a missing right (0x0200), and only the text of another code says what is wrong. The
-texts therefore decide where the codes are ambiguous. They are those of OpenNebula 5.12 and later.
+The code 0x0200 means a quota or a missing right, and other codes have several causes too. Where a code is ambiguous,
+the text therefore decides. The texts are those of OpenNebula 5.12 and later.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Session:
         return self._token.session if self._token is not None else self._own
 
     def discard_session(self, session: str) -> bool:
-        """Discard a session that OpenNebula refused; return True if another one is available."""
+        """Discard a session that OpenNebula refused; return True if another session is available."""
         if self._token is not None and self._token.session == session:
             self._token = None
         return session != self._own

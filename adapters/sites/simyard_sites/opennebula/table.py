@@ -32,7 +32,7 @@ class Changes:
 class Table:
     """The machines of one CloudSite.
 
-    OpenNebula allows two machines with one name. Here, the one with the lower id is the machine. The other one is a
+    OpenNebula allows two machines with one name. Here, the VM with the lower id is the machine. The other VM is a
     duplicate: it is hidden, and waits in :attr:`duplicates` for its deletion. Ids only grow, so all processes choose
     the same machine.
 

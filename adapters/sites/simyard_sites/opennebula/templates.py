@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the text of templates, with attributes that OpenNebula reads correctly whatever their values contain.
+"""Builds the text of templates, so that OpenNebula reads all values of attributes correctly.
 
 OpenNebula accepts a template in its own syntax or in XML (``Template::parse_str_or_xml``). Its own syntax cannot
 express every value. XML can, if each value is one text node: a second node, such as a split CDATA section, makes

@@ -64,7 +64,7 @@ class View:
             self.is_doubtful |= doubtful
 
     async def read_all(self) -> None:
-        """Read all machines from the lowest known id, and by id those that are missing in the answer."""
+        """Read all machines from the lowest known id, and then, by their ids, the machines that it lacks."""
         begun, known = self._table.begin_query(), self._table.list_ids()
         found = await self._oned.list_unfinished(self._table.first_id)
         self._table.apply_records(found, begun)

@@ -199,7 +199,7 @@ class Rotation:
         return None
 
     def _forget_others(self, rotating: Collection[str]) -> None:
-        """Forget the times of all logins except those in ``rotating``."""
+        """Forget the times of all logins that are not in ``rotating``."""
         for memory in (self._begun, self._finished):
             for login in [known for known in memory if known not in rotating]:
                 del memory[login]

@@ -66,11 +66,11 @@ SPACING_SECONDS = 1.0
 class Frontends:
     """Reconciler of the objects of all services' frontends; ``manifests/frontend.py`` describes the desired objects.
 
-    A pass compares the existing objects with the desired ones and applies those that differ. It runs after a change of
-    the service, of its load, or of the objects themselves. A deleted service leaves objects with its name in their
-    labels. These objects are deleted even if no operator ran at that time, so services need no finalizer for them.
-    ``namespace`` is the platform's namespace, which contains the objects. ``template`` is None if this operator has no
-    image for frontends: then existing frontends are deleted.
+    A pass compares the existing objects with the desired objects, and applies each object that differs. It runs after a
+    change of the service, of its load, or of the objects themselves. A deleted service leaves objects with its name in
+    their labels. These objects are deleted even if no operator ran at that time, so services need no finalizer for
+    them. ``namespace`` is the platform's namespace, which contains the objects. ``template`` is None if this operator
+    has no image for frontends: then existing frontends are deleted.
 
     Attributes:
         on_change: called with each service whose :meth:`get_view` has changed.

@@ -253,7 +253,7 @@ class Licences:
         return left
 
     def _alone(self, service: SimulationService) -> int:
-        """Return the number of Workers of a service that belong to none of the service's pools."""
+        """Return the number of Workers of a service that do not belong to a pool of the service."""
         text = format_key(service)
         workers, pools = self._registry.workers, self._registry.pools.list_by("service", text)
         return workers.count("service", text) - sum(workers.count("pool", pool.metadata.uid) for pool in pools)

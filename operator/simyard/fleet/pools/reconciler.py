@@ -93,7 +93,7 @@ class Pools:
         await self._queue.run()
 
     async def wait_until_torn_down(self, uid: str) -> None:
-        """Wait until nothing is left of a pool that is being deleted; the pool may not be in the cache yet."""
+        """Wait until everything of a deleted pool is gone; the pool may not be in the cache yet."""
         memory = self._memory.setdefault(uid, self._new_memory(WorkerPoolStatus()))
         await memory.torn_down.wait()
 
@@ -207,7 +207,7 @@ class Pools:
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     async def _reconcile_unanswered(self, pool: WorkerPool, memory: PoolMemory) -> None:
-        """Read the Workers whose creation was not answered: a plan without these Workers would create other ones."""
+        """Read the Workers whose creation was not answered: a plan without them would create too many Workers."""
         if memory.unsure:
             await self._workers.find_unanswered(pool, memory.unsure)
 

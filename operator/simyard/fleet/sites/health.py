@@ -184,7 +184,7 @@ class SiteHealth:
             ends = begins
 
     def record_creation(self, machines: int) -> None:
-        """Note that the site has created a machine, and so is not full; it now has ``machines`` machines."""
+        """Note that the site has created a machine and is therefore not full; it now has ``machines`` machines."""
         self._full = 0
         if self._full_at is not None and machines > self._full_at:
             self._full_at = machines if self._full_seconds else None

@@ -105,7 +105,7 @@ class UnauthenticatedRequest:
         return self.method != "GET"
 
     def authenticate(self, identity: Identity, base: str) -> OcciRequest:
-        """Return the request of this user."""
+        """Return the authenticated request: this request with its user."""
         key = _digest(identity.user, self.fingerprint) if self.fingerprint and self.changes else ""
         return OcciRequest(self.method, self.path, self.query, self.headers, self.body, identity, base, key)
 

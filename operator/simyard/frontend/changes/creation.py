@@ -115,7 +115,7 @@ class Creation:
         return await self._create_link(draft, draft.source, claim)
 
     async def create_links(self, links: tuple[Checked, ...], source: str, key: str = "") -> None:
-        """Create all links that start at an entity, or none of them."""
+        """Create all links that start at an entity; if one fails, create no link."""
         for link in links:
             _check_kind(link.kind.id)
         made: list[str] = []

@@ -146,7 +146,7 @@ class EntityChanges:
 
         The deletion of a compute of a pool also scales the pool in by one. Otherwise the pool would create a new
         worker. The three steps are: mark the Worker for deletion, scale the pool, delete the Worker. If the frontend
-        stops after any of these steps, the pool still removes this worker and no other one. A ``check`` of such a
+        stops after any of these steps, the pool still removes this worker, and no other worker. A ``check`` of such a
         compute is valid until the Worker is marked: from then on the compute is deleted in any case.
 
         Some entities are deleted only together with another entity: the amqplink of a compute, and a componentlink. An
@@ -154,7 +154,7 @@ class EntityChanges:
         other entities as well, such entities are skipped.
 
         Raises:
-            OcciError: 403, a client can delete none of the entities, or the user may not scale the pool.
+            OcciError: 403, clients cannot delete any of the entities, or the user may not scale the pool.
         """
         deletion = self._plan_deletion(entities)
         if deletion.kept and not deletion.paths:

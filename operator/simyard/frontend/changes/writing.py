@@ -229,8 +229,8 @@ class Writer:
 
         The Category in a request identifies the action, so the right is checked once, before any entity is looked up.
         Old clients of the Cloud4E binding send only the term. Its meaning depends on the entities, so these clients
-        first need the right to read the entities. The right to act on a collection is valid for all members, whatever
-        their kinds.
+        first need the right to read the entities. The right to act on a collection is valid for its members of all
+        kinds.
 
         Raises:
             OcciError: 400, no such action; 403; 404, no such entity.

@@ -129,8 +129,8 @@ class Shown:
     """A rendered entity.
 
     Attributes:
-        observed: time of its oldest value by the clock; None if none of its values ages.
-        key: key of the entity that was rendered, and version of the model.
+        observed: time of its oldest value by the clock; None if all of its values are constant. key: key of the entity
+            that was rendered, and version of the model.
         version: version of the backend at which the key was last compared.
     """
 
@@ -178,7 +178,7 @@ class Renderings:
         return shown if key is None else self._entities.put((entity.path, rendering, base), None, shown)
 
     def measure_age_seconds(self, shown: Shown) -> int:
-        """Return the age of the oldest value of a rendered entity; 0 if none of its values ages."""
+        """Return the age of the oldest value of a rendered entity; 0 if all of its values are constant."""
         return 0 if shown.observed is None else max(0, int(self._clock() - shown.observed))
 
     def render_model(self, categories: Sequence[Category] | None, rendering: Rendering, model: Model) -> Rendered:

@@ -28,7 +28,8 @@ _PIECE_BYTES = 256 * 1024
 class Answer(web.StreamResponse):
     """A whole response.
 
-    ``headers`` are the headers except the headers of every response, ``Content-Length``, ``Date`` and ``Connection``.
+    ``headers`` are the additional headers: ``Content-Length``, ``Date``, ``Connection`` and the headers of every
+    response are added to them.
 
     Raises:
         ValueError: a header has a control character, which could begin another header.
