@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,12 @@ def test_the_page_names_every_package_of_the_control_plane() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     for path in (ROOT / "operator/simyard").glob("*/__init__.py"):
         assert f"| `operator/simyard/{path.parent.name}` |" in page
+
+
+def test_each_decision_on_the_page_has_its_module() -> None:
+    section = (
+        (ROOT / "docs/architecture.md").read_text().partition("## Where decisions are made")[2].partition("\n## ")[0]
+    )
+    modules = re.findall(r"\| `([a-z_/]+\.py)` \|", section)
+    assert modules
+    assert [path for path in modules if not (ROOT / "operator/simyard" / path).is_file()] == []

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authorization of calls: a SubjectAccessReview for each new question, and a cache of recent decisions."""
+"""Authorization of calls: a SubjectAccessReview for each new question, and a cache of recent decisions.
+
+RBAC alone decides who may call an action: the right to ``create`` ``TARGETS/actions/NAME`` in the group
+``subresources.simyard.dev``. A call arrives in one of three ways, and each way asks for this right:
+
+- The aggregated API asks here (:mod:`simyard.apiserver.api`).
+- The OCCI frontends ask here (:mod:`simyard.frontend.access`).
+- A ServiceAction that a user creates passes an admission policy, in which the API server checks the right itself
+  (:func:`simyard.manifests.admission.build_action_policy`).
+"""
 
 from __future__ import annotations
 

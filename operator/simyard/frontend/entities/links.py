@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of OcciLinks, the links that clients made, with the values that foreign adapters report. Pure."""
+"""Conversion of OcciLinks, the links that clients made, with the values that foreign service adapters report. Pure."""
 
 from __future__ import annotations
 
