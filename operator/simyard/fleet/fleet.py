@@ -195,7 +195,9 @@ class Fleet:
             references = References(client, settings.watch_namespaces)
             self._sweep = partial(run_sweep, settings.files, references, settings.sweep)
         fences = Fences(registry, self.broker, heard, self._unsettled_seconds, timing)
-        self._actions = Actions(registry, self.requester, fences, settings.actions, timing.actions)
+        self._actions = Actions(
+            registry, self.requester, self.liveness.has_consumer, fences, settings.actions, timing.actions
+        )
         connect(
             registry,
             *(self.broker, self._quarantine, self._rotation, self.statuses, self._metering, self.sites),
@@ -242,7 +244,7 @@ class Fleet:
                     ("drains", self._drains.run()),
                     ("takers", self._when_connected(self._takers.run)),
                     ("actions", self._actions.run()),
-                    ("assignment", self._actions.assign()),
+                    ("assignment", self._actions.assignment.run()),
                     ("retention of actions", self._actions.prune()),
                 ):
                     group.create_task(task, name=name)
@@ -292,12 +294,14 @@ class Fleet:
             worker = self.registry.find_worker(queue.rpartition(".")[2])
             if worker is not None:
                 self.statuses.presence_changed(worker)
+                self._actions.assignment.presence_changed(worker)
             return
         connected, self._connected = self._connected, self.liveness.connected
         if self._connected and not connected:
             self.broker.sweep_soon()
         for worker in self.registry.workers:
             self.statuses.presence_changed(worker)
+            self._actions.assignment.presence_changed(worker)
 
     def _broker_changed(self) -> None:
         self.pools.wake_all()

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assigns waiting ServiceActions to free workers. A pass over a target assigns one action to each free worker."""
+"""Assigns waiting ServiceActions to free workers. A pass over a target assigns one action to each free worker.
+
+A worker stays ready for some seconds after its adapter has left the broker, because most adapters come back. It gets no
+action in this time, so that no action waits for an adapter that does not come back.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import NoReturn
 from simyard.api import names
 from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
-from simyard.fleet.registry import Registry, format_service_key, format_target_key, get_pool_uid, get_time
+from simyard.fleet.registry import Registry, format_service_key, format_target_key, get_pool_uid, get_queue, get_time
 from simyard.fleet.status_writes import write_status
 from simyard.fleet.work_queue import KeyQueue
 from simyard.plan.actions import find_declared_action, record_assignment, record_wait
@@ -19,12 +23,16 @@ from simyard.plan.worker import is_ready
 
 PASS_SPACING_SECONDS = 0.02
 
+Presence = Callable[[str], bool | None]
+"""Returns whether a queue has a consumer; None if this is unknown."""
+
 
 class Assignment:
     """Targets that actions wait for. ``added`` is called with the uid of an action that was assigned."""
 
-    def __init__(self, registry: Registry, added: Callable[[str], None]) -> None:
+    def __init__(self, registry: Registry, presence: Presence, added: Callable[[str], None]) -> None:
         self._registry = registry
+        self._presence = presence
         self._added = added
         self._wanted: set[str] = set()
         self._held: set[str] = set()
@@ -55,6 +63,14 @@ class Assignment:
         if is_ready(new) and (old is None or not is_ready(old)):
             self._worker_free(new)
 
+    def presence_changed(self, worker: Worker) -> None:
+        """Assign actions to a ready worker whose adapter is back at the broker."""
+        if is_ready(worker) and self._presence(get_queue(worker)):
+            self._worker_free(worker)
+
+    def _takes_actions(self, worker: Worker) -> bool:
+        return is_ready(worker) and not worker.spec.drain and self._presence(get_queue(worker)) is not False
+
     def _worker_free(self, worker: Worker) -> None:
         for key in _targets_of(worker):
             if self._registry.actions.count("target", key):
@@ -63,7 +79,7 @@ class Assignment:
     async def _assign(self, key: str) -> None:
         waiting_here = self._registry.actions.list_by("target", key)
         actions = [item for item in waiting_here if not item.status.worker_uid and item.metadata.uid in self._wanted]
-        workers = [worker for worker in self._workers(key) if is_ready(worker) and not worker.spec.drain]
+        workers = [worker for worker in self._workers(key) if self._takes_actions(worker)]
         if not actions:
             self._queue.forget(key)
             return

@@ -14,7 +14,7 @@ from simyard.api.base import Metadata
 from simyard.api.service_action import ServiceAction, ServiceActionStatus
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
-from simyard.fleet.actions.assignment import Assignment
+from simyard.fleet.actions.assignment import Assignment, Presence
 from simyard.fleet.actions.fences import Fences
 from simyard.fleet.actions.metrics import FINISHED
 from simyard.fleet.actions.retention import ActionLimits, Retention
@@ -70,7 +70,13 @@ class Actions:
     """The reconciler of all ServiceActions: it assigns, sends, finishes and deletes them."""
 
     def __init__(
-        self, registry: Registry, requester: Requester, fences: Fences, limits: ActionLimits, times: ActionTimes
+        self,
+        registry: Registry,
+        requester: Requester,
+        presence: Presence,
+        fences: Fences,
+        limits: ActionLimits,
+        times: ActionTimes,
     ) -> None:
         self._registry = registry
         self._times = times
@@ -80,7 +86,7 @@ class Actions:
         self._time = asyncio.get_running_loop().time
         self._since = get_time()
         self._queue = KeyQueue("action", self._reconcile, concurrency=16)
-        self._assignment = Assignment(registry, self._queue.add)
+        self.assignment = Assignment(registry, presence, self._queue.add)
         self._sent: dict[str, _Sending] = {}
         self._abandoned: dict[str, ServiceAction] = {}
         self._cancelled: set[str] = set()
@@ -92,10 +98,6 @@ class Actions:
         """Reconcile until cancelled."""
         self._since = get_time()
         await self._queue.run()
-
-    async def assign(self) -> NoReturn:
-        """Assign actions until cancelled."""
-        await self._assignment.run()
 
     async def prune(self) -> NoReturn:
         """Delete finished actions above the limit until cancelled."""
@@ -159,7 +161,7 @@ class Actions:
                 self._abandoned[left.metadata.uid] = left
                 self._queue.add(left.metadata.uid)
         if old is not None and _is_running(old) and (left is not None or new is None or not _is_running(new)):
-            self._assignment.apply_finished(old)
+            self.assignment.apply_finished(old)
         before = old if left is None else None
         if new is not None and (before is None or _step(before) != _step(new)):
             self._queue.add(new.metadata.uid)
@@ -173,7 +175,7 @@ class Actions:
                 self._queue.add(action.metadata.uid)
             self._target_gone(names.WORKERS, left.metadata)
         if new is not None:
-            self._assignment.worker_changed(old, new)
+            self.assignment.worker_changed(old, new)
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
         """Reconcile the actions whose target was a deleted pool."""
@@ -192,7 +194,7 @@ class Actions:
             self._queue.add(action.metadata.uid)
 
     def _forget(self, uid: str) -> None:
-        self._assignment.forget(uid)
+        self.assignment.forget(uid)
         self._fences.forget(uid)
         self._sent.pop(uid, None)
         self._cancelled.discard(uid)
@@ -275,7 +277,7 @@ class Actions:
     async def _reconcile_step(self, action: QueuedAction, plan: ActionPlan) -> float | None:
         """Carry out the one step that the plan needs; return the seconds until the next pass."""
         if plan.need is Need.ASSIGN:
-            self._assignment.add_waiting(action)
+            self.assignment.add_waiting(action)
         elif plan.need is Need.FENCE:
             await self._fences.raise_for(action.metadata.uid, action.status.worker_uid)
         elif plan.need is Need.WRITE and plan.status is not None:
