@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from simyard_adapter.digests import PART_BYTES, FileDigest, list_parts
+from simyard_adapter.digests import MAX_PARALLEL_PARTS, PART_BYTES, FileDigest, list_parts
 from simyard_adapter.transfers import ExpiredError, SignedRequest, Transfers, UploadEndedError
 
-MAX_PARALLEL_PARTS = 2
-"""Parts that are sent at the same time; more did not make an upload faster on one machine."""
 MAX_OFFERS = 1000
 """The largest number of offers for one file: an upload that gets no further ends."""
 
