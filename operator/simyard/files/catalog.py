@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote
 
 from simyard.files.access import StoreAccess
+from simyard.files.inventory import UPLOAD_SECONDS, find_offered_size
 from simyard.files.keys import (
     STALE_DELETING,
     FileKey,
@@ -35,7 +36,8 @@ from simyard_adapter.transfers import SignedRequest
 from simyard_adapter.uploads import UploadOffer
 
 DOWNLOAD_SECONDS = 3600
-UPLOAD_SECONDS = 6 * 3600
+PARTS_SECONDS = 6 * 3600
+"""Life of the URLs of an upload in parts. They are of no use after the upload has ended or was aborted."""
 MAX_PARTS_PER_OFFER = 100
 """The largest number of signed URLs in one answer; a client asks for the next parts when it has sent these."""
 MAX_USE_PAGES = 4
@@ -151,12 +153,22 @@ class FileCatalog:
         if not upload_id and (found := await self._find(namespace_uid, upload.address)) is not None:
             await self._record_use(found, must=True)
             return UploadOffer(present=True)
-        if quota is not None:
-            usage = NamespaceUsage.from_bytes(await self._store.get_object(make_usage_key(namespace_uid)))
-            self._signed.admit(namespace_uid, upload.address, upload.size, usage, quota, self._clock())
         key = FileKey(namespace_uid, origin, upload.address)
-        await self._store.put_object(str(UseKey(key, upload.owner, upload.name)))
-        end = self._clock() + timedelta(seconds=UPLOAD_SECONDS)
+        if quota is not None:
+            sums, (records, _) = await asyncio.gather(
+                self._store.get_object(make_usage_key(namespace_uid)),
+                self._store.list_object_page(make_use_prefix(key)),
+            )
+            usage = NamespaceUsage.from_bytes(sums)
+            recorded_size = find_offered_size(key, records, usage.counted if usage else None)
+            self._signed.admit(namespace_uid, upload.address, upload.size, usage, quota, recorded_size)
+        recorded: datetime | None = None
+        try:
+            recorded = await self._store.put_object(str(UseKey(key, upload.owner, upload.name, upload.size)))
+        finally:
+            self._signed.note_record(namespace_uid, upload.address, recorded)
+        seconds = PARTS_SECONDS if is_address_of_parts(upload.address) else UPLOAD_SECONDS
+        end = self._clock() + timedelta(seconds=seconds)
         expires = f"{end.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         checksum = base64.b64encode(read_checksum(upload.address)).decode()
         if not is_address_of_parts(upload.address):
@@ -172,7 +184,7 @@ class FileCatalog:
         complete = self._sign(
             "POST",
             str(key),
-            UPLOAD_SECONDS,
+            PARTS_SECONDS,
             query={"uploadId": upload_id},
             headers={"if-none-match": "*", "x-amz-checksum-sha256": f"{checksum}-{len(upload.parts)}"},
         )
@@ -181,10 +193,16 @@ class FileCatalog:
         return UploadOffer(False, upload_id, requests, etags, complete, expires)
 
     async def delete_file(self, namespace_uid: str, address: str) -> bool:
-        """Delete a file; return False if the namespace has none with the address."""
+        """Delete a file; return False if the namespace has none with the address.
+
+        The use records of a file that one request uploads stay. As long as its URL is valid, the file can be uploaded
+        again, so the sweep counts it.
+        """
         found = [item for item in await self._find_all(namespace_uid, address) if item is not None]
         for item in found:
             await self._store.delete_object(str(item.key))
+            if not is_address_of_parts(address):
+                continue
             uses, _ = await self._store.list_object_page(make_use_prefix(item.key))
             for use in uses:
                 await self._store.delete_object(use.key)
@@ -234,9 +252,10 @@ class FileCatalog:
         Raises:
             StoreError: the sweep is about to delete the file.
         """
+        use = UseKey(found.key, found.record.owner, found.record.name, found.record.size)
         now: datetime | None = None
         try:
-            now = await self._store.put_object(str(UseKey(found.key, found.record.owner, found.record.name)))
+            now = await self._store.put_object(str(use))
         except StoreError:
             if must:
                 raise
@@ -269,7 +288,7 @@ class FileCatalog:
             self._sign(
                 "PUT",
                 key,
-                UPLOAD_SECONDS,
+                PARTS_SECONDS,
                 query={"partNumber": str(number), "uploadId": upload_id},
                 headers={
                     "content-length": str(places[number - 1][1]),

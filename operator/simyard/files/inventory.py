@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from simyard.files.keys import FileKey, FileOrigin, UseKey, make_use_prefix
 from simyard.files.store import ObjectStore, StoredObject
+from simyard_adapter.digests import is_address_of_parts
+
+UPLOAD_SECONDS = 3600
+"""Life of the URL that uploads a whole file."""
+ABANDONED = timedelta(days=1)
+"""Age after which an upload that nobody continued is aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,16 @@ class ListedFile:
     size: int | None
     last_used: datetime
     uses: tuple[StoredObject, ...] = ()
+
+
+def find_offered_size(file: FileKey, uses: Iterable[StoredObject], now: datetime | None) -> int:
+    """Return the size of an upload that was offered and can still take place, by its use records; 0 if it cannot.
+
+    Parts of an upload take space until they are aborted. Without ``now``, no record is too old.
+    """
+    life = ABANDONED if is_address_of_parts(file.address) else timedelta(seconds=UPLOAD_SECONDS)
+    keys = (UseKey.parse(item.key) for item in uses if now is None or item.modified > now - life)
+    return max((key.size for key in keys if key is not None), default=0)
 
 
 async def list_used_files(store: ObjectStore, namespace_uid: str) -> AsyncIterator[ListedFile]:

@@ -10,7 +10,7 @@ key, below ``<namespace uid>/``           content
 ``in/<address>``                          a file that a user uploaded
 ``out/<address>``                         a file that a worker made: a result, or the log of an action
 ``used/<origin>/<address>.<...>``         empty: a use record. Its time of change is the last time at which the file was
-                                          offered or downloaded; the rest of its key has the owner and the name
+                                          offered or downloaded; the rest of its key has owner, name and size
 ``open/<address>.<owner>``                the id of an open upload in parts, with a hash of the owner
 ``deleting/<address>``                    empty: the sweep is about to delete the file
 ``orphaned``                              empty: the sweep has not found the namespace since the object's time of change
@@ -33,7 +33,7 @@ from datetime import timedelta
 
 from simyard_adapter.digests import is_address
 
-MAX_TEXT_BYTES = 66
+MAX_TEXT_BYTES = 60
 """The largest number of bytes of an owner or a name in a use record.
 
 A server that keeps objects as files (versitygw) has at most 255 bytes for the last word of a key.
@@ -73,15 +73,16 @@ class FileKey:
 
 @dataclass(frozen=True, slots=True)
 class UseKey:
-    """The key of the use record of a file. Owner and name are cut to :data:`MAX_TEXT_BYTES`."""
+    """The key of the use record of a file. Owner and name are cut to :data:`MAX_TEXT_BYTES`; ``size`` is in bytes."""
 
     file: FileKey
     owner: str = ""
     name: str = ""
+    size: int = 0
 
     def __str__(self) -> str:
         """Return the key as the store knows it."""
-        return f"{make_use_prefix(self.file)}.{_encode(self.owner)}.{_encode(self.name)}"
+        return f"{make_use_prefix(self.file)}.{_encode(self.owner)}.{_encode(self.name)}.{self.size:x}"
 
     @classmethod
     def parse(cls, text: str) -> UseKey | None:
@@ -92,10 +93,11 @@ class UseKey:
         address, *texts = words[3].split(".")
         file = FileKey.parse(f"{words[0]}/{words[2]}/{address}")
         try:
-            owner, name = (_decode(item) for item in texts)
+            owner, name, size = texts
+            use = (_decode(owner), _decode(name), int(size, 16))
         except ValueError:
             return None
-        return None if file is None else cls(file, owner, name)
+        return None if file is None else cls(file, *use)
 
 
 def make_use_prefix(file: FileKey) -> str:

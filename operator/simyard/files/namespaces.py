@@ -25,7 +25,8 @@ class FileNamespace:
             f"exceeded the quota of files of the namespace {self.name}: requested: {format_bytes(error.size)}, "
             f"used: {format_bytes(error.used)}, limited: {format_bytes(error.quota)}: delete files with "
             "`kubectl simyard files --delete ADDRESS`, or ask the platform team to raise the quota with the annotation "
-            f"{ANNOTATION_FILES_QUOTA} of the namespace. Deleted files count until the next sweep"
+            f"{ANNOTATION_FILES_QUOTA} of the namespace. A deleted file counts until the next sweep, and while "
+            "the URL of its upload is valid (1 hour)"
         )
 
 

@@ -29,7 +29,7 @@ from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
 
 from simyard.files.access import StoreAccess
-from simyard.files.inventory import ListedFile, list_used_files
+from simyard.files.inventory import ABANDONED, ListedFile, find_offered_size, list_used_files
 from simyard.files.keys import (
     STALE_DELETING,
     FileKey,
@@ -51,8 +51,6 @@ INSTALLATION_KEY = "simyard-installation"
 CLOCK_KEY = "simyard-sweep"
 """The object whose time of change is the store's present time."""
 ORPHAN_GRACE = timedelta(hours=1)
-ABANDONED = timedelta(days=1)
-"""Age after which an upload that nobody continued is aborted."""
 MAX_DELETE_SECONDS = 60.0
 """Time after which a sweep gives up deletions that it has announced. It is much shorter than STALE_DELETING."""
 MAX_DELETIONS = 20_000
@@ -190,7 +188,7 @@ class FileSweep:
         named: set[str] | None = None
         retention = self._settings.retention
         before = None if retention is None else now - retention
-        files = size = 0
+        files = size = offered = 0
         expired: list[ListedFile] = []
         surplus: list[str] = []
         async for file in list_used_files(self._store, uid):
@@ -198,6 +196,7 @@ class FileSweep:
             if len(surplus) < MAX_DELETIONS:
                 surplus += _list_old_uses(file, now - ABANDONED)
             if file.size is None:
+                offered += find_offered_size(file.key, file.uses, now)
                 continue
             files, size = files + 1, size + file.size
             if before is None or file.last_used >= before or len(expired) == MAX_DELETIONS:
@@ -214,7 +213,7 @@ class FileSweep:
         await self._delete_old_records(uid, "open", now - ABANDONED)
         await self._delete_old_records(uid, "deleting", now - STALE_DELETING)
         await self._store.delete_object(make_orphaned_key(uid))
-        usage = NamespaceUsage(namespace=namespace, files=files, total_bytes=size, counted=now)
+        usage = NamespaceUsage(namespace=namespace, files=files, total_bytes=size, offered_bytes=offered, counted=now)
         await self._store.put_object(make_usage_key(uid), usage.to_bytes())
         return usage
 

@@ -1,9 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster in memory, for the tests of the sweep."""
+"""A cluster in memory, and a namespace that is swept, for the tests of the sweep."""
 
+import os
 from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from files_world import FilesWorld
+
+from simyard.files.keys import FileOrigin
+from simyard.files.sweep import FileSweep
+from simyard.files.uploads import Upload
+from simyard_adapter.digests import digest_file
+from simyard_adapter.transfers import Transfers
 
 CLUSTER = "cluster"
+RETENTION = timedelta(days=30)
 
 
 @dataclass
@@ -30,3 +42,36 @@ class Cluster:
 
     async def find_named_files(self, namespace: str) -> set[str]:
         return set(self.named)
+
+
+@dataclass
+class Swept:
+    """A namespace at a real store, and the sweep."""
+
+    world: FilesWorld
+    cluster: Cluster
+    uid: str
+    sweep: FileSweep
+    folder: Path
+
+    async def upload(self, text: str, origin: FileOrigin = FileOrigin.USER, owner: str = "ann") -> str:
+        path = self.folder / "file"
+        path.write_text(text)
+        digest = digest_file(path)
+        upload = Upload(digest.address, digest.size, owner=owner)
+        [request] = (await self.world.catalog.offer_upload(self.uid, origin, upload)).requests
+        Transfers().upload(request, path, lambda _: None)
+        return digest.address
+
+    def pass_time(self, age: timedelta) -> None:
+        """Make all objects of the namespace older; the objects of this server are files."""
+        bucket = self.world.server.objects / self.world.access.bucket
+        for path in (*(bucket / self.uid).rglob("*"), *(bucket / ".sgwtmp").rglob("*")):
+            changed = path.stat().st_mtime - age.total_seconds()
+            os.utime(path, (changed, changed))
+
+    async def list_keys(self, prefix: str = "") -> list[str]:
+        return [item.key async for item in self.world.store.list_objects(f"{self.uid}/{prefix}")]
+
+    async def is_there(self, address: str) -> bool:
+        return await self.world.catalog.find_file(self.uid, address) is not None

@@ -5,15 +5,12 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from files_cluster import Cluster
-from files_world import FilesWorld
+from files_cluster import RETENTION, Swept
 from prometheus_client import REGISTRY
 
 from simyard.api.base import Json
@@ -26,12 +23,9 @@ from simyard.files.references import References, find_addresses
 from simyard.files.store import ObjectStore, StoreError
 from simyard.files.sweep import BATCH, INSTALLATION_KEY, FileSweep, SweepError, SweepSettings
 from simyard.files.uploads import Upload
-from simyard_adapter.digests import PART_BYTES, digest_file
-from simyard_adapter.transfers import Transfers
+from simyard_adapter.digests import PART_BYTES
 from simyard_sites.kubernetes.errors import ApiError
 from simyard_sites.kubernetes.resource import Resource
-
-RETENTION = timedelta(days=30)
 
 
 class FailingStore(ObjectStore):
@@ -67,50 +61,6 @@ class CountingStore(ObjectStore):
         self.most = max(self.most, self._now)
         await super().delete_object(key)
         self._now -= 1
-
-
-@dataclass
-class Swept:
-    """A namespace at a real store, and the sweep."""
-
-    world: FilesWorld
-    cluster: Cluster
-    uid: str
-    sweep: FileSweep
-    folder: Path
-
-    async def upload(self, text: str, origin: FileOrigin = FileOrigin.USER, owner: str = "ann") -> str:
-        path = self.folder / "file"
-        path.write_text(text)
-        digest = digest_file(path)
-        upload = Upload(digest.address, digest.size, owner=owner)
-        [request] = (await self.world.catalog.offer_upload(self.uid, origin, upload)).requests
-        Transfers().upload(request, path, lambda _: None)
-        return digest.address
-
-    def pass_time(self, age: timedelta) -> None:
-        """Make all objects of the namespace older; the objects of this server are files."""
-        bucket = self.world.server.objects / self.world.access.bucket
-        for path in (*(bucket / self.uid).rglob("*"), *(bucket / ".sgwtmp").rglob("*")):
-            changed = path.stat().st_mtime - age.total_seconds()
-            os.utime(path, (changed, changed))
-
-    async def list_keys(self, prefix: str = "") -> list[str]:
-        return [item.key async for item in self.world.store.list_objects(f"{self.uid}/{prefix}")]
-
-    async def is_there(self, address: str) -> bool:
-        return await self.world.catalog.find_file(self.uid, address) is not None
-
-
-@pytest.fixture
-async def swept(world: FilesWorld, tmp_path: Path) -> AsyncIterator[Swept]:
-    uid = str(uuid.uuid4())
-    cluster = Cluster({uid: "team"})
-    await world.store.delete_object(INSTALLATION_KEY)
-    sweep = FileSweep(world.store, cluster, SweepSettings(RETENTION))
-    yield Swept(world, cluster, uid, sweep, tmp_path)
-    async for item in world.store.list_objects(f"{uid}/"):
-        await world.store.delete_object(item.key)
 
 
 async def test_what_nobody_names_or_used_for_the_retention_is_deleted(swept: Swept) -> None:
