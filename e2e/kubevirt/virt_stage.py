@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use a namespace of its own at a real KubeVirt control plane: actions and observations of a test."""
+"""Give each test its own namespace at a real KubeVirt control plane, with actions and observations."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """An emulated cloud: a process with modelled stages of a start, whose machines are real service adapters.
 
-The cloud is emulated: the requests that its front end accepts, the times at which its scheduler places machines, their
-times in pending, prolog and boot, and their failures are settings (``spec.provider.emulated`` of a CloudSite, see
-``docs/emulated-clouds.md``). The image and the size of a machine have no effect. Every figure from such a cloud is
+The cloud is a model, and its numbers are settings (``spec.provider.emulated`` of a CloudSite, see
+``docs/emulated-clouds.md``): the limits of its front end, the times of its scheduler, the duration of pending, prolog
+and boot, and the failures. The image and the size of a machine have no effect. Every figure from such a cloud is
 emulated; its version says so and names the profile. The adapter in each machine, its connector, and all processes that
 they start are real.
 
 The cloud runs on this computer (Linux, with ``setpriv`` of util-linux), in ``<directory>/<installation>-<site>``.
 ``<directory>`` is ``$SIMYARD_EMULATED_DIR``, or ``simyard-emulated`` in the user's runtime directory, or
-``simyard-emulated-<user id>`` in the temporary directory. The first call of a site starts the cloud. It outlives its
-clients while it has machines, and its end ends all machines: ``python -m simyard_sites.emulated stop --directory
-<directory>/<installation>-<site>``.
+``simyard-emulated-<user id>`` in the temporary directory. The first call of a site starts the cloud. The cloud runs as
+long as it has clients or machines. This command ends it with all its machines: ``python -m simyard_sites.emulated stop
+--directory <directory>/<installation>-<site>``.
 """
 
 from simyard_sites.emulated.site import EmulatedSite
