@@ -62,7 +62,7 @@ def usage(kubectl: Kubectl, target: Target | None, everywhere: bool, by: str | N
 def _is_of(target: Target, row: UsageRow) -> bool:
     names = {WORKER_POOLS: row.pool, SIMULATION_SERVICES: row.service}
     if target.resource not in names:
-        raise click.UsageError("usage is counted for pools and services, not for single workers: name one of those")
+        raise click.UsageError("usage is counted by pool and service, not for single workers: name a pool or a service")
     return names[target.resource] == target.name
 
 

@@ -387,7 +387,7 @@ def read_received_event(message: DeliveredMessage, received_at: float) -> Receiv
     """
     key = parse_event_key(message.routing_key or "")
     if key is None or parse_identity(message.header.properties.user_id or "") != key.user:
-        raise RefusedError(Refusal.NOT_VOUCHED, "the routing key names another sender than the broker vouches for")
+        raise RefusedError(Refusal.NOT_VOUCHED, "the routing key does not name the verified sender")
     read = read_event(key.kind, message.body)
     EVENTS.labels(key.kind.value).inc()
     return ReceivedEvent(key.user, key.worker_uid, read, received_at)

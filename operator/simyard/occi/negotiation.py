@@ -92,7 +92,7 @@ def _choice(accept: str, offered: tuple[Rendering, ...]) -> Rendering:
             best, chosen = rank, rendering
     if chosen is None:
         raise OcciError(
-            406, f"Accept: {quote_input(accept)} accepts none of what is offered here: {', '.join(offered)}"
+            406, f"Accept: {quote_input(accept)} accepts none of the offered media types: {', '.join(offered)}"
         )
     return chosen
 

@@ -122,7 +122,7 @@ class EntityChanges:
         if split_path(path)[0] in (NETWORKS, NETWORKINTERFACES) and (
             update.attributes or update.removed or update.title
         ):
-            raise OcciError(403, f"{path}: is what its site says; it cannot be changed over OCCI")
+            raise OcciError(403, f"{path}: comes from its site and cannot be changed over OCCI")
         if worker is not None:
             own = update if path == self._view.get_path(worker) else self._of_its_link(path, worker, update)
             await self._update_worker(identity, worker, own, check)
@@ -130,7 +130,7 @@ class EntityChanges:
             await self._update_link(link, update, check)
         elif update.attributes or update.removed or update.title or update.summary:
             said = ", ".join(sorted(update.attributes)) or "its title and summary"
-            raise OcciError(403, f"{path}: {said} is what its SimulationService or WorkerPool says: change that")
+            raise OcciError(403, f"{path}: {said} comes from its SimulationService or WorkerPool: change it there")
         await self._mixins.remove_from_entity(removed, path)
         await self._mixins.add_to_entity(added, path)
         await self._creation.create_links(update.links, path)

@@ -69,7 +69,7 @@ class Mixins:
     async def associate(self, mixin: Mixin, paths: Sequence[str], *, replace: bool) -> None:
         """Add a mixin to entities; with ``replace``, remove it from all other entities."""
         if not mixin.user:
-            raise OcciError(403, f"{mixin.id} is the provider's: clients neither give nor take it")
+            raise OcciError(403, f"{mixin.id} is a mixin of the provider: clients can neither add nor remove it")
         if replace:
             await self._rewrite(mixin.id, lambda _: list(dict.fromkeys(paths)))
         else:
@@ -78,7 +78,7 @@ class Mixins:
     async def dissociate(self, mixin: Mixin, paths: Sequence[str]) -> None:
         """Remove a mixin from entities."""
         if not mixin.user:
-            raise OcciError(403, f"{mixin.id} is the provider's: clients neither give nor take it")
+            raise OcciError(403, f"{mixin.id} is a mixin of the provider: clients can neither add nor remove it")
         await self._remove_members(mixin.id, paths)
 
     async def add_to_entity(self, ids: Iterable[str], path: str) -> None:
