@@ -23,7 +23,7 @@ IMAGE ?= simyard:dev
 VERSION ?=
 RELEASE_IMAGE ?= auto
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-kubevirt test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-kubevirt test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-files bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ bench-sites: venv ## Measure starts and polls of machines at BENCH_SITES (simula
 
 bench-oned: venv ## Measure how fast the oned of SIMYARD_ONE_ENDPOINT creates machines (ONED_MACHINES in each case).
 	@PYTHONPATH=hack:bench $(PY) -m simyard_bench.sites.daemon $(ONED_MACHINES)
+
+bench-files: venv tools ## Measure transfers of files through the platform beside a bare S3 client (up to 10 GB: 30 GB of disk).
+	@$(BENCH) files $(BENCH_ARGS)
 
 bench-plot: venv ## Draw the results of the benchmarks; write the tables of README.md and docs/performance.md.
 	@$(BENCH) plot

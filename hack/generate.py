@@ -25,6 +25,8 @@ from simyard.manifests.crds import DEFINITIONS, build_crd
 from simyard.manifests.rbac import Accounts
 from simyard.manifests.reference import build_api_reference
 from simyard_bench import results, sizing, tables
+from simyard_bench.files import rows as file_rows
+from simyard_bench.files import sizing as file_sizing
 from simyard_bench.occi import rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -75,9 +77,9 @@ def generate_files() -> dict[str, str]:
     files["docs/architecture.md"] = tables.replace_section(page, "layers", packages, "make generate")
     files["docs/images/architecture.svg"] = architecture_picture.draw()
     needs = sizing.sizing(results.load(results.FILE), rows.load(rows.FILE))
-    files["docs/sizing.md"] = tables.replace_section(
-        REPOSITORY / "docs" / "sizing.md", "sizing", needs, "make generate"
-    )
+    needs += f"\n## The file store\n\n{file_sizing.sizing(file_rows.load(file_rows.FILE))}"
+    page = REPOSITORY / "docs" / "sizing.md"
+    files["docs/sizing.md"] = tables.replace_section(page, "sizing", needs, "make generate")
     return files
 
 

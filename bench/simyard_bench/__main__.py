@@ -16,6 +16,11 @@ from pathlib import Path
 from simyard.api import names
 from simyard.api.base import Json
 from simyard_bench import check, limit, peer, plot, profiler, results, start, tables
+from simyard_bench.files import pictures as file_pictures
+from simyard_bench.files import promises as file_promises
+from simyard_bench.files import rows as file_rows
+from simyard_bench.files import tables as file_tables
+from simyard_bench.files.measuring import Plan, measure
 from simyard_bench.occi import pictures, rows
 from simyard_bench.occi import promises as occi_promises
 from simyard_bench.occi import tables as occi_tables
@@ -89,10 +94,21 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
     command.set_defaults(run=_sites)
 
+    command = commands.add_parser("files", help="move files through the platform, beside a bare S3 client")
+    plan = Plan()
+    command.add_argument("--sizes", type=int, nargs="*", default=plan.sizes, help="bytes of the files")
+    command.add_argument("--large", type=int, default=plan.large, help="bytes of the largest file, for a worker alone")
+    command.add_argument("--actions", type=int, default=plan.actions, help="number of actions that share an input")
+    command.add_argument("--rounds", type=int, default=plan.rounds, help="rounds; each figure is their median")
+    _add_results(command, "--results", file_rows.FILE)
+    command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
+    command.set_defaults(run=_files)
+
     command = commands.add_parser("plot", help="draw the results, and write the tables of the document")
     _add_results(command, "--results", results.FILE)
     _add_results(command, "--occi-results", rows.FILE)
     _add_results(command, "--site-results", site_rows.FILE)
+    _add_results(command, "--file-results", file_rows.FILE)
     command.add_argument("--images", type=Path, default=Path("docs/images"), help="directory of the pictures")
     command.add_argument("--document", type=Path, default=Path("docs/performance.md"), help="document with the tables")
     command.add_argument("--readme", type=Path, default=Path("README.md"), help="document with the promised figures")
@@ -102,6 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_results(command, "--results", results.FILE)
     _add_results(command, "--occi-results", rows.FILE)
     _add_results(command, "--site-results", site_rows.FILE)
+    _add_results(command, "--file-results", file_rows.FILE)
     command.set_defaults(run=_check)
 
     options = parser.parse_args(arguments)
@@ -143,14 +160,23 @@ def _sites(options: argparse.Namespace) -> None:
     say(f"{options.results}: {len(found)} cases")
 
 
+def _files(options: argparse.Namespace) -> None:
+    plan = Plan(options.sizes, options.large, actions=options.actions, rounds=options.rounds)
+    with _directory(options.keep) as directory, contextlib.closing(measure(directory, plan)) as found:
+        for row in found:
+            file_rows.store(options.results, [row])
+
+
 def _plot(options: argparse.Namespace) -> None:
     runs = results.load(options.results)
     cases = rows.load(options.occi_results)
     sites = site_rows.load(options.site_results)
+    files = file_rows.load(options.file_results)
     drawn = (
         *plot.draw(runs, options.images),
         *pictures.draw(cases, options.images),
         *site_pictures.draw(sites, options.images),
+        *file_pictures.draw(files, options.images),
     )
     for file in drawn:
         say(str(file))
@@ -163,6 +189,8 @@ def _plot(options: argparse.Namespace) -> None:
         (options.document, "OCCI results", occi_tables.results(cases)),
         (options.document, "site promises", tables.promises(site_promises.verdicts(sites))),
         (options.document, "site results", site_tables.results(sites)),
+        (options.document, "file promises", tables.promises(file_promises.verdicts(files))),
+        (options.document, "file results", file_tables.results(files)),
     ):
         tables.write_section(document, name, text)
         say(f"{document}: {name}")
@@ -172,6 +200,7 @@ def _check(options: argparse.Namespace) -> None:
     found = check.verdicts(results.load(options.results))
     found += occi_promises.verdicts(rows.load(options.occi_results))
     found += site_promises.verdicts(site_rows.load(options.site_results))
+    found += file_promises.verdicts(file_rows.load(options.file_results))
     print(tables.promises(found), end="")
     if any(verdict.met is not True for verdict in found):
         raise SetupError("some promised figures are not measured or not met: see the table")

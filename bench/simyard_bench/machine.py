@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections import defaultdict
@@ -48,6 +49,17 @@ def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
         return used.get(pid, 0.0) + sum(map(total, children[pid]))
 
     return {name: total(pid) for name, pid in roots.items()}
+
+
+def find_processes(*words: bytes) -> list[int]:
+    """Return the pids of the processes whose command lines have all of these words."""
+    found = []
+    for path in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            command = (path / "cmdline").read_bytes()
+            if all(word in command for word in words):
+                found.append(int(path.name))
+    return found
 
 
 def machine_cpu_seconds() -> float:

@@ -52,12 +52,12 @@ def namespace() -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
 
 
-def objects(load: Load) -> list[Json]:
-    """Return a service, a site, and a pool without workers."""
-    program = {"path": "program.py", "content": PROGRAM.read_text()}
+def objects(load: Load, program: Path = PROGRAM) -> list[Json]:
+    """Return a service, a site, and a pool without workers; the program is a file `program.py` with a PROGRAM_CLASS."""
+    content = {"path": "program.py", "content": program.read_text()}
     service = {
-        "interface": load_class(PROGRAM_CLASS, PROGRAM.parent).interface.to_json(),
-        "connector": {"python": {"class": PROGRAM_CLASS}, "files": [program]},
+        "interface": load_class(PROGRAM_CLASS, program.parent).interface.to_json(),
+        "connector": {"python": {"class": PROGRAM_CLASS}, "files": [content]},
         # Some profiles are about slow clouds: the platform must not replace slow workers.
         "readinessDeadlineSeconds": PATIENCE_SECONDS,
     }

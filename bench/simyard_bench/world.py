@@ -31,6 +31,8 @@ from simyard_sites.kubernetes.resource import Resource
 REQUEST_SECONDS = 30
 PREPARE_SECONDS = 60
 LIST_PAGE = 1000
+GUESTS = "emulated cloud and guests"
+"""The name of the measured process that has all guests as its children."""
 
 
 class World:
@@ -85,13 +87,13 @@ class World:
         """
         _ = self.operator_pid
 
-    def prepare(self, load: workload.Load) -> None:
-        """Create service, site and pool, and wait until the pool could start.
+    def prepare(self, load: workload.Load, program: Path = workload.PROGRAM) -> None:
+        """Create service, site and pool, and wait until the pool could start; its workers run ``program``.
 
         Raises:
             SetupError: an object did not become ready; the message contains the end of the log of the operator.
         """
-        self.api.install(workload.objects(load))
+        self.api.install(workload.objects(load, program))
         namespace = f"--namespace={workload.NAMESPACE}"
         for target in (
             (f"cloudsite/{workload.NAME}", "--for=condition=Ready"),
@@ -150,7 +152,14 @@ class World:
 
     def operator_metrics(self) -> str:
         """Return the metrics of the operator in the text format of Prometheus."""
-        port = Ports(self.platform.directory)["operator-metrics"]
+        return self._metrics("operator-metrics")
+
+    def apiserver_metrics(self) -> str:
+        """Return the metrics of the aggregated apiserver in the text format of Prometheus."""
+        return self._metrics("apiserver-metrics")
+
+    def _metrics(self, name: str) -> str:
+        port = Ports(self.platform.directory)[name]
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=REQUEST_SECONDS) as answer:
             return str(answer.read().decode())
 
@@ -183,7 +192,7 @@ class World:
         }
         found = {name: identity.pid for name, process in named.items() if (identity := process.identity)}
         for file in self.platform.emulated.glob("*/pid"):
-            found["emulated cloud and guests"] = int(file.read_text())
+            found[GUESTS] = int(file.read_text())
         return found
 
     def cpu_seconds(self) -> dict[str, float]:
