@@ -18,8 +18,9 @@ import shutil
 import threading
 import time
 import uuid
+from collections import deque
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Mapping
+from typing import Any, Awaitable, Callable, Mapping, Optional
 
 from simyard_adapter.backend import run_in_thread
 from simyard_adapter.bootstrap import Bootstrap
@@ -28,7 +29,7 @@ from simyard_adapter.current_session import CurrentSession, Tasks
 from simyard_adapter.deadline import abandon, within
 from simyard_adapter.digests import read_blocks
 from simyard_adapter.errors import ActionError
-from simyard_adapter.limits import MAX_LOG_PARTS, MIB
+from simyard_adapter.limits import KIB, MAX_LOG_PARTS, MIB
 from simyard_adapter.logs import format_utc
 from simyard_adapter.transport import encode
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key
@@ -41,6 +42,11 @@ MIN_PAUSE_SECONDS = 10.0
 MAX_PAUSE_SECONDS = 300.0
 PAUSE_SHARE = 0.25
 """The pause before the next part, as a share of the time for which the action has run."""
+READ_BYTES = 128 * KIB
+"""Limit of one read; as JSON, the text can be six times as long."""
+KEPT_SECONDS = 30.0
+MAX_KEPT = 16
+"""The time for which the log of an ended action is kept on the disk, for readers who follow it, and their number."""
 END_SECONDS = 15.0
 STOP_SECONDS = 2.0
 """The time for the rest of a log after its action has ended, and after the adapter was asked to stop."""
@@ -59,6 +65,7 @@ class ActionLog:
         size: The number of bytes.
         ended: Set when the action has ended.
         due: Set when there is enough for a part, and when the action has ended.
+        released: Set when the file is not kept any longer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,6 +73,7 @@ class ActionLog:
         self.size = 0
         self.ended = asyncio.Event()
         self.due = asyncio.Event()
+        self.released = asyncio.Event()
         self._next_part = PART_BYTES
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
@@ -83,6 +91,38 @@ class ActionLog:
             if self.size >= self._next_part:
                 self._next_part = MAX_ACTION_LOG_BYTES + 1
                 self._wake()
+
+    def read(self, position: int) -> tuple[str, int]:
+        """Return the next lines after a position in bytes, at most :data:`READ_BYTES`, and the position after them.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if position >= self.size:
+            return "", position
+        with self.path.open("rb") as file:
+            file.seek(position)
+            content = file.read(min(READ_BYTES, self.size - position))
+        content = content[: content.rfind(b"\n") + 1] or content  # a longer line than READ_BYTES comes in pieces
+        return content.decode(errors="replace"), position + len(content)
+
+    def read_tail(self, lines: Optional[int] = None) -> tuple[str, int]:
+        """Return the last lines, or by default the end of the log, and the position after them.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        size = self.size
+        content = b""
+        if size:
+            with self.path.open("rb") as file:
+                file.seek(max(0, size - READ_BYTES))
+                content = file.read(min(size, READ_BYTES))
+        if size > READ_BYTES:
+            content = content[content.find(b"\n") + 1 :]
+        kept = content.splitlines(keepends=True)
+        wanted = kept if lines is None else kept[-lines:] if lines > 0 else []
+        return b"".join(wanted).decode(errors="replace"), size
 
     def end(self) -> None:
         """Record that the action has ended."""
@@ -132,7 +172,12 @@ class ActionLogs:
         self._slots = asyncio.Semaphore(MAX_PARALLEL_UPLOADS)
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._logs: dict[str, ActionLog] = {}
+        self._kept: deque[ActionLog] = deque()
         self.unfinished: set[ActionLog] = set()
+
+    def find(self, invocation: str) -> Optional[ActionLog]:
+        """Return the log of an invocation that runs or has just ended, or None."""
+        return self._logs.get(invocation)
 
     def begin(self, context: Context, on_stored: Callable[[], None]) -> None:
         """Keep the log of an invocation from now on; ``on_stored`` is called when all of it is stored or given up."""
@@ -152,6 +197,8 @@ class ActionLogs:
         """Give the logs of ended actions little more time, because the adapter ends."""
         if not self._stopping.done():
             self._stopping.set_result(None)
+        for log in self._kept:
+            log.released.set()
 
     async def _keep(self, context: Context, log: ActionLog, on_stored: Callable[[], None]) -> None:
         uploading = Context("", context.action, self._directory, lambda _: None, lambda _: None)
@@ -165,13 +212,28 @@ class ActionLogs:
                 await asyncio.wait({storing}, timeout=STOP_SECONDS)
             if storing.done():
                 storing.result()
+            uploading.cancel()
+            self.unfinished.discard(log)
+            on_stored()
+            await self._keep_for_readers(log)
         finally:
             uploading.cancel()
             abandon(storing)
-            del self._logs[context.invocation]
             self.unfinished.discard(log)
+            if self._logs.get(context.invocation) is log:
+                del self._logs[context.invocation]
             log.path.unlink(missing_ok=True)
-            on_stored()
+
+    async def _keep_for_readers(self, log: ActionLog) -> None:
+        if not log.size or self._stopping.done():
+            return
+        self._kept.append(log)
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popleft().released.set()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await within(KEPT_SECONDS, log.released.wait())
+        with contextlib.suppress(ValueError):
+            self._kept.remove(log)
 
     async def _store(self, invocation: str, uploading: Context, log: ActionLog) -> None:
         """Store the log in parts until the action has ended and all of it is stored."""

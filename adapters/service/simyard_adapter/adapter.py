@@ -29,6 +29,7 @@ from simyard_adapter.errors import MachineError, StartError
 from simyard_adapter.file_questions import FileQuestions
 from simyard_adapter.invocations import Delivery, RefusedError
 from simyard_adapter.loading import make_backend, write_files
+from simyard_adapter.log_requests import LogRequests
 from simyard_adapter.login import Login, read_login, write_login
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.running import MAX_HANG_SECONDS
@@ -130,6 +131,7 @@ class _Running:
             files.upload_file,
             lambda: self._questions.has_store,
         )
+        self._log_requests = LogRequests(log, logs)
         # fmt: off
         self._work = Work(
             bootstrap, files.invoke, directory, self._current, self._tasks, self._updates, log, logs,
@@ -345,10 +347,7 @@ class _Running:
         if kind == Request.CANCEL.value:
             return {"cancelled": self._work.cancel(str(body.get("invocation")))}
         if kind == Request.LOG.value:
-            lines = body.get("tailLines")
-            if lines is not None and not isinstance(lines, int):
-                raise RefusedError(ErrorReason.INVALID_REQUEST, "must be an integer", "tailLines")
-            return {"log": self._log.read_tail(lines, str(body.get("invocation") or ""))}
+            return await self._log_requests.read(body)
         if kind == Request.DRAIN.value:
             self._work.drain()
             if self._drained is None or self._drained.done():

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 from collections import deque
-from typing import Any, MutableMapping, Optional
+from typing import Any, Iterable, Iterator, MutableMapping, Optional
 
 from simyard_adapter.limits import MAX_LOG_BYTES
 
@@ -20,12 +21,15 @@ MAX_LINE_CHARACTERS = 2000
 class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscriptable in Python 3.9
     """The log of one worker: it writes to the adapter's logger and keeps the last 2,000 lines.
 
-    ``extra={"invocation": id}`` assigns a line to an invocation.
+    ``extra={"invocation": id}`` assigns a line to an invocation. A position in the log is the number of lines before
+    it, since the adapter started.
     """
 
     def __init__(self, worker: str) -> None:
         super().__init__(LOGGER, {"worker": worker})
         self._lines: deque[tuple[str, str]] = deque(maxlen=MAX_LINES)
+        self._end = 0
+        self._lock = threading.Lock()
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """Add the worker to the log record (see :class:`logging.LoggerAdapter`)."""
@@ -37,17 +41,43 @@ class WorkerLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # not subscri
         if level >= logging.INFO:
             text = str(msg) % args if args else str(msg)
             invocation = str((kwargs.get("extra") or {}).get("invocation", ""))
-            self._lines.append((invocation, f"{format_utc(time.time())} {text[:MAX_LINE_CHARACTERS]}"))
+            with self._lock:
+                self._lines.append((invocation, f"{format_utc(time.time())} {text[:MAX_LINE_CHARACTERS]}\n"))
+                self._end += 1
         super().log(level, msg, *args, **kwargs)
 
-    def read_tail(self, lines: Optional[int] = None, invocation: str = "") -> str:
-        """Return the last lines of the log or of one invocation, within the size limit of a reply."""
-        kept = [text for owner, text in tuple(self._lines) if not invocation or owner == invocation]
-        wanted = kept if lines is None else kept[-lines:] if lines > 0 else []
-        left, first = MAX_LOG_BYTES, len(wanted)
-        while first > 0 and (left := left - len(json.dumps(wanted[first - 1]))) >= 0:
-            first -= 1
-        return "\n".join(wanted[first:])
+    def read_tail(self, lines: Optional[int] = None, invocation: str = "") -> tuple[str, int]:
+        """Return the last lines of the log or of one invocation, and the position after them.
+
+        The text is within the size limit of a reply.
+        """
+        with self._lock:
+            kept, end = tuple(self._lines), self._end
+        found = [text for owner, text in kept if not invocation or owner == invocation]
+        wanted = found if lines is None else found[-lines:] if lines > 0 else []
+        return "".join(reversed(list(_limit(reversed(wanted))))), end
+
+    def read_after(self, position: int) -> tuple[str, int]:
+        """Return the next kept lines after a position, and the position after them.
+
+        A position beyond the end belongs to an earlier adapter: then the lines from the start are returned.
+        """
+        with self._lock:
+            kept, end = tuple(self._lines), self._end
+        first = end - len(kept)
+        start = max(position, first) if position <= end else first
+        lines = list(_limit(text for _, text in kept[start - first :]))
+        return "".join(lines), start + len(lines)
+
+
+def _limit(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the first lines whose JSON is within the size limit of a reply."""
+    left = MAX_LOG_BYTES
+    for line in lines:
+        left -= len(json.dumps(line))
+        if left < 0:
+            return
+        yield line
 
 
 class JsonFormatter(logging.Formatter):

@@ -61,7 +61,11 @@ class Request(str, enum.Enum):
     CANCEL = "cancel"  # {"invocation": id}; reply: {"cancelled": bool}
     GET_ATTRIBUTES = "get-attributes"  # {"names": [..]?}; reply: {"values": {..}, "observedAt": seconds}
     SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES
-    LOG = "log"  # {"tailLines": n?, "invocation": id?}; reply: {"log": text}
+    # {"tailLines": n?, "invocation": id?} for the end of a log, {"after": position, "invocation": id?} for the next
+    # lines after a position; reply: {"log": text, "next": position, "ended": bool}. The worker's log never ends; a
+    # position in it is a number of lines. A position in the log of an Async action is a number of bytes; the stored
+    # parts have the same bytes
+    LOG = "log"
     DRAIN = "drain"  # {}: finish running actions, accept no new ones, then send DRAINED
     CREDENTIALS = "credentials"  # {"username", "password"}: connect with this login from now on; no reply
     TAKE = "take"  # {}: consume the pool's queue while free, until this process ends; no reply

@@ -281,9 +281,10 @@ class Work:
             self._logs.begin(context, self._changed)
         work = asyncio.ensure_future(self._invoke(context, request))
         try:
+            extra = {"invocation": context.invocation}
+            self._log.info("%s: begins", context.action, extra=extra)
             outcome = await await_outcome(work, context, request)
             ended = "done" if outcome.error is None else f"{outcome.error.reason.value}: {outcome.error.message}"
-            extra = {"invocation": context.invocation}
             self._log.info("%s: %s after %.3f s", context.action, ended, outcome.seconds, extra=extra)
             await self._conclude(invocation, outcome)
             self._logs.end(context)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from simyard_adapter.action_logs import MAX_LOG_PARTS, PART_BYTES, ActionLogs
+from simyard_adapter.action_logs import MAX_KEPT, MAX_LOG_PARTS, PART_BYTES, READ_BYTES, ActionLogs
 from simyard_adapter.context import Context
 from simyard_adapter.current_session import Tasks
 from simyard_adapter.errors import FileTransferError
+from simyard_adapter.log_requests import LogRequests
+from simyard_adapter.logs import WorkerLog
 from simyard_adapter.wire import Event, Request
 
 Service = Any
@@ -76,7 +78,6 @@ class Logs:
         async with asyncio.timeout(DEADLINE):
             await self.stored.wait()
         assert self.logs.unfinished == set()
-        assert not self.directory.exists() or list(self.directory.iterdir()) == []
 
 
 @pytest.fixture
@@ -89,6 +90,7 @@ async def logs(store: Store, tmp_path: Path) -> AsyncIterator[Logs]:
     made = Logs(store, tmp_path / "logs")
     yield made
     await made.tasks.close()
+    assert list((tmp_path / "logs").iterdir()) == []
 
 
 async def test_the_whole_log_is_stored_after_the_end(store: Store, logs: Logs) -> None:
@@ -140,6 +142,62 @@ async def test_a_silent_action_and_a_platform_without_a_store_have_no_log(store:
     without.context.log("line")
     await without.end()
     assert store.parts == {}
+
+
+async def test_readers_get_a_log_from_any_position_until_some_time_after_its_end(logs: Logs) -> None:
+    requests = LogRequests(WorkerLog("w1"), logs.logs)
+
+    async def read(**body: int) -> tuple[list[str], int, bool]:
+        reply = await requests.read({"invocation": "id", **body})
+        return [line.partition(" ")[2] for line in reply["log"].splitlines()], reply["next"], reply["ended"]
+
+    assert await read(after=0) == ([], 0, False)
+    for word in ("one", "two", "three"):
+        logs.context.log(word)
+    lines, end, ended = await read(after=0)
+    assert (lines, ended) == (["one", "two", "three"], False)
+    assert await read(tailLines=2) == (["two", "three"], end, False)
+    assert await read(after=end) == ([], end, False)
+    await logs.end()
+    assert await read(after=end) == ([], end, True)
+    assert (await read(after=0))[0] == lines
+
+
+async def test_a_long_log_is_read_in_pieces_that_end_with_a_line(logs: Logs) -> None:
+    requests = LogRequests(WorkerLog("w1"), logs.logs)
+    words = [f"word {number} \u00e9" for number in range(10_000)]
+    for word in words:
+        logs.context.log(word)
+    found: list[str] = []
+    position = 0
+    while (reply := await requests.read({"invocation": "id", "after": position}))["log"]:
+        assert reply["log"].endswith("\n")
+        assert len(reply["log"]) <= READ_BYTES
+        found += [line.partition(" ")[2] for line in reply["log"].splitlines()]
+        position = reply["next"]
+    assert found == words
+
+
+async def test_the_logs_of_few_ended_actions_are_kept(store: Store, tmp_path: Path) -> None:
+    logs = Logs(store, tmp_path / "logs")
+    contexts = [logs.context]
+    for number in range(MAX_KEPT):
+        contexts.append(Context(f"id {number}", "solve", Path("unused"), lambda _: None, lambda _: None))
+        logs.logs.begin(contexts[-1], lambda: None)
+    for context in contexts:
+        context.log("line")
+        reports = len(store.reports)
+        logs.logs.end(context)
+        await store.until(lambda reports=reports: len(store.reports) > reports)  # type: ignore[misc]
+    async with asyncio.timeout(DEADLINE):
+        while logs.logs.find("id") is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert logs.logs.find("id 0") is not None
+    logs.logs.stop()
+    async with asyncio.timeout(DEADLINE):
+        while list((tmp_path / "logs").iterdir()):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    await logs.tasks.close()
 
 
 async def test_a_log_neither_delays_nor_fails_its_action(service: Service) -> None:

@@ -296,8 +296,27 @@ async def test_the_log_has_the_last_lines_of_the_worker_or_of_one_invocation(ser
     await service.act("report", {"steps": 20}, invocation="reported")
     log = (await service.ask(Request.LOG, {"invocation": "reported", "tailLines": 2}))["log"].splitlines()
     assert [line.partition(" ")[2][:7] for line in log] == ["line 19", "report:"]
-    assert "started with colour" in (await service.ask(Request.LOG, {}))["log"]
-    assert (await service.ask(Request.LOG, {"tailLines": 0})) == {"log": ""}
+    whole = await service.ask(Request.LOG, {})
+    assert "started with colour" in whole["log"]
+    assert whole["next"] == len(whole["log"].splitlines())
+    assert (await service.ask(Request.LOG, {"tailLines": 0}))["log"] == ""
+
+
+async def test_the_log_of_a_worker_marks_runs_and_goes_on_after_a_position(service: Service) -> None:
+    await service.start()
+    before = await service.ask(Request.LOG, {"tailLines": 0})
+    assert (before["log"], before["ended"]) == ("", False)
+    await service.act("report", {"steps": 1})
+    reply = await service.ask(Request.LOG, {"after": before["next"]})
+    lines = [line.partition(" ")[2] for line in reply["log"].splitlines()]
+    assert lines[:2] == ["report: begins", "line 0"]
+    assert lines[2].startswith("report: done after")
+    assert reply["next"] == before["next"] + 3
+    again = await service.ask(Request.LOG, {"after": reply["next"]})
+    assert (again["log"], again["next"]) == ("", reply["next"])
+    assert "started with colour" in (await service.ask(Request.LOG, {"after": 10**9}))["log"], "another adapter's"
+    refused = await service.ask(Request.LOG, {"after": -1})
+    assert refused["error"]["field"] == "after"
 
 
 async def test_only_mutable_attributes_can_be_set_and_the_connector_may_refuse(service: Service) -> None:

@@ -21,6 +21,7 @@ from simyard.apiserver.documents import accepts_json, render_documents
 from simyard.apiserver.frontproxy import FrontProxy
 from simyard.apiserver.metrics import DURATION, IN_FLIGHT, REQUESTS
 from simyard.apiserver.routes import VERBS, Document, Route, list_verbs, parse_route
+from simyard.apiserver.streams import send_texts
 from simyard.serving.actions import Actions
 from simyard.serving.attributes import Attributes
 from simyard.serving.authorization import Authorizer
@@ -30,7 +31,7 @@ from simyard.serving.directory import Directory
 from simyard.serving.files import Files
 from simyard.serving.health import Health
 from simyard.serving.identity import Identity
-from simyard.serving.logs import read_log
+from simyard.serving.logs import FollowedLog, Logs
 from simyard.serving.objects import format_time
 from simyard.serving.status import CODES, StatusError, StatusReason, Subject
 
@@ -51,6 +52,7 @@ class Services:
     broker: BrokerClient
     actions: Actions
     attributes: Attributes
+    logs: Logs
     files: Files
     health: Health
 
@@ -75,16 +77,26 @@ class Api:
         self._in_flight += 1
         IN_FLIGHT.set(self._in_flight)
         try:
-            response = await self._answer_or_refuse(request, route)
+            answer = await self._answer_or_refuse(request, route)
         finally:
             self._in_flight -= 1
             IN_FLIGHT.set(self._in_flight)
+        seconds = time.perf_counter() - started
+        response = await self._follow(request, answer) if isinstance(answer, FollowedLog) else answer
         labels = _labels(request.method, route)
         REQUESTS.labels(*labels, str(response.status)).inc()
-        DURATION.labels(*labels).observe(time.perf_counter() - started)
+        DURATION.labels(*labels).observe(seconds)
         return response
 
-    async def _answer_or_refuse(self, request: web.BaseRequest, route: Route | None) -> web.Response:
+    async def _follow(self, request: web.BaseRequest, log: FollowedLog) -> web.StreamResponse:
+        """Send a log while its client follows it. This can take an hour, so it does not count as in flight."""
+        try:
+            with self._services.logs.admit(log):
+                return await send_texts(request, log.texts)
+        except StatusError as error:
+            return _refusal(error, request.method)
+
+    async def _answer_or_refuse(self, request: web.BaseRequest, route: Route | None) -> web.Response | FollowedLog:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await self._answer(request, route)
@@ -99,7 +111,7 @@ class Api:
             refusal = StatusError(StatusReason.INTERNAL_ERROR, "the apiserver failed; its log has the cause")
         return _refusal(refusal, request.method)
 
-    async def _answer(self, request: web.BaseRequest, route: Route | None) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, route: Route | None) -> web.Response | FollowedLog:
         if isinstance(route, Document):
             return self._document(request, route)
         if self._in_flight > self._max_in_flight:
@@ -120,7 +132,9 @@ class Api:
             raise _not_served(route, request.method, verbs)
         return await self._call(request, route, identity)
 
-    async def _call(self, request: web.BaseRequest, call: ResourceCall, identity: Identity) -> web.Response:
+    async def _call(
+        self, request: web.BaseRequest, call: ResourceCall, identity: Identity
+    ) -> web.Response | FollowedLog:
         """Answer a call of a subresource that exists, after the check of rights."""
         content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
         match call.verb, call.path:
@@ -138,8 +152,10 @@ class Api:
                 )
                 return _json(answer, code)
             case _, ("log",):
-                text = await read_log(self._services.directory, self._services.broker, call, request.query)
-                return web.Response(text=text, content_type="text/plain", charset="utf-8")
+                log = await self._services.logs.read(call, request.query)
+                if isinstance(log, FollowedLog):
+                    return log
+                return web.Response(text=log, content_type="text/plain", charset="utf-8")
         return _json(await self._interface(call))
 
     async def _interface(self, call: ResourceCall) -> Json:

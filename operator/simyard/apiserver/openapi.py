@@ -91,6 +91,10 @@ def _log() -> Json:
         "parameters": [
             _query("tailLines", "integer", "The number of lines to return, from the end."),
             _query("invocation", "string", "The id of an invocation; return only the lines of that one."),
+            _query(
+                "after", "integer", "Return all lines after this position; in the log of an action, a number of bytes."
+            ),
+            _query("follow", "boolean", "Send further lines as they come, until the action ends or for an hour."),
         ],
         "responses": {"200": {"description": "OK", "content": {"text/plain": {"schema": _STRING}}}},
     }

@@ -24,6 +24,7 @@ from simyard.serving.directory import Directory
 from simyard.serving.files import Files
 from simyard.serving.follow import follow
 from simyard.serving.health import Health
+from simyard.serving.logs import Logs
 from simyard.serving.tls import ServingTls
 from simyard.serving.values import ValueStore
 from simyard_sites.kubernetes.client import KubeClient
@@ -57,6 +58,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             broker=broker,
             actions=Actions(client, directory, broker),
             attributes=Attributes(directory, store, broker),
+            logs=Logs(directory, broker, lambda: health.stopping),
             files=Files(client, catalog, settings.watch_namespaces, settings.files_quota),
             health=health,
         )

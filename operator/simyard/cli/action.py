@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands ``action``, ``attributes`` and ``logs``, which talk to running workers."""
+"""Commands ``action`` and ``attributes``, which talk to running workers."""
 
 from __future__ import annotations
 
@@ -11,35 +11,18 @@ from typing import Any
 
 import click
 import yaml
-from click.shell_completion import CompletionItem
 
 from simyard.api.base import Json, find_condition
-from simyard.api.names import SERVICE_ACTIONS, WORKERS, ConditionType
+from simyard.api.names import SERVICE_ACTIONS, ConditionType
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import DeclaredValue
-from simyard.cli.files import make_reference, print_texts
+from simyard.cli.files import make_reference
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, print_table, say
 from simyard.cli.results import describe_value, find_files
-from simyard.cli.targets import Target, TargetType, list_names
-from simyard.plan.actions import get_invocation_id, is_finished
+from simyard.cli.targets import Target, TargetType
 
-ACTION_PREFIXES = ("action", "serviceaction", "serviceactions", "serviceaction.simyard.dev")
 JSON_TYPES = ("integer", "number", "boolean", "array", "object")
-
-
-class WorkerType(click.ParamType[str]):
-    """Parameter type for the name of a worker, with or without ``worker/``."""
-
-    name = "worker"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name without ``worker/``."""
-        return str(value).removeprefix("worker/")
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the names of workers that begin with the incomplete word."""
-        return [CompletionItem(name) for name in list_names(ctx, WORKERS) if name.startswith(incomplete)]
 
 
 @click.command()
@@ -107,34 +90,6 @@ def attributes(kubectl: Kubectl, target: Target, name: str | None, fresh: bool, 
         for key, value in item["values"].items()
     ]
     return print_table(["WORKER", "ATTRIBUTE", "VALUE", "UNIT", "AGE"], rows)
-
-
-@click.command()
-@click.argument("target", metavar="WORKER|ACTION", type=WorkerType())
-@click.option("--tail", type=click.IntRange(min=1), help="Print only this number of lines, from the end of the log.")
-@click.pass_obj
-def logs(kubectl: Kubectl, target: str, tail: int | None) -> None:
-    """Print the log of a WORKER, or of an ACTION (action/NAME, a ServiceAction).
-
-    The log of a worker has the lines of its service adapter and of its program. The log of a finished action is in the
-    file store, so it outlives the worker. While the action runs, its lines come from the worker.
-    """
-    kind, _, name = target.rpartition("/")
-    if not kind:
-        query = f"?tailLines={tail}" if tail else ""
-        say(kubectl.get_subresource(WORKERS, target, "log" + query), nl=False)
-        return
-    if kind not in ACTION_PREFIXES:
-        raise click.UsageError(f"{kind}/ is no kind with a log: write WORKER, or action/NAME")
-    action = ServiceAction.model_validate(kubectl.get(SERVICE_ACTIONS, name))
-    status = action.status
-    if status.log and is_finished(action):
-        print_texts(kubectl, [part.file for part in status.log], tail)
-    elif status.worker:
-        query = f"?invocation={get_invocation_id(action)}" + (f"&tailLines={tail}" if tail else "")
-        say(kubectl.get_subresource(WORKERS, status.worker, "log" + query), nl=False)
-    else:
-        raise Failure(f"serviceaction/{name} has no log yet: no worker has begun it")
 
 
 def _follow(kubectl: Kubectl, invocation: str) -> ServiceAction:

@@ -12,6 +12,7 @@ from simyard.cli import action, listing, timeline_command
 from simyard.cli.files import cp, list_files
 from simyard.cli.global_options import add_global_options
 from simyard.cli.kubectl import Kubectl
+from simyard.cli.logs import show_logs
 from simyard.cli.output import say
 from simyard.cli.results import show_results
 from simyard.cli.rotate import rotate
@@ -42,7 +43,7 @@ for command in (listing.services, listing.pools, listing.workers, listing.licenc
     cli.add_command(command)
 cli.add_command(action.action)
 cli.add_command(action.attributes)
-cli.add_command(action.logs)
+cli.add_command(show_logs)
 cli.add_command(set_attributes)
 cli.add_command(timeline_command.show_timeline)
 cli.add_command(usage)

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +19,7 @@ from simyard.api.names import FILES
 from simyard.api.quantities import format_bytes
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, as_list, format_age, make_output_option, print_object, print_table, say
-from simyard.guest.text import make_printable, make_printable_line
+from simyard.guest.text import make_printable_line
 from simyard_adapter.digests import FileDigest, digest_file, is_address
 from simyard_adapter.file_values import FileReference
 from simyard_adapter.transfers import SignedRequest, TransferError, Transfers
@@ -125,8 +123,8 @@ def make_reference(kubectl: Kubectl, text: str) -> Json:
     return FileReference(address).to_json()
 
 
-def download(kubectl: Kubectl, address: str, path: Path) -> None:
-    """Download a file with a progress bar on standard error, and verify it.
+def download(kubectl: Kubectl, address: str, path: Path, *, silent: bool = False) -> None:
+    """Download a file, with a progress bar on standard error unless ``silent``, and verify it.
 
     ``path`` may be a folder; the file then gets the name under which it was uploaded.
 
@@ -145,31 +143,10 @@ def download(kubectl: Kubectl, address: str, path: Path) -> None:
         return SignedRequest.from_json(current["status"]["download"])
 
     try:
-        with _progress(f"downloading {path.name}", found["spec"]["bytes"]) as on_bytes:
+        with _progress(f"downloading {path.name}", found["spec"]["bytes"], silent=silent) as on_bytes:
             _open_transfers().download(get_request, path, address, on_bytes)
     except (OSError, ValueError, TransferError) as error:
         raise Failure(f"{path}: the download failed: {error}") from None
-
-
-def print_texts(kubectl: Kubectl, addresses: Sequence[str], tail: int | None) -> None:
-    """Print texts from the file store one after the other, or the last lines of all.
-
-    Raises:
-        Failure: a file does not exist any more, or arrived damaged.
-    """
-    lines = _read_lines(kubectl, addresses)
-    for line in deque(lines, tail) if tail else lines:
-        say(make_printable(line), nl=False)
-
-
-def _read_lines(kubectl: Kubectl, addresses: Sequence[str]) -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        for address in addresses:
-            path = Path(folder) / address
-            download(kubectl, address, path)
-            with path.open(encoding="utf-8", errors="replace") as file:
-                yield from file
-            path.unlink()
 
 
 def _list(kubectl: Kubectl) -> Iterator[Json]:
@@ -202,9 +179,9 @@ def _open_transfers() -> Transfers:
 
 
 @contextmanager
-def _progress(label: str, size: int) -> Iterator[Callable[[int], Any]]:
-    """Show a bar on standard error if it is a terminal."""
+def _progress(label: str, size: int, *, silent: bool = False) -> Iterator[Callable[[int], Any]]:
+    """Show a bar on standard error if it is a terminal, unless ``silent``."""
     with click.progressbar(
-        length=max(size, 1), label=make_printable_line(label), file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=max(size, 1), label=make_printable_line(label), file=sys.stderr, hidden=silent or not sys.stderr.isatty()
     ) as bar:
         yield bar.update

@@ -18,6 +18,7 @@ from simyard.cli.output import say
 from simyard_sites.kubernetes.resource import Resource
 
 REQUEST_SECONDS = 60
+NO_KUBECTL = "error: kubectl was not found in PATH: install kubectl, or correct PATH"
 
 
 class KubectlError(click.ClickException):
@@ -92,17 +93,42 @@ class Kubectl:
         namespace = f"/namespaces/{self.get_current_namespace()}" if resource.namespaced else ""
         query = f"watch=true&fieldSelector=metadata.name%3D{name}&resourceVersion={version}"
         path = f"/apis/{resource.api_version}{namespace}/{resource.plural}?{query}"
-        command = self._command("get", "--raw", path)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for line in self._stream("get", "--raw", path):
+            yield json.loads(line)
+
+    def _stream(self, *arguments: str) -> Iterator[str]:
+        """Yield the lines that kubectl prints, as they come.
+
+        Raises:
+            KubectlError: kubectl printed an error at the end.
+        """
+        try:
+            process = subprocess.Popen(
+                self._command(*arguments),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except FileNotFoundError:
+            raise KubectlError(NO_KUBECTL, 1) from None
+        with process:
             try:
                 assert process.stdout is not None
-                for line in process.stdout:
-                    yield json.loads(line)
+                yield from process.stdout
                 assert process.stderr is not None
                 if message := process.stderr.read().strip():
                     raise KubectlError(message, process.wait())
             finally:
                 process.terminate()
+
+    def stream_subresource(self, resource: Resource, name: str, path: str) -> Iterator[str]:
+        """Send GET for a path below an object in the aggregated API, and yield the lines of the answer as they come.
+
+        Raises:
+            KubectlError: the request failed, or the answer ended too early.
+        """
+        yield from self._stream("get", "--raw", self._subresource_path(resource, name, path))
 
     def get_subresource(self, resource: Resource, name: str, path: str) -> str:
         """Send GET for a path below an object in the aggregated API, and return the answer."""
@@ -170,7 +196,7 @@ class Kubectl:
                 check=False,
             )
         except FileNotFoundError:
-            raise KubectlError("error: kubectl was not found in PATH: install kubectl, or correct PATH", 1) from None
+            raise KubectlError(NO_KUBECTL, 1) from None
         except subprocess.TimeoutExpired:
             raise KubectlError(
                 f"error: the API server did not answer within {REQUEST_SECONDS} s: check the connection and try again",

@@ -202,6 +202,8 @@ class Reply:
         result: Result of the action.
         attributes: Attributes of the worker.
         log: Text of the log.
+        next: Position in the log after the text; None from an adapter that knows no positions.
+        ended: True if the log will have no further lines.
     """
 
     error: WireError | None
@@ -211,6 +213,8 @@ class Reply:
     result: ClaimedResult
     attributes: ClaimedAttributes
     log: str
+    next: int | None = None
+    ended: bool = False
 
 
 def read_reply(body: bytes) -> Reply:
@@ -229,6 +233,8 @@ def read_reply(body: bytes) -> Reply:
         result=ClaimedResult(read.get("result")),
         attributes=_read_attributes(read.get("values")),
         log=make_printable(_read_text(read.get("log"))),
+        next=_read_position(read.get("next")),
+        ended=read.get("ended") is True,
     )
 
 
@@ -307,6 +313,10 @@ def _read_invocation(read: Mapping[str, Json]) -> str:
 
 def _read_text(value: Json) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _read_position(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
 def _read_percent(value: Json) -> int | None:

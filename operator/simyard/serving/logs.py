@@ -1,40 +1,146 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subresource ``workers/{name}/log``: returns the log of a worker."""
+"""The subresource ``workers/{name}/log``: returns the log of a worker, once or as it grows.
+
+A worker keeps nothing for a reader: each request names the position after the lines that are known already. So a
+follower is a loop of requests, and its memory is one reply. The number of followers is limited, in all and for each
+worker, because each of them occupies a connection and asks its worker once in a second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
+from simyard.guest.messages import Reply
 from simyard.serving.broker import BrokerClient
 from simyard.serving.calls import ResourceCall
-from simyard.serving.directory import Directory
-from simyard.serving.inputs import read_positive
+from simyard.serving.directory import Destination, Directory
+from simyard.serving.inputs import read_count, read_flag, read_positive
+from simyard.serving.status import StatusError, StatusReason, Subject
 from simyard.serving.worker_requests import ask
 from simyard_adapter.declarations import Json
 from simyard_adapter.wire import Request
 
 ASK_SECONDS = 10.0
+POLL_SECONDS = 1.0
+MAX_FAILURES = 60
+"""The largest number of requests without an answer, one after the other, before a follower ends."""
+MAX_FOLLOWERS = 200
+MAX_FOLLOWERS_PER_WORKER = 8
 
 
-async def read_log(directory: Directory, broker: BrokerClient, call: ResourceCall, query: Mapping[str, str]) -> str:
-    """Return the log of a worker's adapter and program: its last ``?tailLines=``, or the part of one ``?invocation=``.
+@dataclass(frozen=True, slots=True)
+class FollowedLog:
+    """A log whose first part was read, and whose further parts are read while somebody follows it.
 
-    Raises:
-        StatusError: the worker does not exist or cannot be reached.
+    Attributes:
+        worker: The uid of the worker.
+        texts: The parts of the log. An empty part says that there is nothing new.
     """
-    target = await directory.find_target(call)
-    body: dict[str, Json] = {}
-    if (lines := read_positive(query, "tailLines")) is not None:
-        body["tailLines"] = lines
-    if query.get("invocation"):
-        body["invocation"] = query["invocation"]
-    reply = await ask(
-        broker,
-        target.subject,
-        directory.choose_destination(target),
-        Request.LOG,
-        body,
-        timeout_seconds=ASK_SECONDS,
-        timeout_message=f"{target.subject} did not answer within {ASK_SECONDS:.0f} s; try again",
-    )
-    return reply.log
+
+    worker: str
+    texts: AsyncGenerator[str, None]
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedWorker:
+    """The worker of a log, and the queue of its requests."""
+
+    subject: Subject
+    uid: str
+    destination: Destination
+
+
+class Logs:
+    """The logs of workers, for users whose rights are already checked."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        broker: BrokerClient,
+        is_stopping: Callable[[], bool] = lambda: False,
+        *,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        """Set up; all followers end when ``is_stopping`` returns True."""
+        self._directory = directory
+        self._broker = broker
+        self._is_stopping = is_stopping
+        self._poll_seconds = poll_seconds
+        self._followers: Counter[str] = Counter()
+
+    async def read(self, call: ResourceCall, query: Mapping[str, str]) -> str | FollowedLog:
+        """Return the log of a worker's adapter and program: the last ``?tailLines=``, or that of one ``?invocation=``.
+
+        With ``?after=``, all lines after this position are returned, and with ``?follow=true`` also the lines that the
+        worker will write.
+
+        Raises:
+            StatusError: the worker does not exist or cannot be reached, or the query is wrong.
+        """
+        target = await self._directory.find_target(call)
+        follow, after = read_flag(query, "follow", False), read_count(query, "after")
+        body: dict[str, Json] = {}
+        if (lines := read_positive(query, "tailLines")) is not None:
+            body["tailLines"] = lines
+        if query.get("invocation"):
+            body["invocation"] = query["invocation"]
+        asked = _AskedWorker(target.subject, target.metadata.uid, self._directory.choose_destination(target))
+        first = await self._ask(asked, body if after is None else {**body, "after": after})
+        if not follow and after is None:
+            return first.log
+        return FollowedLog(target.metadata.uid, self._read_on(asked, body, first, wait=follow))
+
+    @contextmanager
+    def admit(self, followed: FollowedLog) -> Iterator[None]:
+        """Count a follower while the block runs.
+
+        Raises:
+            StatusError: there are too many followers.
+        """
+        if self._followers.total() >= MAX_FOLLOWERS or self._followers[followed.worker] >= MAX_FOLLOWERS_PER_WORKER:
+            raise StatusError(
+                StatusReason.TOO_MANY_REQUESTS,
+                f"too many clients follow logs ({MAX_FOLLOWERS} in all, {MAX_FOLLOWERS_PER_WORKER} of one worker): try"
+                " again, or read the log without follow",
+                retry_after_seconds=5,
+            )
+        self._followers[followed.worker] += 1
+        try:
+            yield
+        finally:
+            self._followers[followed.worker] -= 1
+            self._followers += Counter()  # drops the workers without followers
+
+    async def _read_on(
+        self, worker: _AskedWorker, body: Mapping[str, Json], reply: Reply, *, wait: bool
+    ) -> AsyncGenerator[str, None]:
+        failures = 0
+        position = reply.next
+        yield reply.log
+        while position is not None and not reply.ended and (wait or reply.log) and failures <= MAX_FAILURES:
+            if failures or not reply.log:
+                await asyncio.sleep(self._poll_seconds)
+            if self._is_stopping() or self._directory.find_worker_by_uid(worker.uid) is None:
+                return
+            try:
+                reply = await self._ask(worker, {**body, "after": position})
+                failures, position = 0, reply.next
+                yield reply.log
+            except StatusError:  # the worker or the broker may be back soon
+                failures += 1
+                yield ""
+
+    async def _ask(self, worker: _AskedWorker, body: Mapping[str, Json]) -> Reply:
+        return await ask(
+            self._broker,
+            worker.subject,
+            worker.destination,
+            Request.LOG,
+            body,
+            timeout_seconds=ASK_SECONDS,
+            timeout_message=f"{worker.subject} did not answer within {ASK_SECONDS:.0f} s; try again",
+        )
