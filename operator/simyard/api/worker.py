@@ -9,6 +9,7 @@ from pydantic import Field
 
 from simyard.api.base import (
     ATOMIC,
+    ATOMIC_MAP,
     IMMUTABLE,
     ApiModel,
     Conditions,
@@ -146,4 +147,4 @@ class Worker(ApiModel):
 
     metadata: Metadata
     spec: WorkerSpec
-    status: WorkerStatus = WorkerStatus()
+    status: Annotated[WorkerStatus, Field(json_schema_extra=ATOMIC_MAP)] = WorkerStatus()

@@ -15,7 +15,7 @@ from prometheus_client import Histogram
 from simyard.api.base import from_seconds
 from simyard.api.worker import Worker, WorkerStatus
 from simyard.fleet.registry import Registry, find_removed, get_queue, get_time
-from simyard.fleet.status_writes import write_status
+from simyard.fleet.status_writes import replace_status
 from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.work_queue import KeyQueue, RateLimit
 from simyard.guest.messages import AttributesChanged, Drained, Registered
@@ -179,7 +179,7 @@ class WorkerStatuses:
         registry, uid = self._registry, worker.metadata.uid
         self._written[uid] = status
         try:
-            return await write_status(registry.client, registry.workers, worker.metadata, worker.status, status)
+            return await replace_status(registry.client, registry.workers, worker.metadata, worker.status, status)
         finally:
             del self._written[uid]
 
