@@ -21,12 +21,12 @@ class WindowSettings:
 
     Attributes:
         deliveries: the largest number of deliveries (the prefetch). Registrations of a starting pool wait in the window
-            for their writes. Deliveries above their sender's share pass the broker a second time, which costs the
-            operator and the broker a tenth more CPU for a start.
+            for their writes, and all those of 10,000 workers fit into the share of one sender. Deliveries above this
+            share pass the broker a second time, which costs the operator and the broker a tenth more CPU for a start.
         held_bytes: the largest total size of the bodies.
     """
 
-    deliveries: int = 10_000
+    deliveries: int = 25_000
     held_bytes: int = 24 * MIB
 
 
