@@ -11,7 +11,7 @@ BENCH_PROFILER ?=
 BENCH_ARGS ?=
 BENCH_OCCI_N ?= 2 41 1000 10000
 BENCH_OCCI_FINISHED ?= 25000
-BENCH_SITES ?= kubevirt pod openNebula
+BENCH_SITES ?= kubevirt kubevirt-controllers pod openNebula
 ONED_MACHINES ?= 100
 RUN := .run
 # Without bytecode files each of the hundreds of Python processes of a test run compiles its modules for seconds.

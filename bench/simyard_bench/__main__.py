@@ -83,6 +83,13 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--sites", nargs="+", choices=site_scenario.SITES, default=site_scenario.SITES)
     sizes = site_scenario.Sizes()
     command.add_argument("--vmis", type=int, nargs="+", default=sizes.vmis, help="starts of VirtualMachineInstances")
+    command.add_argument(
+        "--controlled-vmis",
+        type=int,
+        nargs="+",
+        default=sizes.controlled_vmis,
+        help="the same at KubeVirt's controllers",
+    )
     command.add_argument("--pods", type=int, nargs="+", default=sizes.pods, help="starts of pods")
     command.add_argument("--vms", type=int, default=sizes.vms, help="starts of VMs of OpenNebula")
     command.add_argument("--known", type=int, default=sizes.known, help="number of VMs that are polled")
@@ -153,7 +160,9 @@ def _occi(options: argparse.Namespace) -> None:
 
 
 def _sites(options: argparse.Namespace) -> None:
-    sizes = site_scenario.Sizes(options.vmis, options.pods, options.vms, options.known, options.finished)
+    sizes = site_scenario.Sizes(
+        options.vmis, options.controlled_vmis, options.pods, options.vms, options.known, options.finished
+    )
     with _directory(options.keep) as directory:
         found = site_scenario.run(directory, options.sites, sizes, options.rounds)
     site_rows.store(options.results, found)

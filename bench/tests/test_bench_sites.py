@@ -47,6 +47,7 @@ def look(case: str, n: int, finished: int, **values: Any) -> Row:
 ALL = [
     vmis(100),
     vmis(1000),
+    row("kubevirt", "start-controllers", 200),
     row("pod", "start", 500),
     row("openNebula", "start-wide", 512, yardstick_s=20, time_scale=0.1),
     row("openNebula", "start-stock", 512, time_scale=0.05, cost_scale=0.05),
@@ -72,13 +73,14 @@ def test_rows_replace_those_of_the_same_case(tmp_path: Path) -> None:
 def test_promises_are_met_by_rows_that_meet_them() -> None:
     found = promises.verdicts(ALL)
     assert [verdict for verdict in found if verdict.met is not True] == []
-    assert len(found) == 8
+    assert len(found) == 9
 
 
 @pytest.mark.parametrize(
     ("worse", "figure"),
     [
         (vmis(1000, ours_s=9.3), "kubevirt: 1000 VMIs until all run"),
+        (row("kubevirt", "start-controllers", 200, ours_s=8.9), "kubevirt: 200 VMIs at KubeVirt's controllers"),
         (
             vmis(1000, writes={"virtualmachineinstances": {"post": 1000, "patch": 10}}),
             "kubevirt: API writes for each VMI",
@@ -113,7 +115,7 @@ def test_a_promise_without_its_rows_is_not_measured() -> None:
 
 def test_tables_have_every_row_and_say_what_is_simulated_and_scaled() -> None:
     text = site_tables.results(ALL)
-    assert text.count("\n| kubevirt |") == 2
+    assert text.count("\n| kubevirt |") == 3
     assert text.count("\n| poll |") == 3
     assert "openNebula, start-stock (times of scheduler and drivers multiplied by 0.05, costs of calls by 0.05)" in text
     assert "- kubevirt: a simulated cloud." in text
@@ -157,7 +159,8 @@ def test_calls_that_change_something_are_told_from_those_that_read() -> None:
 def test_sites_are_measured_at_simulated_clouds(tmp_path: Path, simyard_directory: Path) -> None:
     file = tmp_path / "sites.json"
     command = [
-        sys.executable, "-m", "simyard_bench", "sites", "--vmis", "5", "--pods", "5", "--vms", "5", "--known", "600",
+        sys.executable, "-m", "simyard_bench", "sites", "--sites", "kubevirt", "pod", "openNebula",
+        "--vmis", "5", "--pods", "5", "--vms", "5", "--known", "600",
         "--finished", "10", "60", "--rounds", "1", "--results", str(file), "--keep", str(simyard_directory),
     ]  # fmt: skip
     done = subprocess.run(

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the cases at Kubernetes: VirtualMachineInstances beside a bare client, pods beside a Deployment."""
+"""Measure the cases at Kubernetes.
+
+VirtualMachineInstances start beside a bare client, or beside a ReplicaSet of KubeVirt's own controllers. Pods start
+beside a Deployment.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,7 +24,7 @@ from simyard.api.base import Json
 from simyard_bench import peer, writes
 from simyard_bench.modules import command, environment
 from simyard_bench.occi.load import SERVING
-from simyard_bench.sites import bare_kube, virt
+from simyard_bench.sites import bare_kube, virt, virt_handler
 from simyard_bench.sites.asking import machine_requests
 from simyard_bench.sites.bare_kube import CONCURRENCIES, BareKube, copy_manifest
 from simyard_bench.sites.rows import Figures
@@ -30,6 +35,7 @@ from simyard_dev.controlplane import ControlPlane
 from simyard_dev.processes import Process
 from simyard_dev.progress import say, step
 from simyard_dev.providers import complete_kubevirt, complete_pod
+from simyard_dev.virt_control_plane import VirtControlPlane
 from simyard_sites.base import Site, SiteConfig
 from simyard_sites.kubernetes.client import build_path
 from simyard_sites.kubernetes.resource import Resource
@@ -44,7 +50,11 @@ WARM_UP = 10
 READY_SECONDS = 30.0
 GRACE_SECONDS = 10.0
 KUBEVIRT = "kube-apiserver with KubeVirt's definitions; its controllers simulated, four writes a machine, no latency"
+CONTROLLERS = "in start-controllers, KubeVirt's own virt-api and virt-controller; kwok for the pods, no guest boots"
 KWOK = "kube-apiserver and kube-scheduler; kwok for the kubelets, no image pulled, no container started"
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS = Resource("kubevirt.io", "v1", "virtualmachineinstancereplicasets", "VirtualMachineInstanceReplicaSet")
 
 Bare = Callable[[int], Awaitable[bare_kube.Started]]
 """A measurement of the yardstick with a number of machines; it removes the machines afterwards."""
@@ -68,6 +78,38 @@ def vmis(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures
                 yield uvloop.run(_vmis(plane, n, rounds))
     finally:
         simulator.stop(GRACE_SECONDS)
+        plane.stop()
+
+
+def controlled_vmis(directory: Path, sizes: Sequence[int], rounds: int) -> Iterator[Figures]:
+    """Measure pools of these sizes at KubeVirt's own virt-api and virt-controller.
+
+    Raises:
+        SetupError: a program is missing, a request was refused, or a start did not end in time.
+    """
+    plane, handler = ControlPlane(directory / "controlplane"), Process(directory, "virt-handler")
+    controllers = VirtControlPlane(directory / "virt", plane)
+    try:
+        plane.start(fresh=True)
+        controllers.start()
+        _namespaces(plane, OURS, NAMESPACE)
+        script = virt_handler.Script(
+            kubeconfig=controllers.handler_kubeconfig,
+            certificate=controllers.handler_certificate.certificate,
+            key=controllers.handler_certificate.key,
+            port=controllers.handler_port,
+            nodes=controllers.nodes,
+        )
+        file = directory / "virt-handler.json"
+        file.write_text(script.model_dump_json())
+        handler.start([*command(virt_handler), file], environment())
+        handler.wait_ready(lambda: SERVING in handler.log_file.read_text(), READY_SECONDS)
+        for n in sizes:
+            with step(f"{n} VirtualMachineInstances at KubeVirt's controllers"):
+                yield uvloop.run(_controlled_vmis(plane, n, rounds))
+    finally:
+        handler.stop(GRACE_SECONDS)
+        controllers.stop()
         plane.stop()
 
 
@@ -100,7 +142,20 @@ async def _vmis(plane: ControlPlane, n: int, rounds: int) -> Figures:
         await bare(CONCURRENCIES[0], WARM_UP)
         tried = [(await bare(concurrency, n), concurrency) for concurrency in CONCURRENCIES]
         first, best = min(tried, key=lambda one: one[0].seconds)
-        return await _compare("kubevirt", KUBEVIRT, ours, partial(bare, best), first, n, rounds, load, best)
+        case = Case("kubevirt", "start", n, KUBEVIRT)
+        return await _compare(case, ours, partial(bare, best), first, rounds, load, best)
+
+
+async def _controlled_vmis(plane: ControlPlane, n: int, rounds: int) -> Figures:
+    load = os.getloadavg()[0]
+    async with bare_kube.connect(plane.kubeconfig) as session:
+        ours = Ours(session, VMIS, partial(_site, KubevirtSite, complete_kubevirt(namespace=OURS), plane.kubeconfig))
+        Api(plane.kubeconfig).install([_replica_set(copy_manifest(await ours.warm_up()))])
+        bare = _controller(session, VMIS, REPLICA_SETS)
+        await bare(WARM_UP)
+        return await _compare(
+            Case("kubevirt", "start-controllers", n, CONTROLLERS), ours, bare, await bare(n), rounds, load
+        )
 
 
 async def _pods(plane: ControlPlane, n: int, rounds: int) -> Figures:
@@ -109,20 +164,52 @@ async def _pods(plane: ControlPlane, n: int, rounds: int) -> Figures:
         ours = Ours(session, PODS, partial(_site, PodSite, complete_pod(namespace=OURS), plane.kubeconfig))
         example = copy_manifest(await ours.warm_up())
         spec = {name: value for name, value in example["spec"].items() if name != "nodeName"}
-        deployment = peer.deployment(spec)
-        Api(plane.kubeconfig).install([deployment])
-        theirs = BareKube(session, PODS, NAMESPACE)
-        path = build_path(Resource("apps", "v1", "deployments", "Deployment"), NAMESPACE, NAME)
-
-        async def bare(n: int) -> bare_kube.Started:
-            started = await theirs.scale(path, n)
-            say(f"Deployment: {started.seconds:.2f} s")
-            await theirs.ask_to_scale(path, 0)
-            await theirs.gone()
-            return started
-
+        Api(plane.kubeconfig).install([peer.deployment(spec)])
+        bare = _controller(session, PODS, DEPLOYMENTS)
         await bare(WARM_UP)
-        return await _compare("pod", KWOK, ours, bare, await bare(n), n, rounds, load)
+        return await _compare(Case("pod", "start", n, KWOK), ours, bare, await bare(n), rounds, load)
+
+
+def _replica_set(example: Json) -> Json:
+    """Return a ReplicaSet without replicas whose machines are like the example.
+
+    The labels of the example are left out: KubeVirt changes some of them, such as the name of the node.
+    """
+    labels = {"app": NAME}
+    return {
+        "apiVersion": REPLICA_SETS.api_version,
+        "kind": REPLICA_SETS.kind,
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": example["spec"]},
+        },
+    }
+
+
+def _controller(session: aiohttp.ClientSession, resource: Resource, controller: Resource) -> Bare:
+    """Return the measurement of a controller that creates objects of a resource."""
+    theirs, path = BareKube(session, resource, NAMESPACE), build_path(controller, NAMESPACE, NAME)
+
+    async def bare(n: int) -> bare_kube.Started:
+        started = await theirs.scale(path, n)
+        say(f"{controller.kind}: {started.seconds:.2f} s")
+        await theirs.ask_to_scale(path, 0)
+        await theirs.gone()
+        return started
+
+    return bare
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case with a number of machines, and the stand-in for the cloud."""
+
+    site: str
+    name: str
+    n: int
+    cloud: str
 
 
 class Ours:
@@ -159,29 +246,27 @@ class Ours:
 
 
 async def _compare(
-    site: str,
-    cloud: str,
+    case: Case,
     ours: Ours,
     bare: Bare,
     first: bare_kube.Started,
-    n: int,
     rounds: int,
     load: float,
     concurrency: int | None = None,
 ) -> Figures:
     """Measure the yardstick (its first round is given) and our site in turn, and return the figures."""
-    theirs, mine = [first], [await ours.start(n)]
+    theirs, mine = [first], [await ours.start(case.n)]
     for _ in range(rounds - 1):
-        theirs.append(await bare(n))
-        mine.append(await ours.start(n))
+        theirs.append(await bare(case.n))
+        mine.append(await ours.start(case.n))
     started = [one for one, _ in mine]
     made = writes.by_resource(mine[-1][1])
     middle = sorted(started, key=lambda one: one.seconds)[len(started) // 2]
     return Figures(
-        site=site,
-        case="start",
-        n=n,
-        cloud=cloud,
+        site=case.site,
+        case=case.name,
+        n=case.n,
+        cloud=case.cloud,
         ours_s=round(median(one.seconds for one in started), 3),
         yardstick_s=round(median(one.seconds for one in theirs), 3),
         cpu_s=round(median(one.cpu_seconds for one in started), 3),
@@ -190,7 +275,7 @@ async def _compare(
         yardstick_rounds_s=[round(one.seconds, 3) for one in theirs],
         accepted_s=round(median(one.accepted_seconds for one in started), 3),
         yardstick_accepted_s=round(median(one.accepted_seconds for one in theirs), 3) if concurrency else None,
-        writes_per_worker=writes.total(made) / n,
+        writes_per_worker=writes.total(made) / case.n,
         writes=made,
         calls_at_once=middle.setting.calls,
         batch=middle.setting.batch,

@@ -10,11 +10,13 @@ from simyard_bench.sites.rows import Row
 
 VMIS = (100, 1000)
 """Two numbers of machines; the difference of their writes gives the writes of one machine."""
+CONTROLLED_VMIS = 200
 PODS = 500
 VMS = 512
 KNOWN = 10_000
 FINISHED = (600, 25_600)
 MAX_RATIO = 1.15
+MAX_CONTROLLED_RATIO = 1.1
 MAX_WRITES_PER_WORKER = 1.0
 MIN_RATE_RATIO = 1.25
 """A real oned 7.4 created 51 VMs a second for a site with sequential requests, and 39 for pyone."""
@@ -28,6 +30,15 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Return the verdicts in the order of the promises."""
     return [
         _times(rows, "kubevirt", "start", VMIS[1], "VMIs until all run", "a bare client's"),
+        _times(
+            rows,
+            "kubevirt",
+            "start-controllers",
+            CONTROLLED_VMIS,
+            "VMIs at KubeVirt's controllers",
+            "a ReplicaSet's",
+            MAX_CONTROLLED_RATIO,
+        ),
         _writes(rows),
         _wide(rows),
         _times(rows, "openNebula", "start-stock", VMS, "VMs, stock scheduler", "pyone's", MAX_STOCK_RATIO),

@@ -17,7 +17,8 @@ from simyard_bench.start import revision
 from simyard_dev import kubevirt, tools
 from simyard_dev.progress import say
 
-SITES = ("kubevirt", "pod", clouds.SITE)
+CONTROLLERS = "kubevirt-controllers"
+SITES = ("kubevirt", CONTROLLERS, "pod", clouds.SITE)
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Sizes:
     """Numbers of machines in the cases; polls look at ``known`` machines, or at few beside ``finished`` ones."""
 
     vmis: Sequence[int] = (100, 1000)
+    controlled_vmis: Sequence[int] = (200,)
     pods: Sequence[int] = (500,)
     vms: int = 512
     known: int = 10_000
@@ -53,6 +55,7 @@ def versions() -> dict[str, str]:
         "etcd": tools.ETCD.version,
         "kwok": tools.KWOK.version,
         "kubevirt": f"{kubevirt.MODULE.version} (definitions)",
+        "virt-controller": tools.VIRT.version,
         "pyone": importlib.metadata.version("pyone"),
         "python": platform.python_version(),
     }
@@ -61,6 +64,7 @@ def versions() -> dict[str, str]:
 def _cases(directory: Path, sites: Sequence[str], sizes: Sizes, rounds: int) -> Iterator[Figures]:
     cases: dict[str, Iterable[Figures]] = {
         "kubevirt": clusters.vmis(directory / "kubevirt", sizes.vmis, rounds),
+        CONTROLLERS: clusters.controlled_vmis(directory / CONTROLLERS, sizes.controlled_vmis, rounds),
         "pod": clusters.pods(directory / "pod", sizes.pods, rounds),
     }
     for site in sites:
