@@ -2,6 +2,7 @@
 """Files of actions on a worker whose disk, cache or program misbehaves."""
 
 import asyncio
+import os
 import resource
 import shutil
 import uuid
@@ -128,9 +129,21 @@ async def test_a_disk_without_space_for_the_copy_of_an_input_fails_with_the_reas
 
 
 async def test_a_result_that_cannot_be_read_fails_with_the_reason(worker: Worker) -> None:
-    worker.program.run = lambda *_: {"field": Path("/proc/self/mem")}
-    with pytest.raises(FileTransferError, match=r"^result field: Input/output error"):
-        await worker.act()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def run(context: Context, _: Path) -> Mapping[str, Any]:
+        (context.directory / "field.vtu").write_text("field")
+        free = os.open(os.devnull, os.O_RDONLY)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))  # no further file can be opened
+        return {"field": Path("field.vtu")}
+
+    worker.program.run = run
+    try:
+        with pytest.raises(FileTransferError, match=r"^result field: Too many open files"):
+            await worker.act()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_a_cached_input_with_a_name_has_the_limit_of_its_size_too(store: SmallStore, worker: Worker) -> None:
