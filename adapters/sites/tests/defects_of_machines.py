@@ -155,10 +155,14 @@ class DeletesWhatItWasNotAskedTo(ToySite):
 
 @found_by("deleting_it_again_while_it_ends_succeeds")
 class DeletesOnce(ToySite):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._deleted: set[str] = set()
+
     async def _delete(self, machine_id: str) -> None:
-        with suppress(MachineNotFoundError):
-            if (await self._get(machine_id)).state is MachineState.TERMINATING:
-                raise ConflictError("it ends already")
+        if machine_id in self._deleted:
+            raise ConflictError("it ends already")
+        self._deleted.add(machine_id)
         await super()._delete(machine_id)
 
 
@@ -196,6 +200,10 @@ class DeletesOnlyWhatIsThere(ToySite):
 
 @found_by("machines_that_still_boot_can_be_deleted")
 class DoesNotDeleteWhatBoots(ToySite):
+    async def _create(self, request: Any) -> Any:
+        self._cloud.is_held = True  # the machine still boots when it is deleted, however busy the computer is
+        return await super()._create(request)
+
     async def _delete(self, machine_id: str) -> None:
         if (await self._ask("get", machine_id))["state"] == "pending":
             raise ConflictError("it boots")

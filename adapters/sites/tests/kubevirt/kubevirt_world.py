@@ -13,6 +13,7 @@ from typing import Any
 
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.providers import complete_kubevirt
+from simyard_dev.rights import wait_until_rights
 from simyard_simulators.kube_front import KubeFront
 from simyard_simulators.virt import Latencies, SimulatedKubeVirt
 from simyard_simulators.virt.subresources import routes
@@ -154,6 +155,7 @@ async def kubevirt_world(control_plane: ControlPlane, latencies: Latencies = LAT
         client = await stack.enter_async_context(await KubeClient.connect(control_plane.kubeconfig))
         for path, body in _account(namespace):
             await client.request("POST", path, body=body)
+        await wait_until_rights(client, namespace, ACCOUNT, VMIS)
         simulated = SimulatedKubeVirt(client, latencies, namespace=namespace)
         await stack.enter_async_context(simulated.running())
         front = KubeFront(control_plane.server, str(control_plane.authority), VMIS.plural, routes(simulated))

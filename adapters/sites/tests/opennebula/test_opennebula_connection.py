@@ -118,15 +118,16 @@ async def test_what_another_server_answers_is_told_apart(
 async def test_an_answer_that_is_too_late_is_unknown_where_it_could_have_changed_something(
     yard: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "READ_SECONDS", 0.05)
-    monkeypatch.setattr(transport, "WRITE_SECONDS", 0.05)
     site = yard.site()
     await yard.create(site, "a")
     yard.oned.faults.pause()
-    with pytest.raises(UnavailableError, match="silent"):
-        await site.list_owned()
-    with pytest.raises(UnknownOutcomeError, match="silent"):
-        await outcomes(site.create([yard.request("b")]))
+    with monkeypatch.context() as impatient:
+        impatient.setattr(transport, "READ_SECONDS", 0.05)
+        impatient.setattr(transport, "WRITE_SECONDS", 0.05)
+        with pytest.raises(UnavailableError, match="silent"):
+            await site.list_owned()
+        with pytest.raises(UnknownOutcomeError, match="silent"):
+            await outcomes(site.create([yard.request("b")]))
     yard.oned.faults.resume()
     await yard.create(site, "b")
     assert len(await site.list_owned()) == 2
@@ -273,7 +274,7 @@ async def test_an_answer_without_end_is_given_up(
             Settings.from_config(SiteConfig("one", complete_open_nebula(endpoint=url), login()))
         )
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 with pytest.raises(kind, match="more than 1000000 bytes"):
                     await carrier.post(b"", changes=changes)
         finally:
@@ -306,7 +307,7 @@ async def test_few_connections_are_open_and_changes_leave_one_to_the_polls() -> 
         carrier = transport.Transport(Settings.from_config(config))
         changes = [asyncio.create_task(carrier.post(b"change", changes=True)) for _ in range(6)]
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(240):
                 for _ in range(3):
                     assert await carrier.post(b"read", changes=False) == b"done"
                     assert bodies.count(b"change") <= 2

@@ -17,6 +17,7 @@ from simyard_dev.controlplane import ControlPlane
 from simyard_dev.files import locked
 from simyard_dev.processes import Process
 from simyard_dev.providers import complete_pod
+from simyard_dev.rights import wait_until_rights
 from simyard_simulators.kube_front import KubeFront
 from simyard_sites.base import Machine, MachineRequest, Site, SiteConfig
 from simyard_sites.conformance.world import World
@@ -30,8 +31,7 @@ from simyard_sites.pod.site import PODS
 IMAGE = "registry.example.com/solver:3"
 ACCOUNT = "simyard"
 NODES = 4
-READY_SECONDS = 60.0
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+READY_SECONDS = 240.0
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
@@ -127,17 +127,7 @@ class PodWorld(World):
         await self.client.delete(BINDINGS, ACCOUNT, self.namespace)
         body = {"metadata": {"name": ACCOUNT}, "roleRef": {**binding["roleRef"], "name": role}}
         await self.client.create(BINDINGS, {**body, "subjects": binding["subjects"]}, self.namespace)
-        async with asyncio.timeout(READY_SECONDS):
-            while await self._may_create_pods() != (role != "view"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-
-    async def _may_create_pods(self) -> bool:
-        """Return what the API server's authorizer, which follows bindings with a delay, says of the account."""
-        attributes = {"verb": "create", "resource": "pods", "namespace": self.namespace}
-        user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
-        body = {"spec": {"user": user, "resourceAttributes": attributes}}
-        answer = await self.client.request("POST", REVIEWS, body=body)
-        return bool(answer["status"]["allowed"])
+        await wait_until_rights(self.client, self.namespace, ACCOUNT, PODS, allowed=role != "view")
 
     async def expire_credentials(self) -> None:
         """See :class:`World`."""
@@ -206,6 +196,7 @@ async def pod_world(plane: ControlPlane) -> AsyncIterator[PodWorld]:
         await client.create(
             BINDINGS, {"metadata": {"name": ACCOUNT}, "roleRef": role, "subjects": [subject]}, namespace
         )
+        await wait_until_rights(client, namespace, ACCOUNT, PODS)
         front = KubeFront(plane.server, str(plane.authority), PODS.plural)
         await stack.enter_async_context(front.serving())
         yield PodWorld(client, front, namespace, await token_of(client, namespace))
