@@ -17,7 +17,9 @@ RUN := .run
 # Without bytecode files each of the hundreds of Python processes of a test run compiles its modules for seconds.
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 2
+# Many tests wait, so there are more workers than cores; the fast ones only compute.
+PYTEST_WORKERS ?= $(shell expr 2 '*' $$(nproc))
+FAST_WORKERS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 IMAGE ?= simyard:dev
 VERSION ?=
@@ -44,7 +46,7 @@ test: venv tools ## Set up and run all tests.
 	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 test-fast: venv ## Run the tests that start no processes: pure code, and what runs inside of pytest.
-	@$(PY) -m pytest -q -n $(PYTEST_WORKERS) --fast $(PYTEST_ARGS)
+	@$(PY) -m pytest -q -n $(FAST_WORKERS) --fast $(PYTEST_ARGS)
 
 # Not part of `make test`, because the first build of virt-api and virt-controller takes minutes; .ci/run includes it.
 test-kubevirt: venv tools ## Test the KubeVirt site with KubeVirt's own virt-api and virt-controller (first build: minutes).

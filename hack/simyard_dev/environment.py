@@ -24,11 +24,11 @@ class Environment:
     `DIR/kubeconfig` is the kubeconfig of the administrator; `DIR/env` has all addresses, for a shell to source.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, statistics_seconds: int = STATISTICS_SECONDS) -> None:
         self.directory = directory.absolute()
         self.control_plane = controlplane.ControlPlane(self.directory / "controlplane")
         self.files = FileStore(self.directory / "files")
-        self.broker = open_broker(self.directory / "broker", statistics_seconds=STATISTICS_SECONDS)
+        self.broker = open_broker(self.directory / "broker", statistics_seconds=statistics_seconds)
         self.kubeconfig = self.directory / "kubeconfig"
 
     def is_down(self) -> bool:

@@ -5,7 +5,9 @@ The xdist workers of the run share both servers. The servers start when a test f
 run, even if the run is killed.
 """
 
+import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 
 WORKER_INPUT = "simyard_directory"
 _SLOW_FIXTURES = frozenset({"simyard_directory", "solver"})
+_EXAMPLES = 50
 _FAST_EXAMPLES = 25
+_STATISTICS_SECONDS = 1
+"""Interval of the broker's statistics in tests: some waits of the operator last for one interval."""
+_GARBAGE_PERCENT = "200"
+"""Value of GOGC for Go programs: twice as much garbage as by default, for a tenth less CPU of kube-apiserver."""
 
 
 class _Run:
@@ -62,15 +69,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker of slow tests, and let property tests try fewer examples in a fast run."""
+    """Declare the markers, and set the number of examples that property tests try."""
     config.addinivalue_line("markers", "slow: starts processes, or waits in real time")
+    config.addinivalue_line("markers", "long: takes long, so it starts before most other tests")
+    sys.dont_write_bytecode = False  # otherwise each of hundreds of Python processes compiles its modules for seconds
+    os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+    os.environ.setdefault("GOGC", _GARBAGE_PERCENT)
     hypothesis.settings.register_profile("fast", max_examples=_FAST_EXAMPLES, deadline=None)
-    if config.getoption("--fast"):
-        hypothesis.settings.load_profile("fast")
+    hypothesis.settings.register_profile("all", max_examples=_EXAMPLES, deadline=None)
+    hypothesis.settings.load_profile("fast" if config.getoption("--fast") else "all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the slow tests, if the command line asks for it."""
+    """Move long tests to the front, so that no worker runs alone at the end; deselect slow tests in a fast run."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if not config.getoption("--fast"):
         return
     config.hook.pytest_deselected(items=[item for item in items if _is_slow(item)])
@@ -117,7 +129,7 @@ def control_plane(simyard_directory: Path) -> ControlPlane:
 @pytest.fixture(scope="session")
 def broker(simyard_directory: Path) -> Broker:
     """Return the ready broker of the run; tests share it and use queues or virtual hosts of their own."""
-    broker = open_broker(simyard_directory / "broker")
+    broker = open_broker(simyard_directory / "broker", statistics_seconds=_STATISTICS_SECONDS)
     broker.start()
     return broker
 

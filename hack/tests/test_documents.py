@@ -22,10 +22,10 @@ PLACE = re.compile(r"(\$PWD/)?\.run/(quickstart|dev)\b")
 DOCUMENT_SECONDS = 240
 EVERYTHING_GOES = """
 kubectl delete serviceactions --all --all-namespaces
-kubectl delete workerpools --all --all-namespaces --timeout=100s
-kubectl delete workers --all --all-namespaces --timeout=60s
-kubectl delete simulationservices,occimixins,occilinks --all --all-namespaces --timeout=60s
-kubectl delete cloudsites --all --timeout=60s
+kubectl delete workerpools --all --all-namespaces --timeout=240s
+kubectl delete workers --all --all-namespaces --timeout=240s
+kubectl delete simulationservices,occimixins,occilinks --all --all-namespaces --timeout=240s
+kubectl delete cloudsites --all --timeout=240s
 """
 DOCUMENTS = (
     "README.md",
@@ -41,7 +41,7 @@ DOCUMENTS = (
     "docs/rotation.md",
 )
 
-pytestmark = [pytest.mark.xdist_group("quickstart"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("quickstart")
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,14 @@ class Running:
         )
 
 
+def open_environment(directory: Path) -> Environment:
+    """Return the environment of `make quickstart`, with statistics of the broker that tests need not wait for."""
+    return Environment(directory, statistics_seconds=1)
+
+
 @pytest.fixture(scope="module")
 def system(simyard_directory: Path) -> Iterator[Running]:
-    environment = Environment(simyard_directory / "quickstart")
+    environment = open_environment(simyard_directory / "quickstart")
     try:
         quickstart.run(environment, occi=True)
         yield Running(environment.directory)
@@ -100,7 +105,7 @@ def test_the_summary_says_what_was_started_and_solved(system: Running) -> None:
 def test_quickstart_again_keeps_what_runs_and_what_was_scaled(system: Running) -> None:
     before = json.loads((system.directory / "summary.json").read_text())
     assert system.sh("kubectl scale workerpool beams --replicas 4", ROOT).returncode == 0
-    quickstart.run(Environment(system.directory), occi=True)
+    quickstart.run(open_environment(system.directory), occi=True)
     after = json.loads((system.directory / "summary.json").read_text())
     assert after["pool"]["replicas"] == 4
     assert after["t_m_s"] == before["t_m_s"]
@@ -173,7 +178,7 @@ def test_the_command_line_shows(system: Running, command: str, shown: str) -> No
 
 
 def test_usage_shows_what_the_pool_used(system: Running) -> None:
-    waits = "kubectl wait usage/simyard --timeout=60s --for"
+    waits = "kubectl wait usage/simyard --timeout=240s --for"
     row = """jsonpath='{.status.rows[?(@.pool=="beams")].pool}'=beams"""
     done = system.sh(f"{waits}=create; {waits}={row}; kubectl simyard usage", ROOT)
     assert done.returncode == 0, done.stderr
@@ -208,16 +213,16 @@ def test_a_restored_backup_brings_pools_and_accounts_back(system: Running, tmp_p
     shutil.copytree(ROOT / "crds", tmp_path / "crds")
     save, *restore, see = [block.commands for block in guides.read_blocks("docs/backup.md")]
     pool = "kubectl get workerpool beams -o jsonpath='{.spec}'"
-    two_ready = "kubectl wait workerpool/beams --timeout=60s --for=jsonpath='{.status.readyReplicas}'=2"
+    two_ready = "kubectl wait workerpool/beams --timeout=240s --for=jsonpath='{.status.readyReplicas}'=2"
     system.does(f"kubectl scale workerpool beams --replicas 2; {two_ready}", ROOT)
     two_run = """jsonpath='{.status.rows[?(@.pool=="beams")].workers}'=2"""
-    waits = "kubectl wait usage/simyard --timeout=60s --for"
+    waits = "kubectl wait usage/simyard --timeout=240s --for"
     system.does(f"{waits}=create; {waits}={two_run}", ROOT)  # the account contains the time of the workers that ended
     before, workers = system.does(pool, ROOT), uids()
     system.does(save, tmp_path)
     saved = accounted()
     system.does(EVERYTHING_GOES, ROOT)
-    platform = Platform(Environment(system.directory), occi=True)
+    platform = Platform(open_environment(system.directory), occi=True)
     platform.operator.stop(30)
     system.does("kubectl delete usages --all --all-namespaces", ROOT)
     system.does("kubectl -n simyard-system delete secrets --all", ROOT)

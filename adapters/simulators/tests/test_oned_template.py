@@ -2,7 +2,7 @@
 """oned's template language: what is read as what, what fails, and how templates are merged."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard_simulators.oned.template import Template, TemplateError, Value, parse
@@ -27,7 +27,6 @@ def quote(value: str) -> str:
     return '"' + value.replace('"', '\\"') + '"'
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES, VALUES | st.dictionaries(NAMES, VALUES, min_size=1)))
 def test_what_is_quoted_right_is_read_as_it_was(attributes: dict[str, Value]) -> None:
     assert dict(parse(quoted(attributes)).items()) == attributes
@@ -82,7 +81,6 @@ def test_merging_replaces_every_attribute_of_a_name_whole() -> None:
     assert template.get("CPU") == "1"
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_xml_of_a_template_carries_any_value_that_xml_can(value: str) -> None:
     carried = "".join(character for character in value if character >= " " and character.isprintable())

@@ -369,7 +369,7 @@ class AnyHistoryWithinLimits(AnyHistory):
 TestAnyHistory = AnyHistory.TestCase
 TestAnyHistoryWithinLimits = AnyHistoryWithinLimits.TestCase
 for history in (TestAnyHistory, TestAnyHistoryWithinLimits):
-    history.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+    history.settings = settings(stateful_step_count=30)
 
 
 @given(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from occi_memory import BASE, BEAM, START, MemoryBackend, compute, identity, network
 
@@ -63,7 +63,6 @@ queries = st.dictionaries(
     body=st.one_of(bodies, st.binary(max_size=50)),
     user=st.sampled_from(["ada", "net", "eve"]),
 )
-@settings(max_examples=400, deadline=None)
 def test_every_request_has_an_answer_that_says_what_is_wrong(
     method: str,
     path: str,

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from frontend_objects import ADA, NAMESPACE, Bench, service, site, worker
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard.api import names
@@ -142,7 +142,6 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_made(attributes: Json
 
 
 @given(st.decimals("0.001", "999999", places=4).map(float))
-@settings(max_examples=30, deadline=None)
 async def test_memory_is_kept_as_it_is_sent(memory: float) -> None:
     bench = Bench().fill()
     made = await bench.create(**{"occi.compute.memory": memory})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from frontend_objects import ADA, Bench, metadata, pool, service, worker
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard.api import names
@@ -130,7 +130,6 @@ SOURCES = ("/compute/uid-a", "/compute/uid-b", "/application/uid-1", "/component
 PATHS = (*SOURCES, "/amqplink/uid-a", "/amqplink/uid-1", "/amqplink/uid-2", "/componentlink/uid-2")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("wwspllmm"), st.integers(0, 3), st.integers(0, 7)), max_size=25))
 def test_what_is_listed_is_there_and_what_is_another_has_another_key(steps: list[tuple[str, int, int]]) -> None:
     bench = Bench()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from frontend_objects import Bench, condition, metadata, pool, service, worker
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard.api import names
@@ -276,7 +276,6 @@ def test_a_listing_is_sorted_whatever_comes_and_goes(steps: list[tuple[bool, int
 
 
 @given(st.sets(st.text(max_size=6) | st.sampled_from(["beam", "Beam", "be.am", "be-am", "beam-9d1b7bd5"]), max_size=12))
-@settings(max_examples=200)
 def test_terms_of_services_can_be_written_and_never_collide(known: set[str]) -> None:
     terms = make_terms(known)
     assert terms.keys() == known

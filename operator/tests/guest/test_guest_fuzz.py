@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,13 +22,11 @@ def test_the_corpus_breaks_no_promise() -> None:
         exercise(data)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(KINDS) + 1), st.lists(st.one_of(st.sampled_from(WORDS), st.binary(max_size=8)), max_size=30))
 def test_words_in_any_order_break_no_promise(choice: int, words: list[bytes]) -> None:
     exercise(bytes([choice]) + b"".join(words))
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_changes_of_the_corpus_break_no_promise(chance: random.Random) -> None:
     kept = FUZZER.read_inputs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from occi_fuzzing import FUZZER, WORDS, exercise
 
@@ -19,14 +19,12 @@ def test_the_corpus_breaks_no_promise() -> None:
         exercise(data)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.integers(0, 4), st.lists(st.one_of(st.sampled_from(WORDS), st.binary(max_size=8)), max_size=30))
 @example(1, [b'{"kind":', b'"\\ud800"', b"}"])
 def test_words_of_the_grammar_in_any_order_break_no_promise(choice: int, words: list[bytes]) -> None:
     exercise(bytes([choice]) + b"".join(words))
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_changes_of_the_corpus_break_no_promise(chance: random.Random) -> None:
     kept = FUZZER.read_inputs()

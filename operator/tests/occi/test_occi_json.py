@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from occi_json_schema import validator
 from occi_objects import INTERFACE, MODEL, SOLVE, START, entities, make_amqplink, make_compute
 
@@ -67,7 +67,6 @@ def test_the_model_is_valid_by_the_schema_of_the_ogf() -> None:
     validator("model")(orjson.loads(render_model(MODEL.ordered, Rendering.JSON).body))
 
 
-@settings(max_examples=150, deadline=None)
 @given(entity=entities)
 def test_every_entity_is_valid_by_the_schema_of_the_ogf(entity: Entity) -> None:
     document = orjson.loads(render_entity(entity, Rendering.JSON, "", MODEL).body)

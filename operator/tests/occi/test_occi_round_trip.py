@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from occi_objects import MODEL, categories, draft_of, entities, in_json, in_text, uris
 
@@ -28,7 +28,6 @@ def typed(value: object) -> object:
 
 
 @pytest.mark.parametrize("rendering", FULL)
-@settings(max_examples=150, deadline=None)
 @given(entity=entities)
 def test_an_entity_is_read_as_it_was_rendered(rendering: Rendering, entity: Entity) -> None:
     rendered = render_entity(entity, rendering, "https://example.com", MODEL)
@@ -38,7 +37,6 @@ def test_an_entity_is_read_as_it_was_rendered(rendering: Rendering, entity: Enti
     assert typed(dict(draft.attributes)) == typed(dict(expected.attributes))
 
 
-@settings(max_examples=150, deadline=None)
 @given(entity=entities)
 def test_text_has_one_line_for_each_fact_and_headers_are_ascii(entity: Entity) -> None:
     body = render_entity(entity, Rendering.TEXT_PLAIN, "", MODEL).body.decode()
@@ -50,7 +48,6 @@ def test_text_has_one_line_for_each_fact_and_headers_are_ascii(entity: Entity) -
     assert len({name for name, _ in rendered.headers}) == len(rendered.headers)
 
 
-@settings(max_examples=150, deadline=None)
 @given(given_categories=st.lists(categories, max_size=4, unique_by=lambda category: category.id))
 def test_categories_are_read_as_they_were_rendered(given_categories: list[Category]) -> None:
     as_json = render_model(given_categories, Rendering.JSON, MODEL)
@@ -63,7 +60,6 @@ def test_categories_are_read_as_they_were_rendered(given_categories: list[Catego
 
 
 @pytest.mark.parametrize("rendering", Rendering)
-@settings(max_examples=80, deadline=None)
 @given(paths=st.lists(uris.map("/{}".format).filter(lambda path: "," not in path), max_size=5))
 def test_locations_are_read_as_they_were_rendered(rendering: Rendering, paths: list[str]) -> None:
     rendered = render_locations(paths, rendering, "https://example.com:8443")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from occi_objects import (
     BEAM,
     CANCEL,
@@ -255,7 +255,6 @@ def applies(mixin_id: str, entity: Resource) -> bool:
     return True
 
 
-@settings(max_examples=100, deadline=None)
 @given(entity=resources())
 def test_any_rendering_can_be_put_back(entity: Resource) -> None:
     mixins = tuple(mixin for mixin in entity.mixins if mixin != LARGE.id and applies(mixin, entity))

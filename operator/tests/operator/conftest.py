@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An installation for the tests of this folder in each process of the test run."""
+"""An installation for the tests of this folder whose operator is a process."""
 
 import itertools
 import os
@@ -27,8 +27,9 @@ from operator_stack import Operator, Scene, Stack, scene
 @pytest.fixture(scope="session")
 def stack(simyard_directory: Path) -> Iterator[Stack]:
     # Not the run's shared control plane and broker: these tests kill operators and brokers.
-    directory = simyard_directory / f"operator-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
-    control_plane, broker = ControlPlane(directory / "controlplane"), open_broker(directory / "broker")
+    directory = simyard_directory / "operator"
+    control_plane = ControlPlane(directory / "controlplane")
+    broker = open_broker(directory / "broker", statistics_seconds=1)
     control_plane.start()
     broker.start()
     stack = Stack(directory, control_plane, broker)
@@ -70,6 +71,8 @@ async def make_world(
 
         async def make() -> World:
             cloud = MemoryCloud(tmp_path / f"cloud-{next(numbers)}")
-            return await worlds.enter_async_context(World(installed.kubeconfig, access, cloud))
+            return await worlds.enter_async_context(
+                World(installed.kubeconfig, access, cloud, broker.statistics_seconds)
+            )
 
         yield make

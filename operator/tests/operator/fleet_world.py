@@ -32,6 +32,7 @@ from simyard.fleet.registry import Registry, get_pool_uid, get_queue
 from simyard.fleet.timing import Timing
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.connection import open_connection
+from simyard.messaging.liveness import STATISTICS_SECONDS
 from simyard.messaging.topology import REPLY_QUEUES_PREFIX
 from simyard.plan.actions import ActionTimes
 from simyard.plan.worker import is_ready
@@ -43,7 +44,7 @@ from simyard_sites.kubernetes.resource import Resource
 
 CONNECTOR = Path(__file__).parent / "operator_connector.py"
 SERVICE = "program"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 ORPHAN_GRACE_SECONDS = 1
 LOOK_SECONDS = 0.02
 LOOK_AT_BROKER_SECONDS = 0.1
@@ -75,10 +76,13 @@ class World:
         seen: the namespace's objects, by caches of the test's own.
     """
 
-    def __init__(self, kubeconfig: Path, access: BrokerAccess, cloud: MemoryCloud) -> None:
+    def __init__(
+        self, kubeconfig: Path, access: BrokerAccess, cloud: MemoryCloud, statistics_seconds: float = STATISTICS_SECONDS
+    ) -> None:
         self.name = f"world-{uuid.uuid4().hex[:8]}"
         self.cloud = cloud
         self._kubeconfig = kubeconfig
+        self._statistics_seconds = statistics_seconds
         self._home_vhost = access.vhost
         self.access = replace(access, vhost=self.name)
         self._counter = itertools.count()
@@ -121,6 +125,7 @@ class World:
         installation = f"{self.name}-{next(self._identities)}"
         settings = FleetSettings(
             *(self.access, self.access, self.name, installation, installation),
+            statistics_seconds=self._statistics_seconds,
             make_provider=lambda *_: MemorySite(self.cloud, life),
             timing=TIMING,
         )

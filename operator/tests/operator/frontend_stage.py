@@ -42,7 +42,7 @@ from simyard_sites.kubernetes.client import KubeClient, PatchType, WatchEvent
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 SERVICE = "beam"
 
 

@@ -34,8 +34,8 @@ from simyard_sites.kubernetes.resource import Resource
 
 CONNECTOR = Path(__file__).parent / "operator_connector.py"
 SIMYARD = [sys.executable, "-c", "from simyard.roles import main; main()"]
-READY_SECONDS = 90.0
-PATIENCE_SECONDS = 90.0
+READY_SECONDS = 240.0
+PATIENCE_SECONDS = 240.0
 SERVICE = "program"
 
 
@@ -120,7 +120,7 @@ class Stack:
             f"{self.broker.management_url}/api/{kind}?columns=name",
             headers={"Authorization": aiohttp.encode_basic_auth(self.broker.user, self.broker.password)},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=240) as answer:
             return {item["name"] for item in json.load(answer)}
 
 
@@ -142,6 +142,7 @@ class Operator:
                 f"--kubeconfig={self._stack._kubeconfig}",
                 f"--metrics-port={self._port}",
                 "--lease-seconds=10",
+                f"--amqp-statistics-seconds={broker.statistics_seconds}",
                 *(f"--{key.replace('_', '-')}={value}" for key, value in self._options.items()),
             ],
             {

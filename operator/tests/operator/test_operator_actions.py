@@ -11,7 +11,7 @@ from operator_stack import Operator, Scene, Stack, condition, wait_until
 from simyard.api import names
 from simyard_dev.local_broker import LocalBroker
 
-pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
+pytestmark = pytest.mark.xdist_group("operator")
 
 
 def runs(ledger: Path) -> int:

@@ -20,13 +20,13 @@ from simyard.api.worker_pool import WorkerPool
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.local_broker import LocalCluster
 
-pytestmark = [pytest.mark.xdist_group("broker-nodes"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("broker-nodes"), pytest.mark.long]
 log = logging.getLogger(__name__)
 
 WORKERS = 6
 RESULTS = 12
 """So many actions are begun and finished while a node is away."""
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")

@@ -54,13 +54,13 @@ class Scenario:
 
 
 class Start(Scenario):
-    makes = 3
+    makes = 2
 
     async def begin(self) -> None:
-        self.pool = await self.world.make_pool(3)
+        self.pool = await self.world.make_pool(2)
 
     async def ends(self, unless: asyncio.Event) -> bool:
-        return await self.world.right(self.pool, 3, unless=unless)
+        return await self.world.right(self.pool, 2, unless=unless)
 
     async def clear(self) -> None:
         await self.world.delete_pool(self.pool)
@@ -83,8 +83,8 @@ class ScaleIn(Scenario):
 
 class Deletion(Scenario):
     async def prepare(self) -> None:
-        self.pool = await self.world.make_pool(3)
-        await self.world.right(self.pool, 3)
+        self.pool = await self.world.make_pool(2)
+        await self.world.right(self.pool, 2)
 
     async def begin(self) -> None:
         await self.world.delete_pool(self.pool)
@@ -110,7 +110,7 @@ class ChangeOfMind(Start):
             self.deleted = True
 
     async def ends(self, unless: asyncio.Event) -> bool:
-        is_over = lambda: self.deleted or self.world.is_right(self.pool, 3)  # noqa: E731
+        is_over = lambda: self.deleted or self.world.is_right(self.pool, 2)  # noqa: E731
         return await self.world.until(is_over, "it is deleted, or has started", unless=unless)
 
     async def clear(self) -> None:
@@ -200,7 +200,7 @@ CASES = [(scenario, fate) for scenario in SCENARIOS for fate in (Fate.DIES, Fate
 CASES += [(ChangeOfMind, Fate.MEANWHILE), (Rotation, Fate.DIES)]
 
 
-@pytest.mark.timeout(600)  # a rotation waits for the broker's statistics at each of its points
+@pytest.mark.long
 @pytest.mark.parametrize(("scenario", "fate"), CASES, ids=[f"{case.__name__}-{fate.name}" for case, fate in CASES])
 async def test_no_point_is_a_bad_one(
     make_world: Callable[[], Awaitable[World]], tmp_path: Path, scenario: type[Scenario], fate: Fate

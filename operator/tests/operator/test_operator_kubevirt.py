@@ -20,7 +20,7 @@ from simyard.api.base import Json
 from simyard_dev import kubevirt
 from simyard_sites.kubernetes.resource import Resource
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.xdist_group("operator")
 
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 IMAGE = "registry.example.com/program:1"

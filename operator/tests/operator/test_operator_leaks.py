@@ -45,7 +45,7 @@ async def test_pools_that_come_and_go_leave_nothing_at_the_broker_and_in_memory(
             return not grown
 
         try:
-            await world.until(is_small, "nothing has grown", seconds=20)
+            await world.until(is_small, "nothing has grown", seconds=240)
         except AssertionError:
             raise AssertionError(f"grown after four more pools: {grown}") from None
 
@@ -59,7 +59,7 @@ async def test_an_operator_that_ends_leaves_no_task(make_world: Callable[[], Awa
         await world.right(pool, 2)
         await world.delete_pool(pool)
         await world.gone(pool)
-    await world.until(lambda: not asyncio.all_tasks() - before, "its tasks have ended", seconds=20)
+    await world.until(lambda: not asyncio.all_tasks() - before, "its tasks have ended", seconds=240)
 
 
 async def _come_and_go(world: World, operator: Operator, directory: Path) -> None:

@@ -9,7 +9,7 @@ from operator_stack import SERVICE, Operator, Scene, Stack, condition, scene, un
 from simyard.api import names
 from simyard.api.base import Json
 
-pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
+pytestmark = pytest.mark.xdist_group("operator")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from operator_stack import Operator, Scene, Stack, condition, scene, wait_until
 from simyard.api import names
 from simyard.manifests import install
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.xdist_group("operator")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 

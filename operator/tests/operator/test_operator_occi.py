@@ -28,7 +28,7 @@ from simyard.occi.validation import check_creation, check_invocation, check_upda
 from simyard_dev.controlplane import ControlPlane
 
 ADMIN = Identity("admin", "", ("system:masters",), ())
-SECONDS = 60.0
+SECONDS = 240.0
 TAG = Mixin("http://example.org/tags#", "urgent", "Urgent", "/urgent/", applies=(COMPUTE,), user=True)
 
 

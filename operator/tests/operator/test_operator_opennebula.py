@@ -16,7 +16,7 @@ from simyard.api import names
 from simyard.api.base import Json
 from simyard_sites.kubernetes.resource import Resource
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.xdist_group("operator")
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 LOGIN = {"username": "simyard", "password": "wrong"}

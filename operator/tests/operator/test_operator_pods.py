@@ -18,7 +18,7 @@ from simyard.api import names
 from simyard.api.base import Json
 from simyard_sites.kubernetes.resource import Resource
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.xdist_group("operator")
 
 PODS = Resource("", "v1", "pods", "Pod")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

@@ -10,7 +10,7 @@ from operator_stack import SERVICE, Operator, Scene, Stack, condition, wait_unti
 from simyard.api import names
 from simyard_adapter.wire import name_pool_queue, name_pool_user, name_standalone_user
 
-pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
+pytestmark = pytest.mark.xdist_group("operator")
 
 
 def test_a_pool_becomes_available_and_says_how_its_start_went(world: Scene) -> None:

@@ -8,7 +8,7 @@ from operator_stack import SERVICE, Operator, Scene, condition, wait_until
 
 from simyard.api import names
 
-pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
+pytestmark = pytest.mark.xdist_group("operator")
 
 
 def activities(world: Scene) -> list[str]:

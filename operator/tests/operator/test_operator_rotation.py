@@ -23,7 +23,7 @@ from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.wire import Request, name_pool_queue, name_pool_user, name_standalone_user
 from simyard_sites.kubernetes.errors import NotFoundError
 
-SECONDS = 60.0
+SECONDS = 240.0
 
 
 @pytest.fixture

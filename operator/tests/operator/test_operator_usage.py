@@ -13,7 +13,7 @@ from operator_stack import SERVICE, Operator, Scene, wait_until
 from simyard.api import names
 from simyard.api.base import Json
 
-pytestmark = pytest.mark.timeout(400)  # a machine with two cores may be busy otherwise
+pytestmark = pytest.mark.xdist_group("operator")
 
 
 def rows(world: Scene) -> list[Json]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from simyard.api.frontend import Autoscaling
@@ -191,7 +191,6 @@ def test_they_go_one_by_one_after_a_quiet_time() -> None:
     assert steps == [wait, wait + step, wait + 2 * step, wait + 3 * step]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(loads, min_size=1, max_size=200), specs())
 def test_after_more_came_none_goes_for_the_stabilisation_time(sequence: list[Load], spec: Autoscaling) -> None:
     state, grown_at = Scaling(spec.min_replicas), None
@@ -224,7 +223,6 @@ class Traffic:
         return Load(int(self._backlog), (ReplicaLoad(int(rate * LOOK / replicas), latency),) * replicas)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.floats(1, 1500), st.floats(0, 0.1), st.integers(0, 2**32), st.integers(1, 16))
 @example(rate=100.0, noise=0.0, seed=0, start=16)
 @example(rate=189.0, noise=0.1, seed=1, start=1)
@@ -234,7 +232,6 @@ def test_a_steady_load_with_noise_is_not_followed_to_and_fro(rate: float, noise:
     assert reversals(numbers) <= MOST_TRIES_A_DAY * 2
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.floats(1, 1500), st.integers(0, 2**32))
 def test_a_steady_load_is_served_in_the_end(rate: float, seed: int) -> None:
     traffic = Traffic(lambda now: rate, 0.05, seed)

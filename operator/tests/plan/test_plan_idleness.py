@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plan_objects import NOW, at, make_pool
 from plan_world import World
@@ -169,7 +169,6 @@ def test_suspension_counts_for_more_than_idleness() -> None:
     assert available(world) == ("False", "Suspended")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 5000), st.lists(st.integers(0, 3000), max_size=20))
 def test_it_sleeps_neither_before_its_time_nor_long_after_it(timeout: int, uses: list[int]) -> None:
     world = started(timeout, replicas=1)

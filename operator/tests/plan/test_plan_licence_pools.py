@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from licence_world import CLOSED, SERVICE, SITES, make_licence, shared_service, world
 from plan_objects import NOW, at, make_pool, make_service, make_worker
@@ -36,7 +36,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 12), st.integers(0, 3), STEPS)
 def test_whatever_happens_there_are_never_more_workers_than_seats_and_in_the_end_everybody_is_served(
     seats: int, alone: int, steps: Sequence[tuple[str, str, int]]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plan_objects import NOW, at, made_ready, make_pool, make_site, make_worker, not_ready
 from plan_world import SERVICE, World
@@ -244,7 +244,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 12), st.sampled_from([1, 3, "10%", "50%", "100%"]), EVENTS)
 def test_whatever_happens_there_are_never_too_many_and_in_the_end_just_enough(
     replicas: int, unavailable: int | str, events: list[tuple[str, int]]

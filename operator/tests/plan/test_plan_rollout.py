@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plan_objects import at, made_ready, make_pool, make_service, make_site, make_worker, not_ready
 from plan_world import World, labelled
@@ -312,7 +312,6 @@ def test_a_worker_at_a_site_that_is_gone_stays_as_it_is() -> None:
     assert (plan.delete, plan.drain, plan.adopt) == ((), (), ())
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.integers(1, 15),
     st.sampled_from([1, 2, 5, "10%", "40%", "100%"]),

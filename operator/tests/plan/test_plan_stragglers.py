@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plan_objects import make_pool, make_site, with_status
 from plan_world import World
@@ -92,7 +92,6 @@ def test_a_clock_that_jumps_makes_nobody_a_straggler_and_excuses_nobody(jump: in
     assert len(world.turn().delete) == 1
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 25), st.integers(-10_000, 10_000)), max_size=12))
 def test_no_series_of_jumps_ends_a_worker_before_its_time(steps: list[tuple[int, int]]) -> None:
     world = begun(5, ready=2)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tuned_site import Bucket, Fast, Noisy, Run, Servers
 
@@ -187,7 +187,6 @@ def test_other_bounds_are_kept_at_once() -> None:
     st.integers(1, 600),
     st.lists(st.tuples(st.sampled_from("adtf"), st.floats(0, 40), st.booleans()), max_size=200),
 )
-@settings(deadline=None)
 def test_it_stays_within_its_bounds_and_never_stops(
     in_flight: int, batch: int, story: list[tuple[str, float, bool]]
 ) -> None:

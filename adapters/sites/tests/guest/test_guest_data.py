@@ -26,7 +26,7 @@ MULTIPART = (
     'Content-Type: multipart/mixed; boundary="b"\nMIME-Version: 1.0\n\n--b\nContent-Type: text/x-shellscript\n\n'
     "#!/bin/sh\necho one\n--b\nContent-Type: text/cloud-config\n\n#cloud-config\nruncmd: [two]\n--b--\n"
 )
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def document(worker: str = "beams-1", **files: str) -> bytes:
