@@ -20,8 +20,8 @@ import yaml
 from simyard.api.base import Json
 from simyard_sites.kubernetes.resource import Resource
 
-REQUEST_SECONDS = 30
-PATIENCE_SECONDS = 60
+REQUEST_SECONDS = 120
+PATIENCE_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def wait_until(check: Callable[[], bool]) -> None:
     """Wait until ``check`` is true; the API server learns of changes by watches and so with a delay.
 
     Raises:
-        TimeoutError: ``check`` stayed false for 60 s.
+        TimeoutError: ``check`` stayed false for PATIENCE_SECONDS.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not check():

@@ -31,7 +31,7 @@ class Helm:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         program = tools.ensure(["helm"])["helm"]
         command = [program, f"--kubeconfig={self.control_plane.kubeconfig}", f"--namespace={NAMESPACE}", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
     def done(self, *arguments: str) -> str:
         done = self.run(*arguments)

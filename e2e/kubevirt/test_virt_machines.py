@@ -18,8 +18,6 @@ from simyard_sites.kubevirt.instancetype import apply_instancetype, parse_bytes
 from simyard_sites.kubevirt.settings import Settings
 from simyard_sites.kubevirt.vmi import VMIS, build_machine_instance
 
-pytestmark = pytest.mark.timeout(300)
-
 
 async def act(site: Site, machine_id: str, action: PowerAction) -> Outcome:
     [outcome] = [outcome async for outcome in site.act([machine_id], action)]

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from virt_stage import Stage
 
 from simyard_sites.base import MachineState, PowerAction
 from simyard_sites.kubernetes.resource import Resource
-
-pytestmark = pytest.mark.timeout(300)
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sites" / "kubevirt.md"
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)

@@ -11,8 +11,6 @@ from simyard_sites.base import MachineState
 from simyard_sites.kubernetes.client import Json
 from simyard_sites.kubevirt.vmi import DATA_VOLUMES
 
-pytestmark = pytest.mark.timeout(300)
-
 DISK = {"rootDisk": {"dataVolume": {"size": "1Gi", "dataSource": {"namespace": "golden"}}}}
 OLD = {"kubevirt.io/heartbeat": "2020-01-01T00:00:00Z"}
 

@@ -13,7 +13,7 @@ MANIFESTS = sorted(path for path in EXAMPLES.glob("*/*.yaml") if not path.name.e
 @pytest.fixture(scope="module")
 def kinds(control_plane: Any) -> None:
     control_plane.kubectl("apply", "--server-side", "--filename", str(EXAMPLES.parent / "crds"))
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=240s", "crd", "--all")
 
 
 @pytest.mark.usefixtures("kinds")

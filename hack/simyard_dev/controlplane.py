@@ -19,10 +19,10 @@ from simyard_dev.processes import Process
 from simyard_dev.progress import step
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 GRACE_SECONDS = 10.0
 REQUEST_SECONDS = 5.0
-KUBECTL_SECONDS = 120.0
+KUBECTL_SECONDS = 300.0
 
 # These controllers only make sense with nodes, volumes or a cloud. An environment may hold nodes that kwok emulates;
 # the node lifecycle controller would declare them dead under load.

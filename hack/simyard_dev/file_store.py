@@ -19,7 +19,7 @@ from simyard_dev.progress import step
 BUCKET = "simyard"
 ACCESS_KEY = "simyard"
 REGION = "us-east-1"
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 GRACE_SECONDS = 5.0
 _PROBE_SECONDS = 2.0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 
-READY_SECONDS = 60
+READY_SECONDS = 240
 _KINDS = {
     "github.com/cert-manager/cert-manager": ("deploy/crds/cert-manager.io_", ("certificates", "issuers")),
     "github.com/prometheus-operator/prometheus-operator": (

@@ -23,7 +23,7 @@ from simyard_dev.progress import step
 
 MODULE = tools.GoModule(name="kubevirt", source="kubevirt.io/kubevirt", packages={})
 COMPONENTS = Path("pkg/virt-operator/resource/generate/components")
-READY_SECONDS = 60
+READY_SECONDS = 240
 _SCHEMA = re.compile(r'^\t"(?P<kind>\w+)": `(?P<yaml>.*?)`,$', re.DOTALL | re.MULTILINE)
 
 

@@ -37,7 +37,7 @@ CONTROL = SERVER.with_name("rabbitmqctl")
 PLUGINS = ("rabbitmq_management", "rabbitmq_event_exchange")
 VIRTUAL_HOST = "simyard"
 USER = "simyard-admin"
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 HEARTBEAT_SECONDS = 30
 NET_TICK_SECONDS = 6
 """Silence after which a node has left the cluster, give or take a quarter."""

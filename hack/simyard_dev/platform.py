@@ -21,7 +21,7 @@ from simyard_dev.ports import LOOPBACK, Ports
 from simyard_dev.processes import Process
 from simyard_dev.progress import step
 
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 GRACE_SECONDS = 10.0
 CLOUD_SECONDS = 60.0
 
@@ -82,7 +82,7 @@ class Platform:
             self._start_apiserver()
             self.operator.wait_ready(lambda: self._answers("operator-metrics"), READY_SECONDS)
             self.apiserver.wait_ready(lambda: self._answers("apiserver-metrics"), READY_SECONDS)
-            self._kubectl("wait", f"apiservice/{self._api_service}", "--for=condition=Available", "--timeout=60s")
+            self._kubectl("wait", f"apiservice/{self._api_service}", "--for=condition=Available", "--timeout=240s")
         if self._occi:
             with step("starting the OCCI frontends"):
                 self._start_frontends()
@@ -109,7 +109,7 @@ class Platform:
         manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         self._kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
         crds = [item["metadata"]["name"] for item in objects if item["kind"] == "CustomResourceDefinition"]
-        self._kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
+        self._kubectl("wait", "--for=condition=Established", "--timeout=240s", "crd", *crds)
 
     def _start_operator(self) -> None:
         broker = self.environment.broker

@@ -28,7 +28,7 @@ from simyard_dev.progress import step
 
 NAMESPACE = "kubevirt"
 """KubeVirt's namespace; outside of a pod the programs accept no other namespace."""
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 GRACE_SECONDS = 10.0
 NODE_LABEL = "simyard.dev/kwok"
 DEVICES = ("kvm", "tun", "vhost-net")

@@ -35,7 +35,7 @@ def ask_management(broker: Broker, method: str, path: str, body: object = None) 
         data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"Basic {credentials}"},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=240) as answer:
         content = answer.read()
         return json.loads(content) if content else None
 

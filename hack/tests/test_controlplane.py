@@ -79,13 +79,13 @@ def test_what_an_owner_leaves_is_collected(control_plane: ControlPlane) -> None:
     owned = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [owner]}}
     control_plane.kubectl("create", "--filename=-", stdin=json.dumps(owned))
     control_plane.kubectl("delete", "configmap", "owner")
-    control_plane.kubectl("wait", "--for=delete", "configmap/owned", "--timeout=60s")
+    control_plane.kubectl("wait", "--for=delete", "configmap/owned", "--timeout=240s")
 
 
 def test_a_namespace_goes_with_all_it_holds(control_plane: ControlPlane) -> None:
     control_plane.kubectl("create", "namespace", "passing")
     control_plane.kubectl("create", "configmap", "content", "--namespace=passing")
-    control_plane.kubectl("delete", "namespace", "passing", "--timeout=60s")
+    control_plane.kubectl("delete", "namespace", "passing", "--timeout=240s")
 
 
 def test_an_aggregated_api_is_reached_by_an_external_name(control_plane: ControlPlane) -> None:

@@ -24,7 +24,7 @@ def test_ctrl_c_stops_the_servers_that_the_command_has_started(simyard_directory
     )
     wait_until(lambda: not environment.is_down())
     command.send_signal(signal.SIGINT)
-    _, told = command.communicate(timeout=120)
+    _, told = command.communicate(timeout=240)
     assert command.returncode == INTERRUPTED, told
     assert "Traceback" not in told
     assert "interrupted" in told

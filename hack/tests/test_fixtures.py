@@ -49,7 +49,7 @@ def noted_servers(directory: Path) -> set[Identity]:
 
 def test_the_workers_of_a_run_share_one_control_plane_that_ends_with_it(tmp_path: Path) -> None:
     with start_run(tmp_path) as run:
-        assert run.wait(timeout=120) == 0
+        assert run.wait(timeout=240) == 0
     (server,) = noted_servers(tmp_path)
     assert not server.is_alive()
     assert list((tmp_path / "tmp").glob("simyard-test-*")) == []
@@ -57,7 +57,7 @@ def test_the_workers_of_a_run_share_one_control_plane_that_ends_with_it(tmp_path
 
 def test_logs_are_kept_on_request(tmp_path: Path) -> None:
     with start_run(tmp_path, "--simyard-keep", str(tmp_path / "kept")) as run:
-        assert run.wait(timeout=120) == 0
+        assert run.wait(timeout=240) == 0
     (log,) = (tmp_path / "kept").glob("simyard-test-*/controlplane/kube-apiserver.log")
     assert log.stat().st_size
 

@@ -106,5 +106,5 @@ def test_the_watchdog_kills_what_a_killed_owner_leaves(process: Process, tmp_pat
             assert sleeper.is_alive()
             owner.send_signal(signal.SIGKILL)
             owner.wait()
-            assert watchdog.wait(timeout=30) == 0
+            assert watchdog.wait(timeout=240) == 0
     assert not sleeper.is_alive()

@@ -18,7 +18,7 @@ from simyard_dev.errors import SetupError
 VERSION = "9.8.7-rc.1"
 GUIDE = "docs/verify-release.md"
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("release"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("release")]
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_processes_that_need_the_same_program_build_it_once(builds: Path) -> Non
     command = [sys.executable, "-m", "simyard_dev", "tools", "helm"]
     package = Path(tools.__file__).parent.parent
     running = [subprocess.Popen(command, cwd=package, stdout=subprocess.DEVNULL) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    assert [process.wait(timeout=240) for process in running] == [0, 0]
     assert len(builds.read_text().splitlines()) == 1
 
 

@@ -162,7 +162,7 @@ def test_without_matplotlib_the_error_says_what_to_install(timeline: Timeline, m
 
 def test_the_command_line_starts_without_matplotlib() -> None:
     program = "import sys, simyard.cli.app; sys.exit('matplotlib' in sys.modules or 'numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], timeout=240, check=False).returncode == 0
 
 
 @pytest.fixture

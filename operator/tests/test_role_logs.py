@@ -16,6 +16,6 @@ warnings.warn("a library means that this will change", UserWarning)
 
 
 def test_what_a_library_warns_of_is_json_as_everything_else() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=240, check=True)
     entries = [json.loads(line) for line in done.stderr.splitlines()]
     assert [(entry["level"], "this will change" in entry["message"]) for entry in entries] == [("warning", True)]

@@ -26,7 +26,7 @@ from simyard_adapter.bootstrap import Bootstrap, BrokerAddress
 from simyard_adapter.python_backend import load_class
 from simyard_dev.broker import Broker
 
-DEADLINE = 30.0
+DEADLINE = 240.0
 CONNECTOR = Path(__file__).with_name("tested_connector.py")
 
 

@@ -25,11 +25,11 @@ async def test_an_adapter_whose_action_does_not_end_ends_itself_and_its_successo
     waiting = await service.begin("once", work(6))
     assert (await service.result(hanging))["error"]["reason"] == "TimedOut"
     with pytest.raises(HungError, match="hang still runs"):
-        await asyncio.wait_for(hung, 30)
+        await asyncio.wait_for(hung, 240)
     assert lines() == []
     gate.touch()
     successor = Adapter(bootstrap, tmp_path / "w1")
     running = asyncio.ensure_future(successor.run())
     assert (await service.result(waiting))["result"] == {"square": 36}
     successor.stop()
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, 240)

@@ -28,7 +28,7 @@ SOURCES = sorted(Path(simyard_adapter.__file__).parent.glob("*.py"))
 
 def call(*arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
     command = [PYTHON, "-m", "simyard_adapter", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=240, check=False)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)

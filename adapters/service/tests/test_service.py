@@ -366,7 +366,7 @@ async def test_too_many_waiting_requests_are_refused_and_control_still_works(
     await service.start()
     body = {"action": "once", "parameters": work(gate=str(tmp_path / "gate"))}
     asked = [await service.send(Request.ACTION, body, invocation=f"call-{i}") for i in range(12)]
-    refused = [await asyncio.wait_for(reply, 30) for reply in asked[9:]]
+    refused = [await asyncio.wait_for(reply, 240) for reply in asked[9:]]
     assert [reply["error"]["reason"] for reply in refused] == ["Busy"] * 3
     for i in range(9):
         assert await service.ask(Request.CANCEL, {"invocation": f"call-{8 - i}"}) == {"cancelled": True}

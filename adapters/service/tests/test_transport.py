@@ -24,7 +24,7 @@ from simyard_adapter.transport import BrokerError, Connections, Session, Unrouta
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key, name_worker_queue
 
 Service = Any
-DEADLINE = 30.0
+DEADLINE = 240.0
 FOR_EVER = 3600.0
 
 

@@ -45,10 +45,10 @@ async def test_that_it_is_active_is_told_on_the_next_session_when_the_first_brea
     broken, whole = Session(breaks=True), Session()
     current.attach(broken)
     updates.count_serving(1)
-    await asyncio.wait_for(broken.told.wait(), 10)
+    await asyncio.wait_for(broken.told.wait(), 240)
     current.detach(broken)
     current.attach(whole)
-    await asyncio.wait_for(whole.told.wait(), 10)
+    await asyncio.wait_for(whole.told.wait(), 240)
     assert whole.kinds == [Event.ACTIVE.value]
     running.cancel()
     await asyncio.wait({running})
@@ -63,7 +63,7 @@ async def test_that_it_is_active_is_told_again_while_it_is(monkeypatch: pytest.M
     current.attach(session)
     updates.count_serving(1)
     for _ in range(3):
-        await asyncio.wait_for(session.told.wait(), 10)
+        await asyncio.wait_for(session.told.wait(), 240)
         session.told.clear()
     running.cancel()
     await asyncio.wait({running})

@@ -34,7 +34,7 @@ def admin(oned: Oned) -> Any:
 @pytest.fixture
 def blocking() -> Blocking:
     async def call(function: Callable[..., Any], *arguments: Any) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(240):
             return await asyncio.to_thread(function, *arguments)
 
     return call

@@ -45,6 +45,6 @@ class World:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what a server in this process does."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(240):
         while not condition():  # noqa: ASYNC110 (the server tells nobody)
             await asyncio.sleep(0.001)

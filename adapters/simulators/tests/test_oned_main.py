@@ -23,14 +23,14 @@ async def test_it_prints_its_url_serves_and_ends_when_told(tmp_path: Path, block
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             url = (await process.stdout.readline()).decode().strip()
         client = pyone.OneServer(url, session="someone:pass")
         assert await blocking(client.system.version) == "6.10.0"
         assert await blocking(client.template.instantiate, 0, "vm") == 100
     finally:
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             assert await process.wait() == 0
 
 
@@ -40,7 +40,7 @@ async def run(*arguments: str) -> tuple[int, str, str]:
         sys.executable, "-m", "simyard_simulators.oned", *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         out, said = await process.communicate()
     return process.returncode or 0, out.decode(), said.decode()
 

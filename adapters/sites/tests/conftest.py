@@ -26,7 +26,7 @@ from simyard_sites.emulated import EmulatedSite, client
 from simyard_sites.emulated.child import MARK
 from simyard_sites.emulated.files import DIRECTORY_VARIABLE, CloudFiles
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 240.0
 SLEEPING_GUEST = ("sh", "-c", "exec sleep 600", "guest")
 
 

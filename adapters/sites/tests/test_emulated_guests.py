@@ -27,7 +27,7 @@ from simyard_sites.base import MachineRequest, MachineState, Owner, PowerAction
 from simyard_sites.emulated.child import BoundedLog, Child
 from simyard_sites.emulated.guests import ADAPTER, EXIT_UNUSABLE
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 240.0
 CONNECTOR = "from simyard_adapter import Connector\n\n\nclass Nothing(Connector):\n    pass\n"
 
 

@@ -51,7 +51,7 @@ CONNECTOR = Path(__file__).parent / "apiserver_connector.py"
 SERVICE = "program"
 API = f"/apis/{names.SUBRESOURCES_API_VERSION}"
 COMMAND = [str(Path(sys.executable).parent / "simyard"), "apiserver"]
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 PASSWORD = uuid.uuid4().hex
 
 
@@ -118,7 +118,7 @@ class Stack:
         objects = install.build_objects(names.SYSTEM_NAMESPACE, endpoint)
         self.apply(*objects)
         crds = [item["metadata"]["name"] for item in objects if item["kind"] == "CustomResourceDefinition"]
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
+        self.kubectl("wait", "--for=condition=Established", "--timeout=240s", "crd", *crds)
         kubeconfig = self.directory / "apiserver.kubeconfig"
         self.control_plane.write_service_account_kubeconfig(kubeconfig, names.SYSTEM_NAMESPACE, names.APISERVER)
         self.process.start(
@@ -137,7 +137,7 @@ class Stack:
         self.process.wait_ready(self._is_ready, READY_SECONDS)
         self.apply(self.secret())
         name = f"{names.VERSION}.{names.SUBRESOURCES_GROUP}"
-        self.kubectl("wait", f"apiservice/{name}", "--for=condition=Available", "--timeout=60s")
+        self.kubectl("wait", f"apiservice/{name}", "--for=condition=Available", "--timeout=240s")
         wait_until(lambda: "broker: connected" in self.metrics_port("/readyz"))
 
     def replace_broker_user(self) -> None:
@@ -169,7 +169,7 @@ class Stack:
         """Run kubectl, and return the result even if it fails."""
         kubectl = tools.ensure(["kubectl"])["kubectl"]
         command = [kubectl, f"--kubeconfig={self.control_plane.kubeconfig}", *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
 
     def apply(self, *objects: Json) -> None:
         manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
@@ -314,7 +314,7 @@ class Stack:
             {"Authorization": aiohttp.encode_basic_auth(access.username, access.password)},
             method=method,
         )
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=240).close()
 
     def _at_broker(self, user: UserSpec) -> None:
         self.run(self._admin(lambda admin: admin.ensure_user(user, PASSWORD)))

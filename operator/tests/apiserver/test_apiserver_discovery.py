@@ -76,7 +76,7 @@ async def test_json_is_all_that_is_offered(client: Client) -> None:
 def test_a_namespace_with_workers_can_be_deleted(stack: Stack) -> None:
     namespace = unique("deleted")
     stack.make_service(namespace)
-    stack.kubectl("delete", "namespace", namespace, "--wait", "--timeout=60s")
+    stack.kubectl("delete", "namespace", namespace, "--wait", "--timeout=240s")
 
 
 def test_requests_are_counted_by_what_they_ask_for(stack: Stack, running: Running) -> None:

@@ -46,7 +46,7 @@ def simyard(stack: Stack, namespace: str, *arguments: str | Path) -> subprocess.
     kubectl = tools.ensure(["kubectl"])["kubectl"]
     environment = {**os.environ, "PATH": f"{kubectl.parent}:{os.environ['PATH']}"}
     command = [PLUGIN, "--kubeconfig", stack.control_plane.kubeconfig, "-n", namespace, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
 def path_of(namespace: str, name: str = "") -> str:

@@ -21,7 +21,7 @@ from simyard_dev.certificates import CertificateAuthority, KeyPair
 from simyard_dev.ports import LOOPBACK, Ports
 
 pytestmark = pytest.mark.xdist_group("apiserver")
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 240
 
 
 async def eventually(check: Callable[[], Awaitable[bool]]) -> None:

@@ -160,6 +160,6 @@ class Process:
 
 
 async def until(check: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(240):
         while not check():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)

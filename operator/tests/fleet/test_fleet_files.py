@@ -31,7 +31,7 @@ from simyard_adapter.digests import MAX_PARTS
 from simyard_adapter.wire import Event, Request
 
 ADDRESS = f"sha256:{'0' * 64}"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 240.0
 
 
 class FakeRequester:

@@ -154,7 +154,7 @@ async def test_the_ready_condition_says_it(call: str) -> None:
         return find_condition(plan_site(site, health.observe(SiteWorkers(), 0, ()), get_time()).conditions, "Ready")
 
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await told.wait()
         if call == "create":
             assert ready().status == "True"

@@ -77,7 +77,7 @@ class Desk:
         The services of a licence are told last.
         """
         expected = {(namespace, "program") for namespace in namespaces}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(240):
             while expected:
                 expected.remove(await self.told.get())
         woken = dict(self.woken)

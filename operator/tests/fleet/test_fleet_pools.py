@@ -183,7 +183,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def until(check: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(240):
         while not check():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
 

@@ -31,7 +31,7 @@ async def test_an_event_is_where_kubernetes_has_those_of_its_object(
         running = asyncio.create_task(recorder.run())
         recorder.emit(resource, regarding, Reason.SITE_READY, "it is ready")
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 while not (events := await about(client, found_in, uid)):  # noqa: ASYNC110 - it is not watched
                     await asyncio.sleep(0.1)
         finally:

@@ -170,7 +170,7 @@ async def test_a_site_that_is_emptied_is_cleared(make_world: MakeWorld) -> None:
     provider = ScriptedSite()
     world = make_world(provider, name="emptied")
     world.site()
-    async with world.running(), asyncio.timeout(60):
+    async with world.running(), asyncio.timeout(240):
         await until(lambda: "emptied" in world.sites._running and world.sites._running["emptied"].runner.complete)
         await world.sites.wait_until_emptied("emptied")
     assert provider.calls["clear"] == 1
@@ -180,7 +180,7 @@ async def test_a_site_that_was_never_reached_is_not_waited_for(make_world: MakeW
     provider = AwaySite()
     world = make_world(provider, name="never")
     world.site()
-    async with world.running(), asyncio.timeout(60):
+    async with world.running(), asyncio.timeout(240):
         await until(lambda: provider.calls["probe"])
         await world.sites.wait_until_emptied("never")
     assert provider.calls["clear"] == 0
@@ -235,7 +235,7 @@ async def test_a_site_that_is_gone_for_good_goes_when_it_is_abandoned_and_has_no
         await until(lambda: world.gauge("site_breaker_open") == 1)
         assert not emptied.done(), "a Worker is left"
         world.registry.workers.forget(worker)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await emptied
     assert world.recorder.events == [("CloudSite", "SiteAbandoned")]
 

@@ -26,7 +26,7 @@ from simyard_adapter.wire import Event, Request, name_pool_user
 from simyard_sites.kubernetes.resource import Resource
 
 TIME = "2026-01-01T12:00:00Z"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 240.0
 
 
 class FakeRequester:

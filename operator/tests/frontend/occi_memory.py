@@ -304,7 +304,7 @@ class Served:
         """Send bytes and read until the server closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(240):
                 writer.write(data)
                 await writer.drain()
                 if eof:

@@ -32,7 +32,7 @@ def raw(http: Served, request_line: str, *headers: str, body: bytes = b"", token
 
 
 async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(240):
         while not met():  # noqa: ASYNC110 - what it waits for knows no events
             await asyncio.sleep(0.01)
 
@@ -308,7 +308,7 @@ async def test_endless_headers_are_cut_off_by_their_size(memory: MemoryBackend) 
         for number in range(20):
             writer.write(f"X-{number}: {'y' * 1000}\r\n".encode())
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(240):
             answer = await reader.read()
         assert not answer or parts(answer)[0] == 400
         writer.close()

@@ -31,7 +31,7 @@ from simyard_dev.processes import Process
 pytestmark = pytest.mark.xdist_group("frontend-role")
 
 SIMYARD = Path(sys.executable).parent / "simyard"
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 
 
 @dataclass
@@ -89,7 +89,7 @@ def frontend(simyard_directory: Path, control_plane: ControlPlane) -> Iterator[F
     objects = install.build_objects(names.SYSTEM_NAMESPACE)
     apply(control_plane, *objects)
     crds = [item["metadata"]["name"] for item in objects if item["kind"] == "CustomResourceDefinition"]
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=240s", "crd", *crds)
     apply(control_plane, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     apply(control_plane, beam(namespace))
     for account in ("ada", "eve"):

@@ -72,7 +72,7 @@ async def echo(request: OcciRequest) -> OcciResponse:
 
 async def until(check: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(240):
         while True:
             if check():
                 return
@@ -95,7 +95,7 @@ async def serving(vhost: Vhost, answer: Answerer = echo) -> AsyncIterator[Fronte
 
 async def dead_letters(vhost: Vhost, count: int) -> list[bytes]:
     """Wait for this number of dead letters, and return their bodies."""
-    async with open_channel(vhost.access, "a test") as link, asyncio.timeout(30):
+    async with open_channel(vhost.access, "a test") as link, asyncio.timeout(240):
         found: list[bytes] = []
         while len(found) < count:
             letter = await link.channel.basic_get("simyard.dead.requests", no_ack=True)

@@ -13,7 +13,7 @@ import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 Properties = aiormq.spec.Basic.Properties
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 240.0
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class RocciClient:
         await self._channel.basic_publish(
             body.encode(), routing_key=f"amqp.occi.{self._endpoint}", properties=properties
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             message = await answer
         answered = message.header.properties.headers or {}
         self.last_response_status = int(str(answered["status_code"]))

@@ -31,7 +31,7 @@ async def still_serves(client: Cloud4eClient) -> None:
 
 async def settled(vhost: Vhost) -> None:
     """Wait until the queue has neither ready nor unacknowledged messages."""
-    async with open_channel(vhost.access, "a test") as link, asyncio.timeout(30):
+    async with open_channel(vhost.access, "a test") as link, asyncio.timeout(240):
         while True:
             if not (await link.channel.queue_declare(QUEUE, passive=True)).message_count:
                 return
@@ -226,7 +226,7 @@ async def test_direct_reply_to_is_answered(vhost: Vhost) -> None:
 
         await client.channel.basic_consume("amq.rabbitmq.reply-to", receive, no_ack=True)
         await client.send("get", "/direct", reply_to="amq.rabbitmq.reply-to")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             assert await arrived.get() == b"GET /direct"
 
 
@@ -290,7 +290,7 @@ async def killed_in_the_middle(vhost: Vhost, client: Cloud4eClient, answer: Hang
     hang, asked, _ = hanging()
     async with serving(vhost, hang) as killed:
         await client.send(*send, **how)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             await asked.wait()
     assert len(killed.requests) == 1
     async with serving(vhost, answer) as survivor:
@@ -316,7 +316,7 @@ async def test_a_post_that_cannot_be_told_from_another_is_not_done_twice(vhost: 
             headers = encode.field_table({"path_info": "/", "auth": AUTH})
             fields = headers + encode.short_string(client.replies) + encode.short_string("post")
             await client.publish(b"", Raw.of(HEADERS | REPLY_TO | TYPE, fields))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(240):
                 await asked.wait()
         async with serving(vhost) as survivor:
             answer = await client.answer()
@@ -341,7 +341,7 @@ async def test_who_drains_finishes_what_was_begun_and_takes_nothing_new(vhost: V
     hang, asked, go_on = hanging()
     async with vhost.connect() as client, serving(vhost, hang) as old:
         await client.send("get", "/old")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             await asked.wait()
         draining = asyncio.create_task(old.server.drain())
         await until(lambda: not old.server.connected)
@@ -350,7 +350,7 @@ async def test_who_drains_finishes_what_was_begun_and_takes_nothing_new(vhost: V
             assert not draining.done()
             go_on.set()
             assert (await client.answer()).body == b"GET /old"
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(240):
                 await draining
     assert [request.path for request in old.requests] == ["/old"]
 

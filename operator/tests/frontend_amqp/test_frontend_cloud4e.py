@@ -82,7 +82,7 @@ async def test_an_adapter_that_is_not_there_is_a_503_at_once(vhost: Vhost, wait:
 
 
 async def until_absent(vhost: Vhost, queue: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(240):
         while True:
             if queue not in await vhost.admin.list_queues(queue):
                 return

@@ -203,7 +203,7 @@ async def test_a_replica_that_has_ended_is_not_waited_for(access: BrokerAccess) 
     async with running(access, writer):
         async with running(access, ended):
             await until(lambda: writer.known == 1)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await writer.wait_confirmed(RECORD)
         assert writer.known == 0
 

@@ -38,7 +38,7 @@ async def frontend(
             objects.broker.set_access(replicas)
         tasks = [asyncio.create_task(run) for run in (objects.run(), transport.run(), objects.broker.run())]
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 while True:
                     if objects.synced and transport.health_check.good and services.connected:
                         break

@@ -21,7 +21,7 @@ from simyard_sites.kubernetes.resource import Resource
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-WAIT_SECONDS = 60
+WAIT_SECONDS = 240
 
 
 def raw(name: str, version: int, uid: str = "u", site: str = "local") -> Json:

@@ -18,7 +18,7 @@ from simyard.messaging.requests import Requester
 from simyard_adapter.wire import Request
 from simyard_dev.local_broker import LocalBroker
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 
 
 @contextlib.asynccontextmanager

@@ -32,7 +32,7 @@ async def requester(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterator[R
     """Yield a requester with only the rights of the apiserver."""
     await admin.ensure_user(build_apiserver_user_spec(), PASSWORD)
     requester = Requester(access.as_user(APISERVER_USER, PASSWORD), "test")
-    async with running(requester), asyncio.timeout(60):
+    async with running(requester), asyncio.timeout(240):
         await requester.wait_until_connected()
         yield requester
 

@@ -58,7 +58,7 @@ class Presence:
         self._changes.set()
 
     async def becomes(self, queue: str, present: bool | None) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while self.liveness.has_consumer(queue) is not present:
                 self._changes.clear()
                 await self._changes.wait()
@@ -115,7 +115,7 @@ async def test_a_killed_broker_fails_requests_at_once_keeps_what_is_durable_and_
     async def ask() -> object:
         return await requester.request(worker.queue, worker.user, Request.LOG, {}, timeout_seconds=3600)
 
-    async with running(requester), asyncio.timeout(120):
+    async with running(requester), asyncio.timeout(240):
         await requester.wait_until_connected()
         async with idle.connect() as link:
             await idle.say(link, Event.RESULT, b'{"invocation": "earlier"}')

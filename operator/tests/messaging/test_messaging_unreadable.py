@@ -43,7 +43,7 @@ async def test_the_operator_hears_what_comes_after_it(
 
     properties = Raw()
     Raw.encoded = struct.pack(">H", flags) + field
-    async with worker.connect() as link, running(OperatorEvents(access, heard.put_nowait)), asyncio.timeout(30):
+    async with worker.connect() as link, running(OperatorEvents(access, heard.put_nowait)), asyncio.timeout(240):
         key = make_event_key(Event.DRAINED, worker.user, WORKER_UID)
         await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key, properties=properties)
         await worker.say(link, Event.DRAINED, b"{}")
@@ -68,7 +68,7 @@ async def test_the_operator_reads_a_routing_key_that_is_not_utf_8_once(
     key = RawKey()
     key.raw = make_event_key(Event.DRAINED, worker.user, "").encode() + b"\xff\xfe"
 
-    async with worker.connect() as link, running(events), asyncio.timeout(30):
+    async with worker.connect() as link, running(events), asyncio.timeout(240):
         await worker.say(link, Event.DRAINED, b"{}")
         await heard.get()
         await link.channel.basic_publish(b"{}", exchange=EVENTS_EXCHANGE, routing_key=key)
@@ -84,7 +84,7 @@ async def test_thousands_of_fields_are_not_read(access: BrokerAccess, make_worke
     async def receive(message: DeliveredMessage) -> None:
         received.put_nowait(message)
 
-    async with open_channel(access, "test") as reader, worker.connect() as link, asyncio.timeout(30):
+    async with open_channel(access, "test") as reader, worker.connect() as link, asyncio.timeout(240):
         await reader.channel.basic_consume(OPERATOR_QUEUE, receive, no_ack=True)
         key = make_event_key(Event.DRAINED, worker.user, WORKER_UID)
         for number in (MAX_FIELDS - 1, MAX_FIELDS, 100_000):
@@ -97,7 +97,7 @@ async def test_thousands_of_fields_are_not_read(access: BrokerAccess, make_worke
 async def test_a_reply_with_such_a_key_costs_no_other_reply(access: BrokerAccess, make_worker: MakeWorker) -> None:
     worker = await make_worker("pool")
     requester = Requester(access, "test")
-    async with worker.answering() as requests, worker.connect() as link, running(requester), asyncio.timeout(30):
+    async with worker.answering() as requests, worker.connect() as link, running(requester), asyncio.timeout(240):
         await requester.wait_until_connected()
         asking = asyncio.create_task(
             requester.request(worker.queue, worker.user, Request.GET_ATTRIBUTES, {}, timeout_seconds=20)

@@ -23,7 +23,7 @@ from simyard_sites.kubevirt.vmi import DATA_VOLUMES, VMIS
 __all__ = ["disks"]
 pytestmark = pytest.mark.xdist_group("kubevirt")
 
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 QUOTA = 'datavolumes.cdi.kubevirt.io "x" is forbidden: exceeded quota: disks, requested: count/datavolumes=1'
 RIGHT = 'datavolumes.cdi.kubevirt.io is forbidden: User "x" cannot create resource "datavolumes" in API group "cdi"'
 SOURCE = "admission webhook denied the request: source golden/solver does not exist"

@@ -22,7 +22,7 @@ from simyard_dev.providers import complete_kubevirt
 from simyard_sites.base import Changed, Gone, MachineState, SiteConfig, SiteEvent, Snapshot, Stage
 from simyard_sites.kubevirt import KubevirtSite
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 240.0
 
 
 @pytest.fixture

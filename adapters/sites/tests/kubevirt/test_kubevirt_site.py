@@ -38,7 +38,7 @@ from simyard_sites.kubevirt.vmi import DATA_VOLUMES, VMIS
 
 pytestmark = pytest.mark.xdist_group("kubevirt")
 
-GONE_SECONDS = 30.0
+GONE_SECONDS = 240.0
 PASSWORD = "a-password-that-nobody-may-read"
 DISK = {"rootDisk": {"dataVolume": {"size": "1Gi", "dataSource": {"namespace": "golden"}}}}
 DEFINITIONS = Resource(

@@ -17,7 +17,7 @@ from simyard_simulators.oned import WIDE, Oned, Settings
 from simyard_sites.base import Gone, Machine, MachineRequest, Outcome, Owner, SiteConfig, Snapshot
 from simyard_sites.opennebula import OpenNebulaSite
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 240.0
 PASSWORD = "not-to-be-seen"
 
 

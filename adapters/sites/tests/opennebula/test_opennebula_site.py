@@ -221,7 +221,7 @@ async def test_a_create_that_is_carried_out_late_leaves_one_machine(yard: Any) -
     assert len(yard.oned.cloud.vms) == 2
     for each in (site, late):
         assert [found.id for found in await each.list_owned()] == ["0"]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(240):
         while yard.oned.cloud.vms[1].state is not State.DONE:
             await late.list_owned()
     assert [found.id for found in await late.list_owned()] == ["0"]
