@@ -17,7 +17,7 @@ class ToyWorld(World):
     """A toy cloud per test."""
 
     make_site = toy_site.ToySite
-    deadline_seconds = 10.0
+    deadline_seconds = 60.0
 
     def __init__(self) -> None:
         self.cloud = toy_site.CLOUDS["here"] = toy_cloud.Cloud()

@@ -30,7 +30,7 @@ from simyard_sites.base import (
 from simyard_sites.conformance.observer import Observer
 from simyard_sites.conformance.world import World
 
-SETTLING_SECONDS = 10.0
+SETTLING_SECONDS = 60.0
 """The time after which a closed site must have left nothing behind."""
 _POLL_SECONDS = 0.01
 _STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)

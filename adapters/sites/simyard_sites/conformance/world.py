@@ -32,7 +32,7 @@ class World:
         kept_connections: The number of connections that a site may keep after cancelled calls.
     """
 
-    deadline_seconds = 30.0
+    deadline_seconds = 120.0
     burst = 500
     kept_connections = 32
 

@@ -32,7 +32,7 @@ LATENCIES = Latencies(scheduled=0.02, running=0.02)
 class KubevirtWorld(World):
     """A namespace of its own in the cluster that tests share; sites use the token of an account there."""
 
-    deadline_seconds = 60.0
+    deadline_seconds = 240.0
     burst = 100  # each costs the API server several more writes, because its controllers' are made as well
 
     def __init__(
