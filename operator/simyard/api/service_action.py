@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from simyard.api.base import (
+    ATOMIC,
     ATOMIC_MAP,
     FREE_FORM,
     IMMUTABLE,
@@ -113,7 +114,11 @@ class ServiceActionStatus(ApiModel):
     )
     log: Annotated[
         list[StoredFile],
-        Field(max_length=MAX_LOG_PARTS, description="Log of the action in the file store: its parts, in order."),
+        Field(
+            max_length=MAX_LOG_PARTS,
+            json_schema_extra=ATOMIC,
+            description="Log of the action in the file store: its parts, in order.",
+        ),
     ] = []
     failure: ActionFailure | None = None
     conditions: Conditions = []
