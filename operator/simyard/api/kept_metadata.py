@@ -21,6 +21,7 @@ _TEXTS = {
         names.ANNOTATION_VERSION,
         names.ANNOTATION_LICENCE,
         names.ANNOTATION_LEAVES,
+        names.ANNOTATION_INLINE_RESULT,
     ),
 }
 

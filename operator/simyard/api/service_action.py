@@ -109,9 +109,20 @@ class ServiceActionStatus(ApiModel):
     started_time: Annotated[Time | None, Field(description="Time at which the worker began the action.")] = None
     finished_time: Annotated[Time | None, Field(description="Time at which the action succeeded or failed.")] = None
     run_milliseconds: Annotated[Milliseconds | None, Field(description="Duration of the run.")] = None
-    result: Annotated[Any, Field(json_schema_extra=FREE_FORM, description="Result, as the interface declares it.")] = (
-        None
-    )
+    result: Annotated[
+        Any,
+        Field(
+            json_schema_extra=FREE_FORM,
+            description="Result, as the interface declares it; if `resultFile` is set, only the fields that are files.",
+        ),
+    ] = None
+    result_file: Annotated[
+        StoredFile | None,
+        Field(
+            description="JSON file in the file store with the other fields of a result above 64 KiB. `kubectl simyard"
+            " results` shows all fields."
+        ),
+    ] = None
     log: Annotated[
         list[StoredFile],
         Field(

@@ -19,7 +19,7 @@ from simyard.api.simulation_service import DeclaredValue
 from simyard.cli.files import make_reference
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, print_table, say
-from simyard.cli.results import describe_value, find_files
+from simyard.cli.results import describe_value, find_files, read_result
 from simyard.cli.targets import Target, TargetType
 
 JSON_TYPES = ("integer", "number", "boolean", "array", "object")
@@ -60,12 +60,13 @@ def action(
         print_object(created, output) if output else say(f"serviceaction.simyard.dev/{invocation} created")
         return
     finished = _follow(kubectl, invocation)
+    result = read_result(kubectl, finished.status)
     if output:
-        print_object(finished.status.to_json(), output)
+        print_object(finished.status.model_copy(update={"result": result}).to_json(), output)
     elif finished.status.failure is None:
         seconds = (finished.status.run_milliseconds or 0) / 1000
         say(f"{finished.status.worker} completed {name} in {seconds:.2f} s", err=True)
-        _print_result(finished.status.result, invocation)
+        _print_result(result, invocation)
     if finished.status.failure is not None:
         raise Failure(f"{finished.status.failure.reason}: {finished.status.failure.message}")
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import click
 from simyard.api.base import Json
 from simyard.api.names import SERVICE_ACTIONS
 from simyard.api.quantities import format_bytes
-from simyard.api.service_action import ServiceAction
+from simyard.api.service_action import ServiceAction, ServiceActionStatus
 from simyard.cli.files import download
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, print_table
@@ -37,12 +39,26 @@ def show_results(kubectl: Kubectl, name: str, directory: Path) -> None:
     if status.finished_time is None:
         raise Failure(f"serviceaction/{invocation} is not finished: wait with `kubectl simyard action`, or retry later")
     rows: list[tuple[str, Any]] = []
-    for field, value in (status.result or {}).items():
+    for field, value in (read_result(kubectl, status) or {}).items():
         found = list(find_files(field, value))
         rows += [(field, _fetch(kubectl, directory / place, reference)) for place, reference in found]
         if not found:
             rows.append((field, value))
     print_table(["RESULT", "VALUE"], rows)
+
+
+def read_result(kubectl: Kubectl, status: ServiceActionStatus) -> Any:
+    """Return the result of an action, with the part that is in the file store.
+
+    Raises:
+        Failure: the file does not exist any more, or arrived damaged.
+    """
+    if status.result_file is None:
+        return status.result
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "result.json"
+        download(kubectl, status.result_file.file, path)
+        return {**(status.result or {}), **json.loads(path.read_bytes())}
 
 
 def find_files(field: str, value: Json) -> Iterator[tuple[str, FileReference]]:

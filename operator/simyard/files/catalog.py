@@ -154,19 +154,7 @@ class FileCatalog:
             await self._record_use(found, must=True)
             return UploadOffer(present=True)
         key = FileKey(namespace_uid, origin, upload.address)
-        if quota is not None:
-            sums, (records, _) = await asyncio.gather(
-                self._store.get_object(make_usage_key(namespace_uid)),
-                self._store.list_object_page(make_use_prefix(key)),
-            )
-            usage = NamespaceUsage.from_bytes(sums)
-            recorded_size = find_offered_size(key, records, usage.counted if usage else None)
-            self._signed.admit(namespace_uid, upload.address, upload.size, usage, quota, recorded_size)
-        recorded: datetime | None = None
-        try:
-            recorded = await self._store.put_object(str(UseKey(key, upload.owner, upload.name, upload.size)))
-        finally:
-            self._signed.note_record(namespace_uid, upload.address, recorded)
+        await self._admit(key, upload, quota)
         seconds = PARTS_SECONDS if is_address_of_parts(upload.address) else UPLOAD_SECONDS
         end = self._clock() + timedelta(seconds=seconds)
         expires = f"{end.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -192,6 +180,22 @@ class FileCatalog:
         requests = self._sign_parts(str(key), upload_id, upload, missing[:MAX_PARTS_PER_OFFER])
         return UploadOffer(False, upload_id, requests, etags, complete, expires)
 
+    async def store_content(self, namespace_uid: str, upload: Upload, content: bytes, quota: int | None) -> None:
+        """Store a small content that the platform itself has, unless the namespace has it.
+
+        Raises:
+            EncryptionError: the store does not encrypt objects, but must.
+            QuotaError: the content does not fit into the quota.
+        """
+        if (found := await self._find(namespace_uid, upload.address)) is not None:
+            return await self._record_use(found, must=True)
+        key = FileKey(namespace_uid, FileOrigin.WORKER, upload.address)
+        await self._admit(key, upload, quota)
+        checksum = base64.b64encode(read_checksum(upload.address)).decode()
+        headers = {**upload.make_headers(), "x-amz-checksum-sha256": checksum}
+        await self._store.put_object(str(key), content, headers)
+        return None
+
     async def delete_file(self, namespace_uid: str, address: str) -> bool:
         """Delete a file; return False if the namespace has none with the address.
 
@@ -207,6 +211,22 @@ class FileCatalog:
             for use in uses:
                 await self._store.delete_object(use.key)
         return bool(found)
+
+    async def _admit(self, key: FileKey, upload: Upload, quota: int | None) -> None:
+        """Count an upload in the quota, and record it in the store; errors as for :meth:`offer_upload`."""
+        if quota is not None:
+            sums, (records, _) = await asyncio.gather(
+                self._store.get_object(make_usage_key(key.namespace_uid)),
+                self._store.list_object_page(make_use_prefix(key)),
+            )
+            usage = NamespaceUsage.from_bytes(sums)
+            recorded_size = find_offered_size(key, records, usage.counted if usage else None)
+            self._signed.admit(key.namespace_uid, upload.address, upload.size, usage, quota, recorded_size)
+        recorded: datetime | None = None
+        try:
+            recorded = await self._store.put_object(str(UseKey(key, upload.owner, upload.name, upload.size)))
+        finally:
+            self._signed.note_record(key.namespace_uid, upload.address, recorded)
 
     async def _open_upload(self, key: FileKey, upload: Upload, upload_id: str) -> tuple[str, dict[int, str]]:
         """Return the id of an open upload in parts, and the ETags of the parts that the store has.

@@ -136,7 +136,7 @@ class ObjectStore:
 
         return await self._request("get object", "GET", key, read, expected=(200, 404))
 
-    async def put_object(self, key: str, content: bytes = b"") -> datetime:
+    async def put_object(self, key: str, content: bytes = b"", headers: Mapping[str, str] | None = None) -> datetime:
         """Write a small object; its time of change is then now. Return the time of the answer by the store's clock.
 
         Raises:
@@ -147,7 +147,7 @@ class ObjectStore:
             self._check_encryption(answer)
             return answer.read_time("date")
 
-        return await self._request("put object", "PUT", key, read, expected=(200,), content=content)
+        return await self._request("put object", "PUT", key, read, headers=headers, expected=(200,), content=content)
 
     async def delete_object(self, key: str) -> None:
         """Delete an object if it exists."""

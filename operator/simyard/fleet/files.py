@@ -97,6 +97,11 @@ class FileAnswers:
             await asyncio.Event().wait()
         raise AssertionError("the task ends by cancellation only")
 
+    @property
+    def catalog(self) -> FileCatalog | None:
+        """The catalog of the file store; None if the platform has none, or before :meth:`run`."""
+        return self._catalog
+
     def apply_event(self, event: ReceivedEvent) -> None:
         """Begin to answer a question; drop it if too many are under way."""
         question = event.message

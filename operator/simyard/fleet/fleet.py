@@ -20,6 +20,7 @@ from simyard.files.access import StoreAccess
 from simyard.files.references import References
 from simyard.files.sweep import SweepSettings, run_sweep
 from simyard.fleet.actions.fences import Fences
+from simyard.fleet.actions.large_results import LargeResults
 from simyard.fleet.actions.reconciler import Actions
 from simyard.fleet.actions.retention import ActionLimits
 from simyard.fleet.broker.health import BrokerHealth
@@ -195,8 +196,10 @@ class Fleet:
             references = References(client, settings.watch_namespaces)
             self._sweep = partial(run_sweep, settings.files, references, settings.sweep)
         fences = Fences(registry, self.broker, heard, self._unsettled_seconds, timing)
+        large_results = LargeResults(registry, lambda: self._files.catalog, settings.files_quota)
+        presence = self.liveness.has_consumer
         self._actions = Actions(
-            registry, self.requester, self.liveness.has_consumer, fences, settings.actions, timing.actions
+            registry, self.requester, presence, fences, settings.actions, timing.actions, large_results
         )
         connect(
             registry,

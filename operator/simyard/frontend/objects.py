@@ -106,7 +106,8 @@ class Objects:
         self._changes = EntityChanges(
             view, self._store, self._access, self._creation, self._mixins, scaling, self._attributes
         )
-        actions = Actions(client, view.directory, self.broker)
+        # A frontend has no access to the file store, and OCCI has no reference for a part of a result.
+        actions = Actions(client, view.directory, self.broker, inline_results=True)
         self._actions = EntityActions(client, view, self._store, scaling, actions, foreign, self._registration_waits)
 
     @property

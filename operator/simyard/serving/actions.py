@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from simyard.api.base import Json
 from simyard.api.names import (
     ACTION_RESULT,
+    ANNOTATION_INLINE_RESULT,
     ANNOTATION_REQUESTED_BY,
     LABEL_POOL,
     LABEL_SERVICE,
@@ -50,7 +51,11 @@ REMEDY = "call it with ?wait=false and read the result from the ServiceAction"
 class Actions:
     """The calls of actions, for users whose rights are already checked."""
 
-    def __init__(self, client: KubeClient, directory: Directory, broker: BrokerClient) -> None:
+    def __init__(
+        self, client: KubeClient, directory: Directory, broker: BrokerClient, *, inline_results: bool = False
+    ) -> None:
+        """Set up; ``inline_results`` keeps the results of recorded calls in their objects, however large they are."""
+        self._inline_results = inline_results
         self._client = client
         self._directory = directory
         self._broker = broker
@@ -101,6 +106,8 @@ class Actions:
             return 200, await self._wait(target, action, parameters, key or uuid.uuid4().hex)
         suffix = hashlib.sha256(key.encode()).hexdigest()[:16] if key else secrets.token_hex(4)
         recorded = make_service_action(target, action.name, parameters, user, suffix)
+        if self._inline_results:
+            recorded["metadata"]["annotations"][ANNOTATION_INLINE_RESULT] = "true"
         namespace = target.metadata.namespace
         try:
             try:

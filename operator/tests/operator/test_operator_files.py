@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,7 @@ ACTIONS: list[dict[str, Any]] = [
         "parameters": [{"name": "words", "type": "string"}, {"name": "code", "type": "integer", "default": 0}],
     },
     {"name": "chat", "mode": "Async", "parameters": [{"name": "lines", "type": "integer"}]},
+    {"name": "count", "mode": "Async", "result": [{"name": "numbers", "type": "array"}]},
     {"name": "nothing", "mode": "Async", "result": [{"name": "deck", **FILE, "required": True}]},
 ]
 COMMANDS = [
@@ -90,6 +92,11 @@ COMMANDS = [
     },
     {"action": "speak", "command": ["sh", "-c", 'echo "$0"; exit "$1"', "$(words)", "$(code)"]},
     {"action": "chat", "command": ["sh", "-c", 'seq -f "word %.0f" "$0"; exec sleep 1000', "$(lines)"]},
+    {
+        "action": "count",
+        "command": ["sh", "-c", "seq -s, 20000 | sed 's/^/[/;s/$/]/'"],
+        "results": [{"name": "numbers", "json": ""}],
+    },
     {"action": "nothing", "command": ["true"], "results": [{"name": "deck", "file": "deck.inp"}]},
 ]
 
@@ -173,6 +180,13 @@ async def test_a_file_becomes_a_path_and_a_written_file_becomes_a_result(study: 
     found = done["result"]["sorted"]
     assert {**found, "file": ""} == {"file": "", "name": "sorted.txt", "bytes": 4, "mediaType": "text/plain"}
     assert await study.download(found) == "a\nb\n"
+
+
+async def test_a_large_result_is_a_file(study: Study) -> None:
+    done = await study.act("count")
+    assert done["result"] == {}
+    assert done["resultFile"]["bytes"] > 64 * 1024
+    assert json.loads(await study.download(done["resultFile"])) == {"numbers": list(range(1, 20_001))}
 
 
 async def test_results_are_parameters_of_the_next_action_and_folders_are_arrays(study: Study) -> None:

@@ -16,6 +16,7 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.actions.assignment import Assignment, Presence
 from simyard.fleet.actions.fences import Fences
+from simyard.fleet.actions.large_results import LARGE_RESULT_REMEDY, LargeResults
 from simyard.fleet.actions.metrics import FINISHED
 from simyard.fleet.actions.retention import ActionLimits, Retention
 from simyard.fleet.registry import Registry, find_removed, format_target_key, get_queue, get_time
@@ -51,9 +52,6 @@ from simyard_sites.kubernetes.errors import ApiError, ConflictError, NotFoundErr
 from simyard_sites.kubernetes.resource import Resource
 
 PROGRESS_SPACING_SECONDS = 1.0
-LARGE_RESULT_REMEDY = (
-    "parameters and result share one object: let the action return less, or the place where its result is stored"
-)
 
 
 @dataclass(slots=True)
@@ -77,12 +75,14 @@ class Actions:
         fences: Fences,
         limits: ActionLimits,
         times: ActionTimes,
+        large_results: LargeResults,
     ) -> None:
         self._registry = registry
         self._times = times
         self.retention = Retention(registry, limits)
         self._requester = requester
         self._fences = fences
+        self._large_results = large_results
         self._time = asyncio.get_running_loop().time
         self._since = get_time()
         self._queue = KeyQueue("action", self._reconcile, concurrency=16)
@@ -330,9 +330,7 @@ class Actions:
             whole = await self._registry.fetch_whole_action(action)
         except NotFoundError:
             return await self._registry.fetch_action(action)
-        if whole.left_out or get_invocation_id(whole) != get_invocation_id(
-            action
-        ):  # the action is finished, or assigned to another worker
+        if whole.left_out or get_invocation_id(whole) != get_invocation_id(action):  # finished, or assigned elsewhere
             return await self._registry.fetch_action(action)
         body: dict[str, Json] = {
             "action": action.spec.action,
@@ -366,7 +364,8 @@ class Actions:
     async def _finish(self, action: QueuedAction, result: Resulted) -> None:
         try:
             service = self._registry.find_target_service(action)
-            await self._write(action, record_result(action, service, result, get_time()))
+            status = record_result(action, service, result, get_time())
+            await self._write(action, await self._large_results.move(action, status))
         except ApiError as error:
             if error.retryable or error.status in (401, 403):
                 raise
