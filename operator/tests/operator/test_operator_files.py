@@ -7,6 +7,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ from simyard.files.access import StoreAccess
 from simyard.files.catalog import FileCatalog, open_catalog
 from simyard.files.keys import FileOrigin
 from simyard.files.uploads import Upload
+from simyard.plan.actions import get_invocation_id
+from simyard.serving.broker import BrokerClient
+from simyard.serving.calls import ResourceCall
+from simyard.serving.directory import Directory
+from simyard.serving.logs import FollowedLog, Logs
 from simyard_adapter.digests import digest_file
 from simyard_adapter.transfers import Transfers
 from simyard_adapter.uploads import upload_file
@@ -246,6 +252,42 @@ async def test_the_log_of_a_running_action_is_stored_in_parts(study: Study) -> N
     await study.world.until(lambda: bool(study.status(name).log), "a part of the log is stored")
     assert study.status(name).finished_time is None
     assert (await study.read_log(name))[:2] == ["word 1", "word 2"]
+
+
+@asynccontextmanager
+async def serving(world: World) -> AsyncIterator[Logs]:
+    """The part of the aggregated apiserver that reads logs."""
+    directory, broker = Directory(world.client, (world.name,)), BrokerClient(lambda _: None)
+    broker.set_access(world.access)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(directory.run()), group.create_task(broker.run())]
+        await world.until(lambda: directory.synced and broker.connected, "the apiserver is ready")
+        yield Logs(directory, broker, poll_seconds=0.05)
+        for task in tasks:
+            task.cancel()
+
+
+async def test_the_log_of_a_running_action_is_followed_until_the_action_ends(study: Study) -> None:
+    world = study.world
+    name = await world.act(study.pool, "chat", lines=3)
+    await world.until(lambda: study.status(name).started_time is not None, "the action runs")
+    found = world.seen.actions.get(world.name, name)
+    assert found is not None
+    call = ResourceCall("get", world.name, names.WORKERS, found.status.worker, ("log",))
+    query = {"invocation": get_invocation_id(found), "follow": "true", "after": "0"}
+    text = ""
+    async with serving(world) as logs, asyncio.timeout(60):
+        log = await logs.read(call, query)
+        assert isinstance(log, FollowedLog)
+        async for part in log.texts:
+            text += part
+            if "word 3" in part:
+                await world.client.patch(names.SERVICE_ACTIONS, name, {"spec": {"cancel": True}}, world.name)
+        again = await logs.read(call, {**query, "follow": "false"})
+        assert isinstance(again, FollowedLog)
+        assert "".join([part async for part in again.texts]) == text, "the worker keeps the log for a while"
+    assert [line.partition(" ")[2] for line in text.splitlines()] == ["word 1", "word 2", "word 3"]
+    await world.until(lambda: study.status(name).failure is not None, "the action is cancelled")
 
 
 async def test_a_log_does_not_delay_the_end_of_its_action_while_the_store_is_away(
