@@ -85,8 +85,10 @@ class ActionLog:
             if self.size + len(line) > MAX_ACTION_LOG_BYTES:
                 return
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as file:
-                file.write(line)
+            with self.path.open("ab", buffering=0) as file:
+                if file.write(line) < len(line):
+                    file.truncate(self.size)
+                    return
             self.size += len(line)
             if self.size >= self._next_part:
                 self._next_part = MAX_ACTION_LOG_BYTES + 1
@@ -212,6 +214,7 @@ class ActionLogs:
                 await asyncio.wait({storing}, timeout=STOP_SECONDS)
             if storing.done():
                 storing.result()
+            abandon(storing)
             uploading.cancel()
             self.unfinished.discard(log)
             on_stored()

@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -132,6 +133,20 @@ async def test_a_part_that_cannot_be_stored_is_contained_in_the_next_one(store: 
     store.away = False
     await logs.end()
     assert store.read() == [LINE + LINE, "end"]
+
+
+async def test_a_line_that_the_disk_takes_in_part_is_dropped(store: Store, logs: Logs) -> None:
+    logs.context.log("one")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # stands for a full disk
+    try:
+        logs.context.log("x" * 2000)
+        logs.context.log("y" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    logs.context.log("two")
+    await logs.end()
+    assert store.read() == ["one", "two"]
 
 
 async def test_a_silent_action_and_a_platform_without_a_store_have_no_log(store: Store, tmp_path: Path) -> None:

@@ -131,7 +131,9 @@ class ActionLog:
 
     def _read(self, action: ServiceAction, *, follow: bool) -> Iterator[str]:
         status = action.status
-        if (invocation := get_invocation_id(action)) != self._invocation:
+        invocation = get_invocation_id(action)
+        repeated = status.log and sum(part.bytes or 0 for part in status.log) < self._stored
+        if invocation != self._invocation or repeated:  # another run of the action has another log
             self._invocation, self._stored, self._seen = invocation, 0, 0
         yield from self._read_parts(status.log)
         if not status.worker:
