@@ -17,7 +17,7 @@ from yarl import URL
 
 from simyard_adapter.wire import EVENTS_EXCHANGE, Event, make_event_key
 
-MESSAGES = 150
+MESSAGES = 80
 """Number of messages that stays below the allowance, although some of them are large."""
 
 

@@ -6,6 +6,10 @@ each 32 KiB of its body. The bucket refills at a rate that grows with the number
 adapter merges changes of attributes and sends a few events for each action, so it stays far below the allowance. A
 sender with an empty bucket publishes faster than a tenant may, and delays the events of all other tenants in the shared
 queue.
+
+No adapter sends events that are refused. They cost the broker and the operator the most, because they pass two queues.
+A refused event therefore costs ten tokens more. Otherwise a busy operator could receive a flood of them more slowly
+than the allowance, and never notice it.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ EVENTS_PER_SECOND_AND_WORKER = 5.0
 BURST_SECONDS = 4.0
 """Time that it takes to fill an empty bucket."""
 BYTES_PER_TOKEN = 32 * KIB
+REFUSED_EVENT_BYTES = 9 * BYTES_PER_TOKEN
+"""Size with which a refused event counts once more: ten further tokens."""
 MAX_BUCKETS = 100_000
 
 

@@ -43,6 +43,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from simyard.guest.messages import EventMessage, read_event
 from simyard.guest.reading import Refusal, RefusedError
 from simyard.messaging.access import AccessSource
+from simyard.messaging.allowance import REFUSED_EVENT_BYTES
 from simyard.messaging.connection import BrokerChannel, stay_connected
 from simyard.messaging.metrics import CONNECTED, EVENTS, EVENTS_DEFERRED, EVENTS_REFUSED
 from simyard.messaging.refusals import Refusals
@@ -89,10 +90,7 @@ EventHandler = Handler[ReceivedEvent]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A request that no worker finished.
-
-    ``reason`` is the broker's: ``delivery_limit``, ``expired``, ``maxlen`` or ``rejected``.
-    """
+    """A request that no worker finished; ``reason``: ``delivery_limit``, ``expired``, ``maxlen`` or ``rejected``."""
 
     queue: str
     kind: str
@@ -242,6 +240,8 @@ class _Consumer(Generic[T]):
         try:
             done = self._handler(self._read(message))
         except Exception as error:  # noqa: BLE001 - no error of one event may hold up the other events
+            if isinstance(error, RefusedError):
+                self._permits(sender, REFUSED_EVENT_BYTES)
             self._refuse(sender, error)
             settle(accepted=False)
             return

@@ -11,6 +11,7 @@ from messaging_workers import PASSWORD, WORKER_UID, MakeWorker, running
 from simyard.guest.messages import AttributesChanged, EventMessage, Progressed, Resulted
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
+from simyard.messaging.allowance import REFUSED_EVENT_BYTES
 from simyard.messaging.connection import open_channel
 from simyard.messaging.errors import BrokerRefusedError
 from simyard.messaging.events import (
@@ -95,6 +96,23 @@ async def test_refused_events_of_one_sender_do_not_delay_what_is_known_of_others
         while overflow.measure_heard_seconds(hostile.user) == overflow.measure_heard_seconds(honest.user):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         assert 0 < overflow.measure_heard_seconds(hostile.user) < overflow.measure_heard_seconds(honest.user)
+
+
+async def test_a_refused_event_costs_its_sender_more_than_another_one(
+    access: BrokerAccess, make_worker: MakeWorker
+) -> None:
+    worker, counted = await make_worker("pool"), asyncio.Queue[tuple[str, int]]()
+
+    def permits(user: str, size: int) -> bool:
+        counted.put_nowait((user, size))
+        return True
+
+    async with running(OperatorEvents(access, lambda _: None, permits=permits)), worker.connect() as link:
+        await worker.say(link, Event.ACTIVE, b"{}")
+        await worker.say(link, Event.RESULT, b'{"invocation": ["x"]}')
+        async with asyncio.timeout(20):
+            sizes = [await counted.get() for _ in range(3)]
+    assert sizes == [(worker.user, 2), (worker.user, 21), (worker.user, REFUSED_EVENT_BYTES)]
 
 
 async def test_a_full_window_has_not_heard_everything(access: BrokerAccess, make_worker: MakeWorker) -> None:
