@@ -69,6 +69,6 @@ def _paint_rates(axes: Axes, rows: Sequence[Row], sizes: Sequence[int]) -> None:
                 axes.bar(place + shift, row.rate / bare.rate, 0.36, color=_LOOKS[way][1])
     axes.axhline(1, color=_LOOKS[Way.BARE][1], linewidth=0.8, linestyle="--")
     axes.axhline(MIN_RATE_RATIO, color="#333333", linewidth=0.8)
-    axes.annotate("promised", (-0.5, MIN_RATE_RATIO), xytext=(0, 3), textcoords="offset points", fontsize=7)
+    axes.text(1, MIN_RATE_RATIO, "promised", transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=7)
     axes.set_xticks(range(len(labels)), labels, rotation=60)
     axes.set_title("Rate, bare client = 1")
