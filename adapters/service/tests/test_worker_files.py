@@ -15,11 +15,12 @@ from small_store import SmallStore, small_store
 
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Action, ActionMode
-from simyard_adapter.errors import ActionError, FileTransferError, ParameterError
+from simyard_adapter.errors import ActionCancelledError, ActionError, FileTransferError, ParameterError
 from simyard_adapter.file_cache import FileCache
 from simyard_adapter.invocations import ActionRequest
 from simyard_adapter.worker_files import MAX_FOLDER_FILES, WorkerFiles
 
+DEADLINE = 20.0
 MIB = 2**20
 MAX_BYTES = 4 * MIB
 ACTION = Action.from_json(
@@ -109,6 +110,20 @@ async def test_a_file_that_leaves_the_cache_before_its_link_is_downloaded_again(
     worker.platform.on_question = empty_cache
     await worker.act(deck)
     assert read == [b"deck", b"deck"]
+
+
+async def test_a_stopped_action_leaves_no_download_behind(store: SmallStore, worker: Worker) -> None:
+    store.silent = True
+    context = Context("id", "solve", worker.scratch, lambda _: None, lambda _: None)
+    request = ActionRequest(ACTION, {"deck": {"file": store.add(b"deck")}}, ActionMode.SYNC, 30)
+    action = asyncio.ensure_future(worker.files.invoke(context, request))
+    await asyncio.to_thread(store.asked.wait)
+    await asyncio.to_thread(context.cancel)
+    with pytest.raises(ActionCancelledError):
+        await action
+    async with asyncio.timeout(DEADLINE):  # shorter than the 30 s after which a silent connection counts as lost
+        while list(worker.cache.glob(".*.part")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_a_disk_without_space_for_the_copy_of_an_input_fails_with_the_reason(

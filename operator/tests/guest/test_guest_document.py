@@ -11,12 +11,14 @@ from simyard.guest.reading import MAX_CONTAINERS
 from simyard.messaging.window import WindowSettings
 from simyard.plan.actions import MAX_CLOCK_SKEW_SECONDS
 from simyard.plan.queued_action import MAX_STORED_BYTES
+from simyard_adapter.action_logs import MAX_ACTION_LOG_BYTES
 from simyard_adapter.limits import (
     KIB,
     MAX_ATTRIBUTES_BYTES,
     MAX_BROKER_MESSAGE_BYTES,
     MAX_DEPTH,
     MAX_LOG_BYTES,
+    MAX_LOG_PARTS,
     MAX_RESULT_BYTES,
     MAX_VALUE_BYTES,
     MIB,
@@ -38,6 +40,7 @@ def test_the_figures_of_the_document_are_those_that_hold() -> None:
         "result of an action, as JSON": f"{MAX_RESULT_BYTES // MIB} MiB",
         "any message, at the broker (`max_message_size`)": f"{MAX_BROKER_MESSAGE_BYTES // KIB:,} KiB",
         "log in one reply, as JSON": f"{MAX_LOG_BYTES // MIB} MiB",
+        "log of an Async action": f"{MAX_ACTION_LOG_BYTES // MIB} MiB in {MAX_LOG_PARTS} stored parts",
         "message of progress": f"{MAX_PROGRESS_CHARACTERS:,} characters",
         "message of an error": f"{MAX_ERROR_CHARACTERS:,} characters",
         "difference of a worker's clock": f"{MAX_CLOCK_SKEW_SECONDS:.0f} s",
