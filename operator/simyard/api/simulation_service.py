@@ -69,7 +69,11 @@ class DeclaredValue(ApiModel):
     name: Annotated[Term, Field(description="Name: lower case letters, digits, underscores.")]
     type: Annotated[
         Literal["string", "integer", "number", "boolean", "array", "object", "file"],
-        Field(description="Type in JSON; `file` is an object whose field `file` is the address of an uploaded file."),
+        Field(
+            description="Type in JSON; `file` is an object whose field `file` is the address of an uploaded file."
+            " OCCI shows an attribute or a result that is a file as the path `/files/ADDRESS`;"
+            " GET redirects to its content."
+        ),
     ]
     description: Text = ""
     unit: Annotated[str, Field(max_length=32, description="Unit of a number, such as mm or MPa.")] = ""

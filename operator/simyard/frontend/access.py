@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simyard.api.names import (
-    GROUP,
     OCCI_LINKS,
     OCCI_MIXINS,
     SIMULATION_SERVICES,
@@ -74,6 +73,11 @@ class Permission:
     name: str = ""
     subresource: tuple[str, ...] = ()
 
+    @property
+    def group(self) -> str:
+        """The API group of the resource, or of its subresource."""
+        return SUBRESOURCES_GROUP if self.subresource else self.resource.group
+
 
 _PLAIN = {
     (Verb.GET, COMPUTES): Permission("get", WORKERS),
@@ -121,7 +125,7 @@ class Access:
         for name in dict.fromkeys(("", permission.name)):
             if await self._allowed(identity, permission, name):
                 return
-        group = SUBRESOURCES_GROUP if permission.subresource else GROUP
+        group = permission.group
         resource = "/".join((f"{permission.resource.plural}.{group}", *permission.subresource))
         one = f" {permission.name}" if permission.name else ""
         namespace = self._view.namespace
@@ -130,9 +134,8 @@ class Access:
         )
 
     async def _allowed(self, identity: Identity, permission: Permission, name: str) -> bool:
-        group = SUBRESOURCES_GROUP if permission.subresource else GROUP
         call = ResourceCall(
-            permission.verb, self._view.namespace, permission.resource, name, permission.subresource, group
+            permission.verb, self._view.namespace, permission.resource, name, permission.subresource, permission.group
         )
         try:
             await self._authorizer.check(identity, call)

@@ -115,6 +115,13 @@ class Backend(Protocol):
             OcciError: 403, or 503 if the Kubernetes API does not answer now.
         """
 
+    async def find_download(self, identity: Identity, address: str) -> str:
+        """Return a signed URL that downloads a file.
+
+        Raises:
+            OcciError: 403; 404, there is no such file; 503, the file store does not answer.
+        """
+
     async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
         """Create an entity with its inline links, all or nothing, and return it.
 

@@ -14,6 +14,7 @@ from simyard.frontend.backend import Backend
 from simyard.frontend.changes.preconditions import refuse_conditions
 from simyard.frontend.changes.sent import refuse_query
 from simyard.frontend.changes.writing import Writer
+from simyard.frontend.entities.file_links import parse_file_path
 from simyard.frontend.entities.renderings import Renderings
 from simyard.frontend.entities.targets import Collection, Discovery, Instance, Target, find_target
 from simyard.frontend.exchange import OcciRequest, OcciResponse
@@ -74,6 +75,8 @@ class Handlers:
         return make_error_response(refused, request.get_header("accept"))
 
     def _read(self, request: OcciRequest) -> Coroutine[None, None, OcciResponse]:
+        if address := parse_file_path(request.path):
+            return self._redirect_to_file(request, address)
         target = self._find_target(request)
         if request.query and "action" in request.query:
             raise _no_post_error(request)
@@ -82,6 +85,11 @@ class Handlers:
         if isinstance(target, Collection):
             return self._reader.read_collection(request, target)
         return self._reader.read_model(request)
+
+    async def _redirect_to_file(self, request: OcciRequest, address: str) -> OcciResponse:
+        """Redirect to the content of a file. The URL is a secret of the user, so nobody may keep the response."""
+        url = await self._backend.find_download(request.identity, address)
+        return OcciResponse(307, b"", "text/plain", (("Location", url), ("Cache-Control", "no-store")))
 
     async def _write(self, request: OcciRequest) -> OcciResponse:
         target = self._find_target(request)

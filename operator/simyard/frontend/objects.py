@@ -23,6 +23,7 @@ from simyard.frontend.changes.scaling import Scaling
 from simyard.frontend.changes.storing import ObjectStore, for_each
 from simyard.frontend.changes.updates import EntityChanges
 from simyard.frontend.changes.written import ReportedValues, Written, record_writes
+from simyard.frontend.downloads import Downloads
 from simyard.frontend.entities.computes import AMQPLINKS, COMPUTES
 from simyard.frontend.entities.identifiers import is_id, make_object_name
 from simyard.frontend.entities.links import (
@@ -100,6 +101,7 @@ class Objects:
         self._attributes = Attributes(view.directory, view.values, self.broker, clock=clock)
         self._store = ObjectStore(client)
         self._access = Access(client, view)
+        self._downloads = Downloads(client, self._access, namespace)
         self._mixins = Mixins(view, self._store, self._access)
         self._creation = Creation(view, self._store, self._mixins)
         scaling = Scaling(view, self._store, self._access)
@@ -209,6 +211,10 @@ class Objects:
         return self._changes.is_permanent(path)
 
     # Methods that may wait
+
+    async def find_download(self, identity: Identity, address: str) -> str:
+        """Return a signed URL that downloads a file."""
+        return await self._downloads.find_url(identity, address)
 
     async def find(self, path: str) -> Entity | None:
         """Return the entity at a path; read its object from the API server before answering that it does not exist."""

@@ -223,6 +223,7 @@ def build_frontend_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                 _build_rule(names.GROUP, [names.WORKERS.plural], ["create", "patch", "delete"]),
                 _build_rule(names.GROUP, [names.WORKER_POOLS.plural], ["create", "patch", "delete"]),
                 _build_rule(names.GROUP, [names.SERVICE_ACTIONS.plural], ["create", "get", "watch"]),
+                _build_rule(names.SUBRESOURCES_GROUP, [names.FILES.plural], ["get"]),
             ],
         ),
         _build_role(

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from apiserver_stack import Client, Stack, unique
@@ -21,10 +22,15 @@ from simyard.files.access import StoreAccess
 from simyard.files.references import References
 from simyard.files.store import ObjectStore
 from simyard.files.sweep import FileSweep, SweepSettings
+from simyard.frontend.access import Access, Permission
+from simyard.frontend.downloads import Downloads
+from simyard.frontend.exchange import Identity
 from simyard.kube.cache import ALL_NAMESPACES
+from simyard.manifests.frontend_account import build_bound_account
+from simyard.occi.errors import OcciError
 from simyard.serving.files import MAX_CAUSES
 from simyard_adapter.digests import PART_BYTES, digest_file
-from simyard_adapter.transfers import Transfers
+from simyard_adapter.transfers import SignedRequest, Transfers
 from simyard_adapter.uploads import UploadOffer
 from simyard_dev import tools
 from simyard_sites.kubernetes.client import KubeClient
@@ -32,6 +38,13 @@ from simyard_sites.kubernetes.client import KubeClient
 pytestmark = pytest.mark.xdist_group("apiserver")
 
 PLUGIN = Path(sys.executable).parent / "kubectl-simyard"
+
+
+class AllRights:
+    """The rights of a user who may do everything."""
+
+    async def check(self, identity: Identity, permission: Permission) -> None:
+        """Refuse nothing."""
 
 
 @pytest.fixture
@@ -202,6 +215,33 @@ async def test_the_sweep_keeps_what_an_action_names_and_deletes_what_a_namespace
         await FileSweep(store, references, SweepSettings(timedelta(days=30))).sweep()
         left = [item.key async for item in store.list_objects(f"{uid}/in/")]
     assert left == [f"{uid}/in/{addresses[0]}"]
+
+
+async def test_a_frontend_gets_urls_in_the_namespaces_of_its_service_only(
+    stack: Stack, namespace: str, tmp_path: Path
+) -> None:
+    deck = tmp_path / "deck.inp"
+    deck.write_text("a deck")
+    address = simyard(stack, namespace, "cp", deck, "files:").stdout.strip()
+    kubeconfig = tmp_path / "frontend.kubeconfig"
+    account, *bindings = build_bound_account(namespace, namespace, SYSTEM_NAMESPACE)
+    stack.apply(account)
+    stack.control_plane.write_service_account_kubeconfig(kubeconfig, SYSTEM_NAMESPACE, namespace)
+    async with await KubeClient.connect(kubeconfig) as client:
+        downloads = Downloads(client, cast(Access, AllRights()), namespace)
+        user = Identity("ada", "", (), ())
+        with pytest.raises(OcciError) as refused:
+            await downloads.find_url(user, address)
+        assert refused.value.status == 503
+        for binding in bindings:
+            stack.apply(binding)
+        url = await downloads.find_url(user, address)
+        with pytest.raises(OcciError) as refused:
+            await downloads.find_url(user, f"sha256:{'0' * 64}")
+        assert refused.value.status == 404
+    request = SignedRequest("GET", url, {})
+    await asyncio.to_thread(Transfers().download, lambda: request, tmp_path / "back", address, lambda _: None)
+    assert (tmp_path / "back").read_text() == "a deck"
 
 
 async def test_an_upload_to_a_namespace_that_is_deleted_meanwhile_leaves_nothing(

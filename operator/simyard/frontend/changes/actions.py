@@ -15,6 +15,7 @@ from simyard.frontend.changes.scaling import WAIT_SECONDS, Scaling
 from simyard.frontend.changes.storing import ObjectStore, add_check, for_each, translate_api_errors
 from simyard.frontend.entities.catalogue import SCALE, START_WORKERS
 from simyard.frontend.entities.computes import QUEUE, ComputeState, compute_state
+from simyard.frontend.entities.file_links import render_files
 from simyard.frontend.entities.view import View
 from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError
@@ -240,10 +241,10 @@ class EntityActions:
             worker, service, name, invocation.attributes, invocation.identity.user, wait=is_sync, key=invocation.key
         )  # fmt: skip
         if code == 200:
-            return {key: value for key, value in (answer.get("result") or {}).items() if value is not None}
+            return render_files(answer.get("result") or {}, declared.result if declared is not None else ())
         recorded = ServiceAction.model_validate(answer)
         if invocation.wait:
-            return await self._wait_finished(recorded)
+            return render_files(await self._wait_finished(recorded), declared.result if declared is not None else ())
         return {SERVICE_ACTION: recorded.metadata.name}
 
     async def _wait_finished(self, action: ServiceAction) -> Mapping[str, Value]:

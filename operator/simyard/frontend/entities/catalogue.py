@@ -357,9 +357,10 @@ def _categories(service: CachedService, term: str) -> ServiceCategories:
 def _parameter(declared: Declared, name: str, *, mutable: bool = True) -> AttributeSpec:
     """Return a declared value as an OCCI attribute; its bounds and choices are checked where the value is used."""
     unit = f" ({declared.unit})" if declared.unit else ""
+    is_link = declared.type is DeclaredType.FILE and not mutable
     return AttributeSpec(
         name,
-        _TYPES[declared.type],
+        ValueType.STRING if is_link else _TYPES[declared.type],
         mutable,
         declared.required,
         declared.default,

@@ -21,6 +21,7 @@ from simyard.frontend.entities.catalogue import (
     ServiceCategories,
     find_size_term,
 )
+from simyard.frontend.entities.file_links import render_file
 from simyard.occi.model import RESOURCE, Link, Model, Resource, Value
 from simyard.occi.standard import (
     AMQPLINK,
@@ -249,7 +250,7 @@ def _values(known: ComputeContext) -> dict[str, Value]:
         return {}
     observed = known.observed
     values: dict[str, Value] = {
-        PREFIX + item.name: value
+        PREFIX + item.name: render_file(value) if item.holds_files else value
         for item in known.service.interface.attributes
         if (found := observed.get(item.name)) is not None and (value := found.value) is not None
     }
