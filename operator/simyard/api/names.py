@@ -46,6 +46,7 @@ SIMULATION_SERVICES = Resource(GROUP, VERSION, "simulationservices", "Simulation
 WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool", name_max=48)
 WORKERS = Resource(GROUP, VERSION, "workers", "Worker", name_max=54)
 SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
+STUDIES = Resource(GROUP, VERSION, "studies", "Study")
 LICENCES = Resource(GROUP, VERSION, "licences", "Licence", namespaced=False, name_max=63)
 USAGES = Resource(GROUP, VERSION, "usages", "Usage")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

@@ -14,6 +14,7 @@ from simyard.api.licence import Licence
 from simyard.api.occi import OcciLink, OcciMixin
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import SimulationService
+from simyard.api.study import Study
 from simyard.api.usage import Usage
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
@@ -162,6 +163,25 @@ DEFINITIONS = (
             Column("Worker", ".status.worker", description="Worker that runs or ran the action.", wide=True),
             Column("Attempts", ".status.attempts", "integer", wide=True),
             Column("Failure", ".status.failure.reason", wide=True),
+            _AGE,
+        ),
+        fields=(".spec.target.kind", ".spec.target.name", ".spec.action"),
+    ),
+    Definition(
+        names.STUDIES,
+        Study,
+        "simstudy",
+        (
+            Column("Action", ".spec.action"),
+            Column("Target", ".spec.target.name"),
+            Column("Tasks", ".status.tasks", "integer", "Number of tasks."),
+            Column("Done", ".status.succeeded", "integer", "Tasks that succeeded."),
+            Column("Failed", ".status.failed", "integer", "Tasks that failed."),
+            Column("Running", ".status.running", "integer", "Workers that run tasks."),
+            Column("Rate", ".status.tasksPerSecond", description="Tasks per second."),
+            Column("Complete", f'.status.conditions[?(@.type=="{names.ConditionType.COMPLETE}")].status'),
+            Column("Reason", f'.status.conditions[?(@.type=="{names.ConditionType.COMPLETE}")].reason'),
+            Column("Ends", ".status.estimatedCompletionTime", description="Estimated end of the study.", wide=True),
             _AGE,
         ),
         fields=(".spec.target.kind", ".spec.target.name", ".spec.action"),

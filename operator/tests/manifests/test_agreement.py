@@ -56,6 +56,14 @@ MINIMAL: list[Json] = [
         ("WorkerPool", {"serviceRef": {"name": "s"}, "placement": {}, "start": {}, "scaleIn": {}}),
         ("Worker", {"serviceRef": {"name": "s"}, "site": "x"}),
         ("ServiceAction", {"target": {"kind": "Worker", "name": "w"}, "action": "solve"}),
+        (
+            "Study",
+            {
+                "target": {"kind": "WorkerPool", "name": "p"},
+                "action": "solve",
+                "design": {"grid": {"axes": [{"name": "a", "values": [1]}]}},
+            },
+        ),
     )
 ]
 ABSENT: Any = object()
