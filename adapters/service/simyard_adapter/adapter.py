@@ -134,7 +134,7 @@ class _Running:
         self._log_requests = LogRequests(log, logs)
         # fmt: off
         self._work = Work(
-            bootstrap, files.invoke, directory, self._current, self._tasks, self._updates, log, logs,
+            bootstrap, files, directory, self._current, self._tasks, self._updates, log, logs,
             on_change=lambda: self._pool.adjust_soon(), hang_seconds=hang_seconds,
         )
         # fmt: on
@@ -334,6 +334,9 @@ class _Running:
     async def _handle(self, delivery: Delivery) -> None:
         if delivery.properties.message_type == Request.ACTION.value:
             await self._work.handle_request(delivery, self._pool.adjust)
+            return
+        if delivery.properties.message_type == Request.TASKS.value:
+            await self._work.chunks.handle_request(delivery)
             return
         try:
             reply: Mapping[str, Any] = await self._reply(delivery)

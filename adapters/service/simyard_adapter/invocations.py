@@ -154,6 +154,20 @@ class ActionRequest:
         Raises:
             RefusedError: The action is unknown, or a parameter does not fit.
         """
+        action = cls.find_action(body, interface)
+        given = {} if body.get("parameters") is None else body["parameters"]
+        if not isinstance(given, dict):
+            raise RefusedError(ErrorReason.INVALID_PARAMETERS, "must be an object", "parameters")
+        mode, timeout = body.get("mode") or action.mode, body.get("timeoutSeconds")
+        return cls.check(action, given, mode, timeout, tells_begun=body.get("tellBegun") is True)
+
+    @staticmethod
+    def find_action(body: Mapping[str, Any], interface: Interface) -> Action:
+        """Return the declaration of the action that a request names.
+
+        Raises:
+            RefusedError: The action is unknown.
+        """
         action = interface.find_action(str(body.get("action")))
         if action is None:
             names = ", ".join(item.name for item in interface.actions) or "none"
@@ -162,20 +176,27 @@ class ActionRequest:
                 f"the service has no action {body.get('action')!r}; its actions are: {names}",
                 "action",
             )
-        given = {} if body.get("parameters") is None else body["parameters"]
-        if not isinstance(given, dict):
-            raise RefusedError(ErrorReason.INVALID_PARAMETERS, "must be an object", "parameters")
+        return action
+
+    @classmethod
+    def check(
+        cls, action: Action, given: Mapping[str, Json], mode: Any, timeout_seconds: Any, *, tells_begun: bool = False
+    ) -> "ActionRequest":
+        """Return a request with these values.
+
+        Raises:
+            RefusedError: A value does not fit.
+        """
         try:
             parameters = check_values(given, action.parameters, "parameters")
-            mode = ActionMode(body.get("mode") or action.mode)
-            timeout = min(float(body.get("timeoutSeconds") or action.timeout_seconds), action.timeout_seconds)
+            timeout = min(float(timeout_seconds or action.timeout_seconds), action.timeout_seconds)
             if not timeout > 0:
                 raise ValueError("timeoutSeconds must be positive")
+            return cls(action, parameters, ActionMode(mode), timeout, tells_begun)
         except InvalidValuesError as error:
             raise RefusedError.of_values(error) from None
         except (TypeError, ValueError, OverflowError) as error:
             raise RefusedError(ErrorReason.INVALID_REQUEST, str(error)) from None
-        return cls(action, parameters, mode, timeout, body.get("tellBegun") is True)
 
 
 @dataclass(eq=False)
@@ -245,17 +266,28 @@ class Outcome:
             body["result"] = dict(self.result or {})
         return body
 
-    def to_result(self, invocation: str) -> dict[str, Any]:
-        """Return the fields of the event about the end of an Async invocation."""
-        return {"invocation": invocation, "startedAt": self.started_at, **self.to_json()}
+    def to_result(self) -> dict[str, Any]:
+        """Return the fields of the event ``result``."""
+        return {"startedAt": self.started_at, **self.to_json()}
 
 
 class Turns:
-    """The queue of invocations that are not concurrent: they run one at a time, in the order of arrival."""
+    """The queue of invocations that are not concurrent: they run one at a time, in the order of arrival.
+
+    Tasks of studies take turns as well, but only while no invocation waits.
+
+    Attributes:
+        running: The invocation that has the turn, if any.
+        waiting: The invocations that wait for their turn.
+        held_by_task: True while a task of a study has the turn.
+        closed: True if no further turn begins, because the adapter ends.
+    """
 
     def __init__(self) -> None:
         self.running: Optional[Invocation] = None
         self.waiting: deque[Invocation] = deque()
+        self.held_by_task = False
+        self.closed = False
 
     @property
     def free(self) -> bool:
@@ -271,10 +303,15 @@ class Turns:
 
     def start_next(self) -> Optional[Invocation]:
         """Start the next turn; return its invocation, or None if an invocation runs or none waits."""
-        if self.running is None and self.waiting:
+        if self.running is None and self.waiting and not self.held_by_task and not self.closed:
             self.running = self.waiting.popleft()
             return self.running
         return None
+
+    @property
+    def free_for_task(self) -> bool:
+        """True if a task of a study may take the turn."""
+        return self.free and not self.held_by_task and not self.closed
 
 
 class Replies:

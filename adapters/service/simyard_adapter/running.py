@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Awaitable, Callable, Mapping
+from typing import Mapping
 
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import InvalidValuesError, Json, check_values
@@ -25,12 +25,12 @@ MAX_HANG_SECONDS = 30.0
 MAX_MESSAGE_CHARACTERS = 8000
 """Limit of the characters of an error message."""
 
-Invoke = Callable[[Context, ActionRequest], Awaitable[Mapping[str, Json]]]
-"""Runs an action, and returns its result when no part of the action runs any more."""
-
 
 async def await_outcome(
-    work: "asyncio.Future[Mapping[str, Json]]", context: Context, request: ActionRequest
+    work: "asyncio.Future[Mapping[str, Json]]",
+    context: Context,
+    request: ActionRequest,
+    max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> Outcome:
     """Wait for ``work`` and return its outcome; ask the invocation to stop when it times out.
 
@@ -57,8 +57,8 @@ async def await_outcome(
         try:
             result = check_values(work.result(), request.action.result, "result")
             size = len(encode(result))
-            if size > MAX_RESULT_BYTES:
-                return Outcome(started_at, seconds, error=make_too_large_error(size))
+            if size > max_result_bytes:
+                return Outcome(started_at, seconds, error=make_too_large_error(size, max_result_bytes))
             return Outcome(started_at, seconds, result=result)
         except (InvalidValuesError, TypeError, ValueError, AttributeError) as invalid:
             error = invalid

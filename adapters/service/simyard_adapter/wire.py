@@ -58,6 +58,9 @@ class Request(str, enum.Enum):
     # {"action", "parameters", "mode", "timeoutSeconds"?, "tellBegun": bool?}; reply: {"worker", "result", "seconds"}
     # or {"error", "again": true} if another worker may have begun it: a requester without BEGUN may send it again
     ACTION = "action"
+    # {"action", "parameters": {the fixed ones}, "names": [..], "points": [[a value for each name], ..], "first": index,
+    # "timeoutSeconds"?, "retries"?, "watched": [results]?}: run a chunk of a study; no reply, but the event RESULT
+    TASKS = "tasks"
     CANCEL = "cancel"  # {"invocation": id}; reply: {"cancelled": bool}
     GET_ATTRIBUTES = "get-attributes"  # {"names": [..]?}; reply: {"values": {..}, "observedAt": seconds}
     SET_ATTRIBUTES = "set-attributes"  # {"values": {..}}; reply as for GET_ATTRIBUTES
@@ -70,8 +73,9 @@ class Request(str, enum.Enum):
     CREDENTIALS = "credentials"  # {"username", "password"}: connect with this login from now on; no reply
     TAKE = "take"  # {}: consume the pool's queue while free, until this process ends; no reply
     # The answer to the event FILES, with the same "request": {"request", "spec": {"bytes", "name", "mediaType"},
-    # "status": {"present", "download" or "upload"}, "caCertificate"?} as a File of the API, or {"request",
-    # "error": {"message", "retryable", "absent"?}}; absent: the installation has no file store; no reply
+    # "status": {"present", "download" or "upload"}, "caCertificate"?} as a File of the API (no "spec" for the rows of a
+    # chunk), or {"request", "error": {"message", "retryable", "absent"?}}; absent: the installation has no file store;
+    # no reply
     FILES = "files"
 
 
@@ -87,7 +91,10 @@ class Event(str, enum.Enum):
     # {"invocation"}: an Async action that is not idempotent is about to begin. The worker waits for the confirmation of
     # this event, then checks that its own queue exists: a worker whose queue is deleted begins no further action
     BEGUN = "begun"
-    RESULT = "result"  # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}
+    # {"invocation", "startedAt", "seconds", "result": {..} or "error": {..}}. Of a chunk: {"invocation", "chunk":
+    # summary, "stored": bool} or "error"; stored: the store has the rows of this worker; summary:
+    # :class:`simyard_adapter.chunks.Summary`
+    RESULT = "result"
     # {"invocation", "parts": [{"file": address, "bytes"}]}: the stored parts of the log of an Async action, in order;
     # sent while the action runs and after its RESULT, and replaced by the next event about the same invocation
     LOG = "log"
@@ -96,7 +103,8 @@ class Event(str, enum.Enum):
     ACTIVE = "active"
     # {"request": id, "get": address} asks for a signed URL to download a file, {"request": id, "put": {"address",
     # "bytes", "parts"?, "name"?, "mediaType"?, "uploadId"?, "firstPart"?}} for signed URLs to upload one (``spec`` of a
-    # File of the API). The answer is the request FILES; a worker without an answer asks again
+    # File of the API), {"request": id, "part": {"invocation", "address", "bytes", "summary"}} for a signed URL to
+    # upload the rows of a chunk. The answer is the request FILES; a worker without an answer asks again
     FILES = "files"
 
 
@@ -145,11 +153,11 @@ class WireError:
         return cls(reason, str(data.get("message") or ""), str(data.get("field") or ""))
 
 
-def make_too_large_error(size: int) -> WireError:
+def make_too_large_error(size: int, limit: int = MAX_RESULT_BYTES) -> WireError:
     """Return the error of an action whose result has ``size`` bytes."""
     return WireError(
         ErrorReason.RESULT_TOO_LARGE,
-        f"the result has {size} bytes, at most {MAX_RESULT_BYTES} are accepted: the vendor can declare a result of the "
+        f"the result has {size} bytes, at most {limit} are accepted: the vendor can declare a result of the "
         "type file for large data",
     )
 

@@ -19,6 +19,7 @@ from typing import Awaitable, Callable, Optional
 from simyard_adapter.action_logs import ActionLogs
 from simyard_adapter.answers import Answers
 from simyard_adapter.bootstrap import Bootstrap
+from simyard_adapter.chunk_work import ChunkWork, TaskFiles
 from simyard_adapter.context import Context
 from simyard_adapter.current_session import CurrentSession, Tasks
 from simyard_adapter.deadline import within
@@ -40,10 +41,11 @@ from simyard_adapter.invocations import (
 from simyard_adapter.journal import Journal, JournalState
 from simyard_adapter.logs import WorkerLog
 from simyard_adapter.programs import clear_leftovers
-from simyard_adapter.running import MAX_HANG_SECONDS, Invoke, await_outcome, build_stop_error
+from simyard_adapter.results import Results
+from simyard_adapter.running import MAX_HANG_SECONDS, await_outcome, build_stop_error
 from simyard_adapter.transport import Session, encode
 from simyard_adapter.updates import Updates
-from simyard_adapter.wire import EVENTS_EXCHANGE, ErrorReason, Event, WireError, make_event_key, name_worker_queue
+from simyard_adapter.wire import ErrorReason, WireError
 
 
 class Work:
@@ -57,7 +59,7 @@ class Work:
     def __init__(
         self,
         bootstrap: Bootstrap,
-        invoke: Invoke,
+        files: TaskFiles,
         directory: Path,
         current: CurrentSession,
         tasks: Tasks,
@@ -75,10 +77,9 @@ class Work:
         self.turns = Turns()
         self.quiet = asyncio.Event()
         self._bootstrap = bootstrap
-        self._invoke = invoke
+        self._invoke = files.invoke
         self._scratch = directory / "scratch"
         self._journal = Journal(directory / "journal.sqlite3")
-        self._current = current
         self._tasks = tasks
         self._updates = updates
         self._log = log
@@ -86,10 +87,13 @@ class Work:
         self._on_change = on_change
         self._replies = Replies()
         self._live: dict[str, Invocation] = {}
-        self._unsent: set[str] = set()
+        self.results = Results(bootstrap, self._journal, current, tasks, self._changed)
         self.answers = Answers(current, bootstrap.broker.identity, log, self._changed)
+        self.chunks = ChunkWork(
+            bootstrap, files, directory, self._journal, self.results, self.answers, tasks, self.turns, log,
+            self._changed, hang_seconds,
+        )  # fmt: skip
         self._draining = False
-        self._stopping = False
 
     async def recover(self) -> None:
         """Continue the work of an earlier adapter in this directory: end its programs and read its journal."""
@@ -99,25 +103,30 @@ class Work:
         states = (JournalState.WAITING, JournalState.STARTED, JournalState.FINISHED)
         for entry in await self._journal.list_entries(*states):
             if entry.state is JournalState.FINISHED:
-                self._unsent.add(entry.id)
-                self._tasks.spawn(self._send(entry.id, entry.result))
+                self.results.send_soon(entry.id, entry.result)
                 continue
             try:
-                request = ActionRequest.read(json.loads(entry.request), self._bootstrap.interface)
+                body = json.loads(entry.request)
+                if "points" in body:
+                    await self.chunks.recover(entry)
+                    continue
+                request = ActionRequest.read(body, self._bootstrap.interface)
                 if entry.state is JournalState.STARTED and not request.action.idempotent:
                     raise RefusedError(ErrorReason.INTERRUPTED, "the worker's adapter ended while the action ran")
                 self._enqueue(entry.id, request)
             except RefusedError as refused:
-                await self._finish(entry.id, Outcome(error=refused.error))
+                await self.results.finish(entry.id, Outcome(error=refused.error).to_result())
         self._changed()
 
     def list_running(self) -> list[Context]:
         """Return the contexts of the running invocations."""
-        return [invocation.context for invocation in self._live.values() if invocation.running]
+        running = [invocation.context for invocation in self._live.values() if invocation.running]
+        return running + self.chunks.list_running()
 
     def list_accepted(self) -> list[str]:
-        """Return the ids of the Async invocations whose result the control plane does not have yet."""
-        return [item.id for item in self._live.values() if not item.synchronous] + sorted(self._unsent)
+        """Return the ids of the Async invocations and chunks whose result the control plane does not have yet."""
+        live = [item.id for item in self._live.values() if not item.synchronous]
+        return live + self.chunks.list_accepted() + sorted(self.results.unsent)
 
     def may_take_from_pool(self, session: Session, *, consuming: bool) -> bool:
         """Return True if this worker may receive requests from the pool's queue: no invocation runs or waits.
@@ -128,6 +137,9 @@ class Work:
         if self._draining:
             return False
         running = self.turns.running
+        if consuming and running is None and self.turns.held_by_task:
+            # The request waits for the end of one task. Back in the queue, it could find other workers with tasks only.
+            return all(item.from_pool and item.came_with(session) for item in self.turns.waiting)
         if not consuming or running is None or self.turns.waiting:
             return self.turns.free
         return any(item.from_pool and item.session is session for item in running.deliveries)
@@ -152,7 +164,7 @@ class Work:
             outcome = Outcome(error=refused.error)
             self._log.info("request refused: %s", refused, extra={"invocation": delivery.id})
             if asynchronous:
-                await self._current.publish_until_routed(*self._result_event(self._result(delivery.id, outcome)))
+                await self.results.publish(self.results.encode(delivery.id, outcome.to_result()))
                 await self.answers.acknowledge(delivery)
             else:
                 await self.answers.answer(delivery, encode(refused.build_reply()))
@@ -178,7 +190,7 @@ class Work:
             if await self._journal.accept(delivery.id, delivery.message.body):
                 self._enqueue(delivery.id, request)
         elif entry.result:
-            await self._current.publish_until_routed(*self._result_event(entry.result))
+            await self.results.publish(entry.result)
 
     def _admit(self, delivery: Delivery, request: ActionRequest) -> None:
         """Raise :class:`RefusedError` if a new invocation must not run now."""
@@ -209,10 +221,12 @@ class Work:
         self._changed()
 
     def _changed(self) -> None:
-        turn = None if self._stopping else self.turns.start_next()
+        turn = self.turns.start_next()
         if turn is not None:
             self._tasks.spawn(self._perform(turn))
-        if self._live or self._unsent or self._logs.unfinished or self.answers.under_way:
+        self.chunks.start_next()
+        unfinished = self._live or self.chunks.list_accepted() or self.results.unsent or self._logs.unfinished
+        if unfinished or self.answers.under_way:
             self.quiet.clear()
         else:
             self.quiet.set()
@@ -251,21 +265,11 @@ class Work:
             self._changed()
 
     async def _begin(self, invocation: Invocation) -> None:
-        """Record that an Async invocation begins, in the journal and, if needed, at the control plane.
-
-        An action that must not run twice is first reported to the control plane. The operator can then assign the
-        actions that this worker never began to another worker. A worker whose queue is deleted begins no further
-        action.
-        """
+        """Record that an Async invocation begins, in the journal and, if needed, at the control plane."""
         if invocation.request.action.idempotent:
             invocation.context.progress()
         else:
-            key = make_event_key(Event.BEGUN, self._bootstrap.broker.identity, self._bootstrap.worker_uid)
-            body = encode({"worker": self._bootstrap.worker, "invocation": invocation.id})
-            await self._current.publish_until_routed(EVENTS_EXCHANGE, key, Event.BEGUN.value, body)
-            await self._current.wait_for_queue(
-                name_worker_queue(self._bootstrap.broker.identity, self._bootstrap.worker_uid)
-            )
+            await self.results.announce_begin(invocation.id)
         await self._journal.move(invocation.id, JournalState.STARTED)
 
     def _give_up(self, invocation: Invocation, refused: RefusedError) -> None:
@@ -294,7 +298,9 @@ class Work:
                 )
                 await asyncio.wait({work}, timeout=self._hang_seconds if invocation is self.turns.running else None)
                 if not work.done():
-                    self._stopping = True  # No other action gets the turn: the end of the adapter would interrupt it.
+                    self.turns.closed = (
+                        True  # No other action gets the turn: the end of the adapter would interrupt it.
+                    )
                     raise HungError(
                         f"the action {context.action} still runs {self._hang_seconds:g} s after it was asked to stop"
                     )
@@ -318,36 +324,16 @@ class Work:
             await self._journal.move(invocation.id, JournalState.WAITING)
             del self._live[invocation.id]
         else:
-            await self._finish(invocation.id, outcome)
+            await self.results.finish(invocation.id, outcome.to_result())
             del self._live[invocation.id]
         self._updates.forget(invocation.id)
         self._changed()
 
-    async def _finish(self, invocation_id: str, outcome: Outcome) -> None:
-        """Store the result of an Async invocation, and start to send it."""
-        result = self._result(invocation_id, outcome)
-        await self._journal.finish(invocation_id, result)
-        self._unsent.add(invocation_id)
-        self._tasks.spawn(self._send(invocation_id, result))
-
-    def _result(self, invocation_id: str, outcome: Outcome) -> bytes:
-        return encode({"worker": self._bootstrap.worker, **outcome.to_result(invocation_id)})
-
-    def _result_event(self, result: bytes) -> tuple[str, str, str, bytes]:
-        key = make_event_key(Event.RESULT, self._bootstrap.broker.identity, self._bootstrap.worker_uid)
-        return EVENTS_EXCHANGE, key, Event.RESULT.value, result
-
-    async def _send(self, invocation_id: str, result: bytes) -> None:
-        await self._current.publish_until_routed(*self._result_event(result))
-        await self._journal.confirm(invocation_id)
-        self._unsent.discard(invocation_id)
-        self._changed()
-
     def cancel(self, invocation_id: str) -> bool:
-        """Cancel an invocation that runs or waits; return False if there is none with this id."""
+        """Cancel an invocation or chunk that runs or waits; return False if there is none with this id."""
         invocation = self._live.get(invocation_id)
         if invocation is None:
-            return False
+            return self.chunks.cancel(invocation_id)
         invocation.context.cancel()
         if invocation in self.turns.waiting:
             self.turns.waiting.remove(invocation)
@@ -358,6 +344,7 @@ class Work:
     def drain(self) -> None:
         """Accept no new actions."""
         self._draining = True
+        self.chunks.drain()
         self._changed()
 
     def return_to_pool(self) -> None:
@@ -377,7 +364,7 @@ class Work:
 
         Waiting Sync invocations are refused; waiting Async invocations stay in the journal.
         """
-        self._stopping = self._draining = True
+        self.turns.closed = self._draining = True
         for invocation in self.turns.take_waiting(lambda _: True):
             if invocation.synchronous:
                 error = WireError(ErrorReason.DRAINING, "the worker ended before the action began")

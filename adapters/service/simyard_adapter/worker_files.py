@@ -10,6 +10,7 @@ stopped. Every error of the disk fails the action with the name of the parameter
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import threading
@@ -27,7 +28,7 @@ from simyard_adapter.file_cache import FileCache, link_file
 from simyard_adapter.file_questions import MAX_RETRY_SECONDS, FileQuestions
 from simyard_adapter.file_values import FileReference, is_name
 from simyard_adapter.invocations import ActionRequest
-from simyard_adapter.transfers import SignedRequest, StalledError, TransferError, Transfers
+from simyard_adapter.transfers import ExpiredError, SignedRequest, StalledError, TransferError, Transfers
 from simyard_adapter.uploads import UploadOffer, upload_file
 
 MAX_FOLDER_FILES = 1000
@@ -219,6 +220,32 @@ class WorkerFiles:
                 )
 
         await self._transfer(context, upload, what)
+
+    async def upload_part(self, invocation: str, path: Path, summary: Mapping[str, Any]) -> bool:
+        """Upload the table of a chunk of a study; return False if the store has one already.
+
+        Raises:
+            FileTransferError: The platform or the store refuses the table.
+        """
+        what, loop = "the table of the chunk", asyncio.get_running_loop()
+        context = Context(invocation, "", path.parent, lambda _: None, lambda _: None)
+        digest = await _use_disk(what, digest_file, path)
+        question = {"invocation": invocation, "address": digest.address, "bytes": digest.size, "summary": dict(summary)}
+
+        def upload() -> bool:
+            while True:
+                answer = self._questions.ask_from_thread(loop, context, {"part": question}, what)
+                offer = UploadOffer.from_json(answer["status"])
+                if offer.present:
+                    return False
+                transfers = Transfers(answer.get("caCertificate"))
+                with contextlib.suppress(ExpiredError), context.stopping(transfers.stop):
+                    return bool(transfers.upload(offer.requests[0], path, lambda _: None))
+
+        try:
+            return await self._transfer(context, upload, what)
+        finally:
+            context.cancel()
 
     async def _transfer(self, context: Context, transfer: Callable[[], T], what: str) -> T:
         """Run a transfer in a thread, and return its result; repeat it while the store does not answer."""
