@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from simyard.api.files import FileUploadSpec
+from simyard.guest.chunks import ChunkSummary, read_summary
 from simyard.guest.reading import Refusal, RefusedError, read_object
 from simyard.guest.text import make_printable, make_printable_line, make_printable_value
 from simyard.guest.values import ClaimedAttributes, ClaimedResult
 from simyard_adapter.declarations import Json
-from simyard_adapter.digests import MAX_PARTS, is_address
+from simyard_adapter.digests import MAX_PARTS, PART_BYTES, is_address, is_address_of_parts
 from simyard_adapter.file_values import FileReference, FileValueError
 from simyard_adapter.limits import (
     KIB,
@@ -135,17 +136,42 @@ class UploadWanted:
     upload: FileUploadSpec
 
 
+@dataclass(frozen=True, slots=True)
+class PartWanted:
+    """Question of a worker for a signed URL that uploads the rows of a chunk."""
+
+    request: str
+    invocation: str
+    address: str
+    bytes: int
+    summary: ChunkSummary
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkEnded:
+    """End of a chunk of a study whose rows are in the store; ``stored`` is True if they are those of this worker.
+
+    A chunk without rows ends with an error (:class:`Resulted`).
+    """
+
+    invocation: str
+    stored: bool
+    summary: ChunkSummary
+
+
 EventMessage = (
     Registered
     | AttributesChanged
     | Begun
     | Progressed
     | Resulted
+    | ChunkEnded
     | LogStored
     | Drained
     | Active
     | DownloadWanted
     | UploadWanted
+    | PartWanted
 )
 
 
@@ -177,6 +203,8 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
             message = read.get("message")
             text = make_printable_line(message, MAX_PROGRESS_CHARACTERS) if isinstance(message, str) else None
             return Progressed(_read_invocation(read), _read_percent(read.get("percent")), text)
+        case Event.RESULT if "chunk" in read:
+            return ChunkEnded(_read_invocation(read), read.get("stored") is True, read_summary(read["chunk"]))
         case Event.RESULT:
             started_at = _read_number(read.get("startedAt"), MAX_LATEST_SECONDS)
             return Resulted(_read_invocation(read), started_at, _read_seconds(read), _read_outcome(read))
@@ -259,10 +287,12 @@ def read_foreign_error(body: bytes) -> str:
     return make_printable_line(text, MAX_FOREIGN_ERROR_CHARACTERS)
 
 
-def _read_file_question(read: Mapping[str, Json]) -> DownloadWanted | UploadWanted:
+def _read_file_question(read: Mapping[str, Json]) -> DownloadWanted | UploadWanted | PartWanted:
     request, address = read.get("request"), read.get("get")
     if not isinstance(request, str) or not _REQUEST.fullmatch(request):
         raise RefusedError(Refusal.INVALID, "the question about a file has no valid id")
+    if isinstance(part := read.get("part"), dict):
+        return _read_part_question(request, part)
     if isinstance(address, str) and is_address(address):
         return DownloadWanted(request, address)
     try:
@@ -271,6 +301,15 @@ def _read_file_question(read: Mapping[str, Json]) -> DownloadWanted | UploadWant
         first = error.errors()[0]
         problem = f"the question about a file is invalid: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise RefusedError(Refusal.INVALID, make_printable(problem, MAX_FOREIGN_ERROR_CHARACTERS)) from None
+
+
+def _read_part_question(request: str, part: Mapping[str, Json]) -> PartWanted:
+    address, size = part.get("address"), part.get("bytes")
+    if not isinstance(address, str) or not is_address(address) or is_address_of_parts(address):
+        raise RefusedError(Refusal.INVALID, "the question about the rows of a chunk has no valid address")
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= PART_BYTES:
+        raise RefusedError(Refusal.INVALID, "the question about the rows of a chunk has no valid size")
+    return PartWanted(request, _read_invocation(part), address, size, read_summary(part.get("summary")))
 
 
 def _read_outcome(read: Mapping[str, Json]) -> ClaimedResult | WireError:
