@@ -194,6 +194,12 @@ class Reason(enum.StrEnum):
     TARGET_NOT_FOUND = "TargetNotFound"
     TOO_MANY_ACTIONS = "TooManyActions"
     WORKER_LOST = "WorkerLost"
+    # Study
+    DESIGN_INVALID = "DesignInvalid"
+    FILE_STORE_MISSING = "FileStoreMissing"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    TOO_MANY_FAILED_TASKS = "TooManyFailedTasks"
+    STOP_RULE_MET = "StopRuleMet"
     # Events
     SCALED = "Scaled"
     FRONTENDS_SCALED = "FrontendsScaled"

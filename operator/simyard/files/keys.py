@@ -13,6 +13,9 @@ key, below ``<namespace uid>/``           content
                                           offered or downloaded; the rest of its key has owner, name and size
 ``open/<address>.<owner>``                the id of an open upload in parts, with a hash of the owner
 ``deleting/<address>``                    empty: the sweep is about to delete the file
+``studies/<uid>/parts/<chunk>``           the rows of a chunk of a study: compressed CSV, with its summary as metadata
+``studies/<uid>/assigned/<chunk>.<n>``    the uid of the worker that got the chunk in its n-th assignment
+``studies/<uid>/begun/<chunk>.<n>``       empty: this worker has begun tasks that must not run twice
 ``orphaned``                              empty: the sweep has not found the namespace since the object's time of change
 ``usage``                                 the number and size of the namespace's files, from the last sweep
 ========================================  ============================================================================
@@ -98,6 +101,50 @@ class UseKey:
         except ValueError:
             return None
         return None if file is None else cls(file, *use)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyKeys:
+    """The keys of one study."""
+
+    namespace_uid: str
+    study_uid: str
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of all keys."""
+        return f"{make_studies_prefix(self.namespace_uid)}{self.study_uid}/"
+
+    def make_prefix(self, kind: StudyObject) -> str:
+        """Return the beginning of all keys of one kind."""
+        return f"{self.prefix}{kind}/"
+
+    def make_part(self, chunk: int) -> str:
+        """Return the key of the rows of a chunk."""
+        return f"{self.make_prefix(StudyObject.PART)}{chunk:05d}"
+
+    def make_attempt(self, kind: StudyObject, chunk: int, attempt: int) -> str:
+        """Return the key of a record about an assignment of a chunk."""
+        return f"{self.make_prefix(kind)}{chunk:05d}.{attempt}"
+
+
+class StudyObject(enum.StrEnum):
+    """The kind of an object of a study, which is a part of its key."""
+
+    PART = "parts"
+    ASSIGNED = "assigned"
+    BEGUN = "begun"
+
+
+def parse_chunk(key: str) -> tuple[int, int] | None:
+    """Return the chunk and the attempt at the end of the key of an object of a study; the attempt of a part is 0."""
+    chunk, _, attempt = key.rpartition("/")[2].partition(".")
+    return (int(chunk), int(attempt or 0)) if (chunk + (attempt or "0")).isdecimal() else None
+
+
+def make_studies_prefix(namespace_uid: str) -> str:
+    """Return the beginning of the keys of all studies of a namespace."""
+    return f"{namespace_uid}/studies/"
 
 
 def make_use_prefix(file: FileKey) -> str:

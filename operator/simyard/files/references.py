@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from simyard.api.base import Json
-from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, WORKER_POOLS, WORKERS
+from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, STUDIES, WORKER_POOLS, WORKERS
 from simyard_adapter.digests import is_address
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
 from simyard_sites.kubernetes.resource import Resource
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-NAMING = (SERVICE_ACTIONS, WORKER_POOLS, SIMULATION_SERVICES, WORKERS)
+NAMING = (SERVICE_ACTIONS, STUDIES, WORKER_POOLS, SIMULATION_SERVICES, WORKERS)
 """The kinds whose objects may name files."""
 _CLUSTER = "kube-system"
 
@@ -69,6 +69,17 @@ class References:
             return str((await self._client.get(NAMESPACES, namespace))["metadata"]["uid"])
         except NotFoundError:
             return ""
+
+    async def list_studies(self, namespace: str) -> dict[str, int]:
+        """Return the size of the results of all studies of a namespace, by the uid of the study."""
+        found: dict[str, int] = {}
+
+        def read(page: list[Json]) -> None:
+            for item in page:
+                found[item["metadata"]["uid"]] = (item.get("status") or {}).get("resultBytes") or 0
+
+        await self._client.list_all(STUDIES, namespace, on_page=read)
+        return found
 
     async def find_named_files(self, namespace: str) -> set[str]:
         """Return the addresses of all files that objects of a namespace name."""

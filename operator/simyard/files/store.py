@@ -149,6 +149,23 @@ class ObjectStore:
 
         return await self._request("put object", "PUT", key, read, headers=headers, expected=(200,), content=content)
 
+    async def create_object(self, key: str, content: bytes, metadata: Mapping[str, str] | None = None) -> bool:
+        """Write an object unless there is one with the key; return whether it was written.
+
+        Raises:
+            EncryptionError: the store does not encrypt objects, but must.
+        """
+        headers = {"if-none-match": "*", **{f"x-amz-meta-{name}": value for name, value in (metadata or {}).items()}}
+
+        def read(answer: Answer) -> bool:
+            if answer.status == 200:
+                self._check_encryption(answer)
+            return answer.status == 200
+
+        return await self._request(
+            "create object", "PUT", key, read, None, headers, expected=(200, 412), content=content
+        )
+
     async def delete_object(self, key: str) -> None:
         """Delete an object if it exists."""
         await self._request("delete object", "DELETE", key, _ignore, expected=(200, 204, 404))
@@ -186,14 +203,15 @@ class ObjectStore:
 
         return await self._request("list objects", "GET", "", read, query, expected=(200,))
 
-    async def list_prefixes(self) -> list[str]:
-        """Return the first words of all keys that have several words."""
+    async def list_prefixes(self, prefix: str = "") -> list[str]:
+        """Return the first words after a prefix of all keys that have several words there."""
         found: list[str] = []
-        query = {"list-type": "2", "delimiter": "/"}
+        query = {"list-type": "2", "delimiter": "/", "prefix": prefix}
 
         def read(answer: Answer) -> str:
             tree = answer.read_document()
-            found.extend(item.read_text("Prefix").rstrip("/") for item in tree.list_children("CommonPrefixes"))
+            words = (item.read_text("Prefix") for item in tree.list_children("CommonPrefixes"))
+            found.extend(word.removeprefix(prefix).rstrip("/") for word in words)
             return tree.read_next("NextContinuationToken", query.get("continuation-token", ""))
 
         while token := await self._request("list objects", "GET", "", read, query, expected=(200,)):

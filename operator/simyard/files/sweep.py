@@ -34,8 +34,10 @@ from simyard.files.keys import (
     STALE_DELETING,
     FileKey,
     FileOrigin,
+    StudyKeys,
     make_deleting_key,
     make_orphaned_key,
+    make_studies_prefix,
     make_usage_key,
     make_use_prefix,
 )
@@ -98,6 +100,9 @@ class Cluster(Protocol):
 
     async def find_named_files(self, namespace: str) -> set[str]:
         """Return the addresses of all files that objects of a namespace name."""
+
+    async def list_studies(self, namespace: str) -> dict[str, int]:
+        """Return the size of the results of all studies of a namespace, by the uid of the study."""
 
 
 class FileSweep:
@@ -212,10 +217,37 @@ class FileSweep:
                 files, size = files - 1, size - (gone.size or 0)
         await self._delete_old_records(uid, "open", now - ABANDONED)
         await self._delete_old_records(uid, "deleting", now - STALE_DELETING)
+        size += await self._sweep_studies(uid, namespace)
         await self._store.delete_object(make_orphaned_key(uid))
         usage = NamespaceUsage(namespace=namespace, files=files, total_bytes=size, offered_bytes=offered, counted=now)
         await self._store.put_object(make_usage_key(uid), usage.to_bytes())
         return usage
+
+    async def _sweep_studies(self, uid: str, namespace: str) -> int:
+        """Delete the objects of studies that are gone, and return the size of the results of the others.
+
+        The objects are listed first: a study exists before its first object.
+        """
+        stored = await self._store.list_prefixes(make_studies_prefix(uid))
+        live = await self._cluster.list_studies(namespace)
+        gone = [study for study in stored if study not in live and _UID.fullmatch(study)]
+        if gone and await self._cluster.find_uid(namespace) != uid:  # else the studies are those of another namespace
+            return 0
+        for study in gone:
+            await self._delete_prefix(StudyKeys(uid, study).prefix)
+            log.info("deleted the results of the study with the uid %s in %s, which is gone", study, namespace)
+        DELETED.labels("studies").inc(len(gone))
+        return sum(live.values())
+
+    async def _delete_prefix(self, prefix: str) -> int:
+        """Delete all objects whose keys begin with a prefix; return their number."""
+        deleted = 0
+        while True:  # the first page again and again, because the marker of the next one is deleted
+            page, _ = await self._store.list_object_page(prefix)
+            if not page:
+                return deleted
+            await self._delete_all(item.key for item in page)
+            deleted += len(page)
 
     async def _delete_expired(
         self, uid: str, namespace: str, expired: Sequence[ListedFile], before: datetime
@@ -273,13 +305,9 @@ class FileSweep:
         if uid in await self._cluster.list_namespaces():
             return await self._store.delete_object(make_orphaned_key(uid))
         files = 0
-        for kind in (*FileOrigin, "used", "open", "deleting"):
-            while True:  # the first page again and again, because the marker of the next one is deleted
-                page, _ = await self._store.list_object_page(f"{uid}/{kind}/")
-                if not page:
-                    break
-                await self._delete_all(item.key for item in page)
-                files += len(page) if kind in tuple(FileOrigin) else 0
+        for kind in (*FileOrigin, "used", "open", "deleting", "studies"):
+            deleted = await self._delete_prefix(f"{uid}/{kind}/")
+            files += deleted if kind in tuple(FileOrigin) else 0
         await self._delete_all([make_usage_key(uid), make_orphaned_key(uid)])
         log.info("deleted %d files of the namespace with the uid %s, which is gone", files, uid)
         DELETED.labels("orphaned").inc(files)

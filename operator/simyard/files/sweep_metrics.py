@@ -16,7 +16,7 @@ FILES = Gauge("simyard_files_stored", "The number of files of a namespace, from 
 DELETED = Counter(
     "simyard_files_deleted_total",
     "Files that the sweep deleted (expired: not named and not used; orphaned: the namespace is gone), and uploads that "
-    "it aborted (abandoned).",
+    "it aborted (abandoned); studies whose results it deleted (studies).",
     ["reason"],
 )
 FAILED = Counter("simyard_files_sweep_failures_total", "Sweeps of the file store that failed.")

@@ -24,6 +24,7 @@ class Cluster:
 
     namespaces: dict[str, str] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
+    studies: dict[str, int] = field(default_factory=dict)
     stale: dict[str, str] | None = None
     uid: str = CLUSTER
 
@@ -39,6 +40,9 @@ class Cluster:
 
     async def find_uid(self, namespace: str) -> str:
         return next((uid for uid, name in self.namespaces.items() if name == namespace), "")
+
+    async def list_studies(self, namespace: str) -> dict[str, int]:
+        return dict(self.studies)
 
     async def find_named_files(self, namespace: str) -> set[str]:
         return set(self.named)

@@ -17,7 +17,15 @@ from simyard.api.base import Json
 from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, WORKER_POOLS, WORKERS
 from simyard.files.access import StoreAccess
 from simyard.files.catalog import FileCatalog
-from simyard.files.keys import FileKey, FileOrigin, UseKey, make_deleting_key, make_orphaned_key, make_usage_key
+from simyard.files.keys import (
+    FileKey,
+    FileOrigin,
+    StudyKeys,
+    UseKey,
+    make_deleting_key,
+    make_orphaned_key,
+    make_usage_key,
+)
 from simyard.files.quotas import NamespaceUsage, QuotaError
 from simyard.files.references import References, find_addresses
 from simyard.files.store import ObjectStore, StoreError
@@ -80,6 +88,19 @@ async def test_what_nobody_names_or_used_for_the_retention_is_deleted(swept: Swe
     assert there == {forgotten: False, result: False, named: True, downloaded: True, offered: True, new: True}
     assert len(await swept.list_keys("used/")) == 4
     assert await swept.list_keys("deleting/") == []
+
+
+async def test_the_results_of_a_study_are_kept_as_long_as_the_study_exists(swept: Swept) -> None:
+    kept, gone = str(uuid.uuid4()), str(uuid.uuid4())
+    for study in (kept, gone):
+        for chunk in range(3):
+            await swept.world.store.put_object(StudyKeys(swept.uid, study).make_part(chunk), b"rows")
+    swept.cluster.studies = {kept: 12}
+    swept.pass_time(RETENTION + timedelta(days=1))
+    await swept.sweep.sweep()
+    assert await swept.list_keys("studies/") == [StudyKeys(swept.uid, kept).make_part(chunk) for chunk in range(3)]
+    usage = NamespaceUsage.from_bytes(await swept.world.store.get_object(make_usage_key(swept.uid)))
+    assert usage is not None and usage.total_bytes == 12
 
 
 async def test_without_a_retention_all_files_are_kept(swept: Swept) -> None:

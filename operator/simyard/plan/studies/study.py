@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a study, and its status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from simyard.api.base import Condition, find_condition, set_condition
+from simyard.api.names import ConditionType, Reason
+from simyard.api.study import Study, StudyStatus
+from simyard.plan.studies.progress import Progress
+from simyard.plan.times import add_seconds
+from simyard_adapter.wire import ErrorReason
+
+_MESSAGE_CHARACTERS = 2_000
+CONFIRM_SECONDS = 30.0
+"""Time in which workers confirm that they have stopped the tasks of a study that ends early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a study.
+
+    Attributes:
+        reason: reason of the condition.
+        message: explanation.
+        complete: True if the study is Complete, False if it is Failed.
+        early: True if chunks that workers have must be cancelled first.
+    """
+
+    reason: str
+    message: str = ""
+    complete: bool = False
+    early: bool = True
+
+
+def is_finished(study: Study) -> bool:
+    """Return whether a study is Complete or Failed."""
+    found = (find_condition(study.status.conditions, kind) for kind in (ConditionType.COMPLETE, ConditionType.FAILED))
+    return any(condition is not None and condition.status == "True" for condition in found)
+
+
+def find_deadline(study: Study) -> datetime | None:
+    """Return the time at which the study fails if it is not complete."""
+    seconds, started = study.spec.active_deadline_seconds, study.status.started_time
+    return None if seconds is None or started is None else add_seconds(started, seconds)
+
+
+def plan_end(study: Study, progress: Progress, tasks: int, now: datetime) -> Ending | None:
+    """Return the end of a study; None if it goes on."""
+    if progress.tasks >= tasks and not progress.cancelled:
+        failed, most = progress.counted_failures, _count_permitted(study, tasks)
+        if failed > most:
+            return Ending(Reason.TOO_MANY_FAILED_TASKS, _describe_failures(failed, most), early=False)
+        return Ending(Reason.SUCCEEDED, complete=True, early=False)
+    if study.spec.cancel:
+        return Ending(ErrorReason.CANCELLED.value, "the study was cancelled")
+    if (deadline := find_deadline(study)) is not None and deadline <= now:
+        message = f"not complete after spec.activeDeadlineSeconds: {study.spec.active_deadline_seconds}"
+        return Ending(Reason.DEADLINE_EXCEEDED, message)
+    if (failed := progress.counted_failures) > (most := _count_permitted(study, tasks)):
+        return Ending(Reason.TOO_MANY_FAILED_TASKS, _describe_failures(failed, most))
+    if progress.stopped_by is not None:
+        return Ending(Reason.STOP_RULE_MET, f"task {progress.stopped_by} fulfils spec.stopWhen", complete=True)
+    if progress.tasks >= tasks:
+        return Ending(ErrorReason.CANCELLED.value, f"{progress.cancelled} tasks were cancelled")
+    return None
+
+
+def record_progress(
+    study: Study, progress: Progress, tasks: int, length: int | None, running: int, waits: str, now: datetime
+) -> StudyStatus:
+    """Return the status of a study that goes on; ``waits`` is the reason why nothing runs, or empty."""
+    fields = {**progress.to_fields(tasks, running, now), "chunk_tasks": length}
+    if study.status.started_time is None:
+        fields["started_time"] = now
+    if study.spec.suspend:
+        reason, message = Reason.SUSPENDED, "spec.suspend is true"
+    elif waits and not running:
+        reason, message = Reason.WAITING_FOR_WORKER, waits
+    else:
+        reason, message = Reason.RUNNING, ""
+    return _make_status(study, fields, ConditionType.COMPLETE, False, reason, message, now)
+
+
+def record_end(study: Study, progress: Progress | None, tasks: int, ending: Ending, now: datetime) -> StudyStatus:
+    """Return the status of a study that has ended; ``progress`` is None if it never began."""
+    fields: dict[str, Any] = {"finished_time": now}
+    if progress is not None:
+        fields |= progress.to_fields(tasks, 0, now)
+        fields |= {"tasks_per_second": "", "estimated_completion_time": None}
+    message = ending.message[:_MESSAGE_CHARACTERS]
+    status = _make_status(study, fields, ConditionType.COMPLETE, ending.complete, ending.reason, message, now)
+    if ending.complete:
+        return status
+    ended = study.model_copy(update={"status": status})
+    return _make_status(ended, {}, ConditionType.FAILED, True, ending.reason, message, now)
+
+
+def _count_permitted(study: Study, tasks: int) -> int:
+    most = study.spec.max_failed_tasks
+    return most if isinstance(most, int) else tasks * int(most.removesuffix("%")) // 100
+
+
+def _describe_failures(failed: int, most: int) -> str:
+    return f"{failed} tasks failed, and spec.maxFailedTasks permits {most}"
+
+
+def _make_status(
+    study: Study, fields: dict[str, Any], kind: ConditionType, value: bool, reason: str, message: str, now: datetime
+) -> StudyStatus:
+    condition = Condition(
+        type=kind,
+        status="True" if value else "False",
+        reason=reason,
+        message=message,
+        last_transition_time=now,
+        observed_generation=study.metadata.generation,
+    )
+    update = {
+        **fields,
+        "observed_generation": study.metadata.generation,
+        "conditions": set_condition(study.status.conditions, condition),
+    }
+    return study.status.model_copy(update=update)
