@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -30,10 +30,12 @@ from simyard.files.store import StoreError
 from simyard.files.uploads import Upload
 from simyard.fleet.broker.orders import Orders
 from simyard.fleet.registry import Registry
-from simyard.guest.messages import DownloadWanted, UploadWanted
+from simyard.fleet.studies.reconciler import PartRefusedError
+from simyard.guest.messages import DownloadWanted, PartWanted, UploadWanted
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.events import ReceivedEvent
 from simyard_adapter.declarations import Json
+from simyard_adapter.uploads import UploadOffer
 from simyard_adapter.wire import Request
 from simyard_sites.kubernetes.errors import ApiError
 
@@ -51,7 +53,9 @@ NO_STORE = "this installation of Simyard has no file store: the platform team se
 QUESTIONS = Counter("simyard_file_questions_total", "Questions of workers for signed URLs, by outcome.", ["outcome"])
 
 
-Question = DownloadWanted | UploadWanted
+Question = DownloadWanted | UploadWanted | PartWanted
+OfferPart = Callable[[str, PartWanted], Awaitable[UploadOffer]]
+"""Answers the question of the worker with this uid; raises PartRefusedError."""
 
 
 @dataclass(slots=True)
@@ -75,9 +79,19 @@ class FileAnswers:
     """The answers to questions of workers about files."""
 
     def __init__(
-        self, registry: Registry, orders: Orders, access: StoreAccess | None, quota: int | None = None
+        self,
+        registry: Registry,
+        orders: Orders,
+        access: StoreAccess | None,
+        offer_part: OfferPart,
+        quota: int | None = None,
     ) -> None:
-        """Set up; ``quota`` is the number of bytes that a namespace may have, None for no limit."""
+        """Set up.
+
+        ``offer_part`` answers questions about the rows of studies. ``quota`` is the number of bytes that a namespace
+        may have, None for no limit.
+        """
+        self._offer_part = offer_part
         self._registry = registry
         self._quota = quota
         self._orders = orders
@@ -170,11 +184,16 @@ class FileAnswers:
         if self._catalog is None:
             return "refused", {"error": {"message": NO_STORE, "retryable": False, "absent": True}}
         try:
+            if isinstance(question, PartWanted):
+                offer = await self._offer_part(worker.metadata.uid, question)
+                return "part", {"status": offer.to_json(), **self._trust()}
             if isinstance(question, DownloadWanted):
                 uid = await self._find_namespace_uid(user, worker.metadata.namespace)
                 return await self._sign_download(self._catalog, uid, question.address)
             namespace = await self._read_namespace(worker.metadata.namespace)
             return await self._offer_upload(self._catalog, namespace, worker, question.upload)
+        except PartRefusedError as error:
+            return "refused", _make_error(str(error), retryable=error.retryable)
         except StoreError as error:
             return "unavailable", _make_error(str(error), retryable=error.retryable)
         except ValueError as error:
@@ -235,9 +254,9 @@ class FileAnswers:
 
 def _measure(question: Question) -> int:
     """Return the largest memory of a question, in bytes."""
-    return (
-        UPLOAD_BYTES + PART_BYTES * len(question.upload.parts) if isinstance(question, UploadWanted) else DOWNLOAD_BYTES
-    )
+    if isinstance(question, DownloadWanted):
+        return DOWNLOAD_BYTES
+    return UPLOAD_BYTES + (PART_BYTES * len(question.upload.parts) if isinstance(question, UploadWanted) else 0)
 
 
 def _make_error(message: str, *, retryable: bool = False) -> dict[str, Json]:

@@ -43,11 +43,12 @@ from simyard.fleet.registry import Registry
 from simyard.fleet.services import Services
 from simyard.fleet.sites.providers import MakeProvider, make_provider
 from simyard.fleet.sites.reconciler import Sites, SitesSettings
+from simyard.fleet.studies.reconciler import Studies
 from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.wiring import connect
 from simyard.fleet.work_queue import OVERDUE, find_most_overdue
 from simyard.fleet.worker_statuses import WorkerStatuses
-from simyard.guest.messages import ActionMessage, DownloadWanted, Registered, UploadWanted
+from simyard.guest.messages import ActionMessage, ChunkEnded, DownloadWanted, PartWanted, Registered, UploadWanted
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.manifests.frontend import FrontendTemplate
 from simyard.messaging.access import BrokerAccess
@@ -189,7 +190,6 @@ class Fleet:
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)
         self._takers = Takers(registry, orders)
-        self._files = FileAnswers(registry, orders, settings.files, settings.files_quota)
         self._rotation = Rotation(registry, self.broker, self._admin, orders, timing)
         self._sweep = None
         if settings.files is not None:
@@ -201,11 +201,13 @@ class Fleet:
         self._actions = Actions(
             registry, self.requester, presence, fences, settings.actions, timing.actions, large_results
         )
+        self._studies = Studies(registry, self.requester, presence, fences, settings.files, timing.actions)
+        self._files = FileAnswers(registry, orders, settings.files, self._studies.offer_part, settings.files_quota)
         connect(
             registry,
             *(self.broker, self._quarantine, self._rotation, self.statuses, self._metering, self.sites),
             *(self._licences, self.pools, self.pools.uses, self._services, self.frontends, self._drains, self._takers),
-            *(self._actions, self._actions.retention, self._platform),
+            *(self._actions, self._actions.retention, self._studies, self._platform),
         )
 
     def find_most_overdue(self) -> tuple[str, float]:
@@ -248,6 +250,7 @@ class Fleet:
                     ("takers", self._when_connected(self._takers.run)),
                     ("actions", self._actions.run()),
                     ("assignment", self._actions.assignment.run()),
+                    ("studies", self._studies.run()),
                     ("retention of actions", self._actions.prune()),
                 ):
                     group.create_task(task, name=name)
@@ -274,20 +277,24 @@ class Fleet:
         """
         if event.user != self.registry.find_sender(event.worker_uid):
             return None
-        if isinstance(event.message, DownloadWanted | UploadWanted):
+        if isinstance(event.message, DownloadWanted | UploadWanted | PartWanted):
             self._files.apply_event(event)
             return None
         self.pools.apply_event(event)
         self._takers.apply_event(event)
         if isinstance(event.message, Registered):
             self._actions.worker_registered(event.worker_uid)
+            self._studies.worker_registered(event.worker_uid)
             self._drains.worker_registered(event.worker_uid)
+        if isinstance(event.message, ActionMessage | ChunkEnded) and self._studies.owns(event.message.invocation):
+            return self._studies.apply_event(event)
         hearer = self._actions if isinstance(event.message, ActionMessage) else self.statuses
         return hearer.apply_event(event)
 
     def _requester_connected(self) -> None:
         """Repeat the requests that were under way when the connection was lost."""
         self._actions.requester_connected()
+        self._studies.requester_connected()
 
     def _queue_deleted(self, queue: str) -> None:
         self.broker.redeclare_queue(queue)
@@ -298,6 +305,7 @@ class Fleet:
             if worker is not None:
                 self.statuses.presence_changed(worker)
                 self._actions.assignment.presence_changed(worker)
+                self._studies.presence_changed(worker)
             return
         connected, self._connected = self._connected, self.liveness.connected
         if self._connected and not connected:
@@ -305,6 +313,7 @@ class Fleet:
         for worker in self.registry.workers:
             self.statuses.presence_changed(worker)
             self._actions.assignment.presence_changed(worker)
+            self._studies.presence_changed(worker)
 
     def _broker_changed(self) -> None:
         self.pools.wake_all()

@@ -17,6 +17,7 @@ from simyard.api.cloud_site import CloudSite
 from simyard.api.kept_metadata import select_metadata, strip_metadata
 from simyard.api.licence import Licence
 from simyard.api.service_action import ServiceAction
+from simyard.api.study import Study
 from simyard.api.usage import Usage
 from simyard.api.worker import Worker, WorkerSpec
 from simyard.api.worker_pool import WorkerPool
@@ -25,6 +26,7 @@ from simyard.plan.actions import is_finished
 from simyard.plan.licence import get_licence_key
 from simyard.plan.queued_action import QueuedAction, read_action
 from simyard.plan.service import PublishedService, read_service
+from simyard.plan.studies.study import is_finished as is_finished_study
 from simyard_adapter.wire import name_pool_user, name_standalone_user, name_worker_queue
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
@@ -77,6 +79,18 @@ def format_service_key(worker_or_pool: Worker | WorkerPool) -> str:
 def format_target_key(kind: str, namespace: str, name: str) -> str:
     """Return the key of a ServiceAction's target in the index."""
     return f"{kind}/{namespace}/{name}"
+
+
+def list_target_keys(worker: Worker) -> list[str]:
+    """Return the keys of all targets to which a worker belongs."""
+    namespace, owner = worker.metadata.namespace, worker.metadata.controller
+    keys = [
+        format_target_key(names.WORKERS.kind, namespace, worker.metadata.name),
+        f"{names.SIMULATION_SERVICES.kind}/{format_service_key(worker)}",
+    ]
+    if owner is not None:
+        keys.append(format_target_key(owner.kind, namespace, owner.name))
+    return keys
 
 
 class _WorkerReader:
@@ -148,9 +162,19 @@ class Registry:
             },
             namespaces=namespaces,
         )
+        self.studies = Cache(
+            client,
+            names.STUDIES,
+            lambda raw: Study.model_validate(strip_metadata(raw)),
+            indexes={"uid": lambda study: [study.metadata.uid], "target": _open_target_of_study},
+            namespaces=namespaces,
+        )
         self.licences = Cache(client, names.LICENCES, Licence.model_validate)
         self.usages = Cache(client, names.USAGES, Usage.model_validate, namespaces=namespaces)
-        self.caches = (self.sites, self.services, self.pools, self.workers, self.actions, self.licences, self.usages)
+        self.caches = (
+            *(self.sites, self.services, self.pools, self.workers, self.actions, self.studies),
+            *(self.licences, self.usages),
+        )
         self._gone: OrderedDict[str, datetime] = OrderedDict()
         self._users_of_gone: dict[str, str] = {}
         self.workers.subscribe(self._note_gone)
@@ -174,12 +198,26 @@ class Registry:
         """Return the ServiceAction with a uid, if it is in the cache."""
         return next(iter(self.actions.list_by("uid", uid)), None)
 
+    def find_study(self, uid: str) -> Study | None:
+        """Return the Study with a uid, if it is in the cache."""
+        return next(iter(self.studies.list_by("uid", uid)), None)
+
+    def list_target_workers(self, kind: str, namespace: str, name: str) -> list[Worker]:
+        """Return the Workers of a target: one Worker, or those of a pool or a service."""
+        if kind == names.WORKERS.kind:
+            worker = self.workers.get(namespace, name)
+            return [worker] if worker is not None else []
+        if kind == names.SIMULATION_SERVICES.kind:
+            return self.workers.list_by("service", f"{namespace}/{name}")
+        pool = self.pools.get(namespace, name)
+        return self.workers.list_by("pool", pool.metadata.uid) if pool is not None else []
+
     def find_service(self, worker_or_pool: Worker | WorkerPool) -> PublishedService | None:
         """Return the service of a worker or pool, if it exists."""
         return self.services.get(worker_or_pool.metadata.namespace, worker_or_pool.spec.service_ref.name)
 
-    def find_target_service(self, action: ServiceAction) -> PublishedService | None:
-        """Return the service of an action's target, if both exist."""
+    def find_target_service(self, action: ServiceAction | Study) -> PublishedService | None:
+        """Return the service of the target of an action or study, if both exist."""
         namespace, target = action.metadata.namespace, action.spec.target
         if target.kind == names.SIMULATION_SERVICES.kind:
             return self.services.get(namespace, target.name)
@@ -191,8 +229,8 @@ class Registry:
         worker = self.find_worker(worker_uid)
         return get_broker_user(worker) if worker is not None else self._users_of_gone.get(worker_uid, "")
 
-    async def fetch_target(self, action: ServiceAction) -> None:
-        """Read the target of an action and its service from the API server, because the caches may lag behind."""
+    async def fetch_target(self, action: ServiceAction | Study) -> None:
+        """Read the target of an action or study, and its service, from the API server: the caches may lag behind."""
         namespace, target = action.metadata.namespace, action.spec.target
         service = target.name
         try:
@@ -226,6 +264,14 @@ class Registry:
         except NotFoundError:
             self.actions.forget(action)
 
+    async def fetch_study(self, study: Study) -> None:
+        """Read a study from the API server into the cache."""
+        metadata = study.metadata
+        try:
+            self.studies.learn(await self.client.get(names.STUDIES, metadata.name, metadata.namespace))
+        except NotFoundError:
+            self.studies.forget(study)
+
     def get_gone_since(self, uid: str) -> datetime | None:
         """Return the time since which a Worker is known to be deleted; None if it is not known to be deleted."""
         return self._gone.get(uid)
@@ -258,6 +304,13 @@ class Registry:
 def _open_target(action: ServiceAction) -> list[str]:
     target = action.spec.target
     return [] if is_finished(action) else [format_target_key(target.kind, action.metadata.namespace, target.name)]
+
+
+def _open_target_of_study(study: Study) -> list[str]:
+    target = study.spec.target
+    if is_finished_study(study):
+        return []
+    return [format_target_key(target.kind, study.metadata.namespace, target.name)]
 
 
 def _open_worker(action: ServiceAction) -> list[str]:

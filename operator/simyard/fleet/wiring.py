@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from simyard.api.cloud_site import CloudSite
 from simyard.api.licence import Licence
+from simyard.api.study import Study
 from simyard.api.usage import Usage
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
@@ -40,6 +41,7 @@ from simyard.fleet.pools.uses import Uses
 from simyard.fleet.registry import Registry
 from simyard.fleet.services import Services
 from simyard.fleet.sites.reconciler import Sites
+from simyard.fleet.studies.reconciler import Studies
 from simyard.fleet.worker_statuses import WorkerStatuses
 from simyard.kube.cache import Cache, HasMetadata
 from simyard.plan.queued_action import QueuedAction
@@ -85,6 +87,7 @@ SERVICE: Callable[[Registry], Cache[PublishedService]] = attrgetter("services")
 POOL: Callable[[Registry], Cache[WorkerPool]] = attrgetter("pools")
 WORKER: Callable[[Registry], Cache[Worker]] = attrgetter("workers")
 ACTION: Callable[[Registry], Cache[QueuedAction]] = attrgetter("actions")
+STUDY: Callable[[Registry], Cache[Study]] = attrgetter("studies")
 LICENCE: Callable[[Registry], Cache[Licence]] = attrgetter("licences")
 USAGE: Callable[[Registry], Cache[Usage]] = attrgetter("usages")
 
@@ -100,6 +103,9 @@ FLOWS = (
     _flow(WORKER, Drains, Drains.worker_changed),  # sends the adapter the request to drain
     _flow(WORKER, Takers, Takers.worker_changed),  # chooses the workers that take from the pool's queue
     _flow(WORKER, Actions, Actions.worker_changed),  # assigns ServiceActions, or ends those of a lost Worker
+    _flow(
+        WORKER, Studies, Studies.worker_changed
+    ),  # gives chunks of studies to the Worker, or those of a lost one away
     _flow(POOL, Quarantine, Quarantine.pool_changed),  # forgets the allowance of a deleted pool
     _flow(POOL, Licences, Licences.pool_changed),  # releases the seats of a deleted pool
     _flow(POOL, Uses, Uses.pool_changed),  # forgets when the pool was used
@@ -120,6 +126,8 @@ FLOWS = (
     _flow(ACTION, Takers, Takers.action_changed),  # chooses takers among the workers that are free
     _flow(ACTION, Retention, Retention.action_changed),  # deletes the oldest finished ServiceActions
     _flow(ACTION, Actions, Actions.action_changed),  # assigns, sends, finishes the ServiceAction
+    _flow(STUDY, Uses, Uses.study_changed),  # notes that the pool is used
+    _flow(STUDY, Studies, Studies.study_changed),  # gives its chunks to workers, and ends or deletes it
     _flow(LICENCE, Licences, Licences.licence_changed),  # allots the seats of the licence
     _flow(USAGE, Metering, Metering.usage_changed),  # continues from the rows that another operator wrote
 )

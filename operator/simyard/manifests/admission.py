@@ -13,6 +13,7 @@ from simyard_sites.kubernetes.resource import Resource
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
 ACTION_POLICY = f"{names.SERVICE_ACTIONS.plural}.{names.GROUP}"
+STUDY_POLICY = f"{names.STUDIES.plural}.{names.GROUP}"
 OWNERSHIP_POLICY = f"{names.WORKERS.plural}.{names.GROUP}"
 PLACEMENT_POLICY = f"placement.{names.GROUP}"
 WORKER_SITE_POLICY = f"worker-sites.{names.GROUP}"
@@ -56,8 +57,6 @@ def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
 
     The accounts of the apiserver and of OCCI frontends are exempt, because they have checked the right of their caller.
     """
-    targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
-    plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
     own = f"system:serviceaccount:{namespace}:"
     user = "request.userInfo.username"
     requester = f"object.metadata.?annotations['{names.ANNOTATION_REQUESTED_BY}'].orValue('')"
@@ -73,6 +72,30 @@ def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
                 "expression": f"oldObject == null || object.spec != oldObject.spec || {renamed}",
             },
         ],
+        **_require_call_right(),
+    }
+    spec["validations"].append(
+        {
+            "expression": f"oldObject == null ? {requester} in ['', request.userInfo.username] : !({renamed})",
+            "message": f"metadata.annotations: {names.ANNOTATION_REQUESTED_BY} must be your own user name, or absent",
+            "reason": "Forbidden",
+        }
+    )
+    return [build_policy(ACTION_POLICY, names.SERVICE_ACTIONS, spec), build_binding(ACTION_POLICY)]
+
+
+def build_study_policy() -> list[Json]:
+    """Return the policy that users who create or change a Study need the right to call its action."""
+    changed = {"name": "of-the-calls", "expression": "oldObject == null || object.spec != oldObject.spec"}
+    spec: Json = {"matchConditions": [changed], **_require_call_right()}
+    return [build_policy(STUDY_POLICY, names.STUDIES, spec), build_binding(STUDY_POLICY)]
+
+
+def _require_call_right() -> Json:
+    """Return the part of a policy that demands the right to call ``spec.action`` on ``spec.target``."""
+    targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
+    plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
+    return {
         "variables": [
             {"name": "verb", "expression": "oldObject == null ? 'create' : 'update'"},
             {"name": "resource", "expression": f"{{{plurals}}}[object.spec.target.kind]"},
@@ -91,16 +114,9 @@ def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
                     f" + ' of {names.SUBRESOURCES_GROUP} on ' + object.spec.target.name"
                 ),
                 "reason": "Forbidden",
-            },
-            {
-                "expression": f"oldObject == null ? {requester} in ['', request.userInfo.username] : !({renamed})",
-                "message": f"metadata.annotations: {names.ANNOTATION_REQUESTED_BY} must be your own user name, or"
-                " absent",
-                "reason": "Forbidden",
-            },
+            }
         ],
     }
-    return [build_policy(ACTION_POLICY, names.SERVICE_ACTIONS, spec), build_binding(ACTION_POLICY)]
 
 
 def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:

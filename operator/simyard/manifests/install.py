@@ -36,6 +36,7 @@ def build_access(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[
         *rbac.build_frontend_rights(namespace, accounts),
         *rbac.build_user_roles(),
         *admission.build_action_policy(namespace, accounts),
+        *admission.build_study_policy(),
         *admission.build_ownership_policy(namespace, accounts),
         *admission.build_placement_policy(),
         *admission.build_worker_site_policy(namespace, accounts),

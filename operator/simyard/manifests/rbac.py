@@ -25,6 +25,7 @@ _ALL = [
         names.WORKER_POOLS,
         names.WORKERS,
         names.SERVICE_ACTIONS,
+        names.STUDIES,
         names.USAGES,
         names.LICENCES,
     )
@@ -117,7 +118,11 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
             [
                 _build_rule(names.GROUP, owned_by_users, [*_READ, "update", "patch"]),
                 _build_rule(names.GROUP, [names.WORKERS.plural], [*_READ, *_CHANGE]),
-                _build_rule(names.GROUP, [names.SERVICE_ACTIONS.plural], [*_READ, "update", "patch", "delete"]),
+                _build_rule(
+                    names.GROUP,
+                    [names.SERVICE_ACTIONS.plural, names.STUDIES.plural],
+                    [*_READ, "update", "patch", "delete"],
+                ),
                 _build_rule(names.GROUP, [names.USAGES.plural], [*_READ, "create"]),
                 _build_rule(names.GROUP, [f"{plural}/status" for plural in namespaced], ["get", "update", "patch"]),
                 _build_rule(names.GROUP, [f"{plural}/finalizers" for plural in namespaced], ["update"]),
@@ -250,7 +255,11 @@ def build_user_roles() -> list[Json]:
     ]
     edit = [
         *read,
-        _build_rule(names.GROUP, [names.WORKER_POOLS.plural, names.SERVICE_ACTIONS.plural, *_OCCI], _CHANGE),
+        _build_rule(
+            names.GROUP,
+            [names.WORKER_POOLS.plural, names.SERVICE_ACTIONS.plural, names.STUDIES.plural, *_OCCI],
+            _CHANGE,
+        ),
         _build_rule(names.GROUP, [f"{names.WORKER_POOLS.plural}/scale"], ["get", "update", "patch"]),
         _build_rule(names.GROUP, [names.WORKERS.plural], ["update", "patch", "delete"]),
         _build_rule(names.SUBRESOURCES_GROUP, ["*"], ["create", "update", "patch"]),
@@ -281,7 +290,11 @@ def build_action_role(namespace: str, target: Resource, action: str, only: Seque
         f"call-{action}",
         [
             _build_rule(names.SUBRESOURCES_GROUP, subresources, ["create", "update"], only),
-            _build_rule(names.GROUP, [names.SERVICE_ACTIONS.plural], [*_READ, "create", "update", "patch"]),
+            _build_rule(
+                names.GROUP,
+                [names.SERVICE_ACTIONS.plural, names.STUDIES.plural],
+                [*_READ, "create", "update", "patch"],
+            ),
         ],
         namespace,
     )

@@ -59,7 +59,7 @@ class World:
     def __init__(self) -> None:
         registry = Registry(cast(Any, None))
         self.requester = FakeRequester()
-        self.files = FileAnswers(registry, Orders(registry, cast(Any, self.requester)), None)
+        self.files = FileAnswers(registry, Orders(registry, cast(Any, self.requester)), None, cast(Any, None))
         self._workers = next(cache for cache in registry.caches if cache.resource is names.WORKERS)
         for name in ("honest", "hostile"):
             self.add_worker(name)

@@ -239,3 +239,20 @@ def test_users_cannot_say_of_which_licence_a_worker_holds_a_seat(api: Api, names
     wait_until(lambda: annotate("example.org/note", "n").accepted)
     wait_until(lambda: annotate(names.ANNOTATION_LICENCE, uuid.uuid4().hex).status == 403)
     assert names.ANNOTATION_LICENCE in annotate(names.ANNOTATION_LICENCE, "shared").message
+
+
+def test_a_study_takes_the_right_to_its_action(api: Api, namespace: str, caller: str) -> None:
+    def study(action: str) -> Json:
+        made = {**invocation(namespace, action), "kind": "Study"}
+        made["spec"]["design"] = {"grid": {"axes": [{"name": "x", "values": [1]}]}}
+        return made
+
+    own, foreign = study("solve"), study("other")
+    wait_until(lambda: api.create(study("other"), user=caller, dry_run=True).status == 403)
+    assert "may not create workers/actions/other" in api.create(foreign, user=caller).message
+    assert api.create(own, user=caller).accepted
+    assert api.create(foreign).accepted
+    assert api.patch(own, {"spec": {"suspend": True}}, user=caller).accepted
+    answer = api.patch(foreign, {"spec": {"suspend": True}}, user=caller)
+    assert answer.status == 403
+    assert "may not update workers/actions/other" in answer.message

@@ -14,7 +14,7 @@ from typing import NoReturn
 from simyard.api import names
 from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
-from simyard.fleet.registry import Registry, format_service_key, format_target_key, get_pool_uid, get_queue, get_time
+from simyard.fleet.registry import Registry, format_target_key, get_pool_uid, get_queue, get_time, list_target_keys
 from simyard.fleet.status_writes import write_status
 from simyard.fleet.work_queue import KeyQueue
 from simyard.plan.actions import find_declared_action, record_assignment, record_wait
@@ -72,19 +72,24 @@ class Assignment:
         return is_ready(worker) and not worker.spec.drain and self._presence(get_queue(worker)) is not False
 
     def _worker_free(self, worker: Worker) -> None:
-        for key in _targets_of(worker):
+        for key in list_target_keys(worker):
             if self._registry.actions.count("target", key):
                 self._queue.add(key)
 
     async def _assign(self, key: str) -> None:
         waiting_here = self._registry.actions.list_by("target", key)
         actions = [item for item in waiting_here if not item.status.worker_uid and item.metadata.uid in self._wanted]
-        workers = [worker for worker in self._workers(key) if self._takes_actions(worker)]
+        there = self._registry.list_target_workers(*key.split("/"))
+        workers = [worker for worker in there if self._takes_actions(worker)]
         if not actions:
             self._queue.forget(key)
             return
         busy = frozenset(worker.metadata.uid for worker in workers if self._busy(worker)) | self._held
-        kept = frozenset[str]() if key.startswith(f"{names.WORKERS.kind}/") else self._kept_free(workers, busy)
+        kept = (
+            frozenset[str]()
+            if key.startswith(f"{names.WORKERS.kind}/")
+            else list_reserved(self._registry, workers, busy)
+        )
         busy |= kept
         concurrent = frozenset(action.metadata.uid for action in actions if self._concurrent(action))
         matched = assign_actions(
@@ -116,29 +121,6 @@ class Assignment:
         if not written or worker is not None:
             self._added(action.metadata.uid)
 
-    def _workers(self, key: str) -> list[Worker]:
-        kind, namespace, name = key.split("/")
-        if kind == names.WORKERS.kind:
-            worker = self._registry.workers.get(namespace, name)
-            return [worker] if worker is not None else []
-        if kind == names.SIMULATION_SERVICES.kind:
-            return self._registry.workers.list_by("service", f"{namespace}/{name}")
-        pool = self._registry.pools.get(namespace, name)
-        return self._registry.workers.list_by("pool", pool.metadata.uid) if pool is not None else []
-
-    def _kept_free(self, workers: list[Worker], busy: Container[str]) -> frozenset[str]:
-        """Return the uids of the workers that their pools reserve for Sync calls."""
-        of_pool: defaultdict[str, list[Worker]] = defaultdict(list)
-        for worker in workers:
-            of_pool[get_pool_uid(worker)].append(worker)
-        return frozenset().union(
-            *(
-                reserve_for_sync(of_pool[pool.metadata.uid], busy, pool.spec.reserved_for_sync)
-                for uid in of_pool
-                for pool in self._registry.pools.list_by("uid", uid)
-            )
-        )
-
     def _load(self, worker: Worker) -> int:
         return sum(self._concurrent(action) for action in self._registry.actions.list_by("worker", worker.metadata.uid))
 
@@ -152,21 +134,23 @@ class Assignment:
         return declared is not None and declared.concurrent
 
 
+def list_reserved(registry: Registry, workers: list[Worker], busy: Container[str]) -> frozenset[str]:
+    """Return the uids of the workers that their pools reserve for Sync calls."""
+    of_pool: defaultdict[str, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        of_pool[get_pool_uid(worker)].append(worker)
+    return frozenset().union(
+        *(
+            reserve_for_sync(of_pool[pool.metadata.uid], busy, pool.spec.reserved_for_sync)
+            for uid in of_pool
+            for pool in registry.pools.list_by("uid", uid)
+        )
+    )
+
+
 def _why_waiting(ready: Sized, kept: Sized) -> str:
     if not ready:
         return "no worker is ready"
     if kept:
         return "every free worker is reserved for Sync calls (spec.reservedForSync of the pool)"
     return "every ready worker is busy"
-
-
-def _targets_of(worker: Worker) -> list[str]:
-    """Return the keys of all targets to which a worker belongs."""
-    namespace, owner = worker.metadata.namespace, worker.metadata.controller
-    keys = [
-        format_target_key(names.WORKERS.kind, namespace, worker.metadata.name),
-        f"{names.SIMULATION_SERVICES.kind}/{format_service_key(worker)}",
-    ]
-    if owner is not None:
-        keys.append(format_target_key(owner.kind, namespace, owner.name))
-    return keys

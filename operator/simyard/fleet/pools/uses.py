@@ -12,6 +12,7 @@ from datetime import datetime
 from simyard.api import names
 from simyard.api.base import from_seconds
 from simyard.api.service_action import ServiceAction
+from simyard.api.study import Study
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.registry import Registry, find_removed, format_service_key, format_target_key, get_pool_uid, get_time
 from simyard.guest.messages import Active
@@ -30,9 +31,11 @@ class Uses:
         self._last: dict[str, datetime] = {}
 
     def look_back(self) -> None:
-        """Apply the actions in the cache: the cache may have listed them before their pools."""
+        """Apply the actions and studies in the cache: the cache may have listed them before their pools."""
         for action in self._registry.actions:
             self.action_changed(None, action)
+        for study in self._registry.studies:
+            self.study_changed(None, study)
 
     def apply_event(self, event: ReceivedEvent) -> None:
         """Apply a message of a worker. An active worker counts as used until its next message would arrive."""
@@ -54,7 +57,9 @@ class Uses:
         on_service = not registry.workers.count("service", service) and registry.actions.count(
             "target", format_target_key(names.SIMULATION_SERVICES.kind, namespace, pool.spec.service_ref.name)
         )
-        return Use(now=bool(busy or on_pool or on_service), last=self._last.get(pool.metadata.uid))
+        return Use(
+            now=bool(busy or on_pool or on_service or self._has_study(pool)), last=self._last.get(pool.metadata.uid)
+        )
 
     def action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
         """Note that an action uses the pools that could run it."""
@@ -65,10 +70,33 @@ class Uses:
         for pool in self._pools_of(action):
             self._note(pool, time or get_time())
 
+    def study_changed(self, old: Study | None, new: Study | None) -> None:
+        """Note that a study uses the pools whose workers run its tasks."""
+        study = new or old
+        if study is None or (study.spec.suspend and study.status.finished_time is None):
+            return
+        target = study.spec.target
+        workers = self._registry.list_target_workers(target.kind, study.metadata.namespace, target.name)
+        uids = {get_pool_uid(worker) for worker in workers}
+        if target.kind == names.WORKER_POOLS.kind:
+            pool = self._registry.pools.get(study.metadata.namespace, target.name)
+            uids = {pool.metadata.uid} if pool is not None else set()
+        for pool in (pool for uid in uids for pool in self._registry.pools.list_by("uid", uid)):
+            self._note(pool, study.status.finished_time or get_time())
+
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
         """Forget a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             self._last.pop(left.metadata.uid, None)
+
+    def _has_study(self, pool: WorkerPool) -> bool:
+        """Return whether a study waits for the workers of a pool, or uses them."""
+        namespace = pool.metadata.namespace
+        targets = (
+            format_target_key(names.WORKER_POOLS.kind, namespace, pool.metadata.name),
+            format_target_key(names.SIMULATION_SERVICES.kind, namespace, pool.spec.service_ref.name),
+        )
+        return any(not study.spec.suspend for key in targets for study in self._registry.studies.list_by("target", key))
 
     def _pools_of(self, action: ServiceAction) -> Iterable[WorkerPool]:
         """Return the pools that an action uses: its target, the pool of its worker, or all pools that could run it."""

@@ -77,6 +77,7 @@ def record_progress(
     if study.status.started_time is None:
         fields["started_time"] = now
     if study.spec.suspend:
+        fields |= {"tasks_per_second": "", "estimated_completion_time": None}
         reason, message = Reason.SUSPENDED, "spec.suspend is true"
     elif waits and not running:
         reason, message = Reason.WAITING_FOR_WORKER, waits

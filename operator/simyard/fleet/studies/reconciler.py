@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reconciles Studies. The rows in the file store are the truth; each step is recorded there before it is carried out.
+
+A chunk is recorded as assigned, then sent. It can always be sent again, because an adapter runs no chunk twice and
+repeats the result of a finished one. Messages of workers change the memory only; if one is lost, the rows are found in
+the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable
+from typing import NoReturn
+
+from simyard.api import names
+from simyard.api.study import Study
+from simyard.api.worker import Worker
+from simyard.files.access import StoreAccess
+from simyard.files.keys import StudyKeys
+from simyard.files.store import ObjectStore, StoreError
+from simyard.files.studies import StudyStore
+from simyard.fleet.actions.assignment import Presence, list_reserved
+from simyard.fleet.actions.fences import Fences
+from simyard.fleet.registry import Registry, find_removed, get_queue, get_time, list_target_keys
+from simyard.fleet.studies.flights import Flights, parse_chunk_id
+from simyard.fleet.studies.runs import Run, load_run
+from simyard.fleet.studies.statuses import StudyStatuses, make_status
+from simyard.fleet.work_queue import KeyQueue
+from simyard.guest.messages import Begun, ChunkEnded, PartWanted, Resulted
+from simyard.messaging.events import ReceivedEvent
+from simyard.messaging.requests import Requester
+from simyard.plan.actions import ACTION_TIMES, ActionTimes
+from simyard.plan.studies.designs import build_design
+from simyard.plan.studies.layout import choose_length, make_layout
+from simyard.plan.studies.study import (
+    CONFIRM_SECONDS,
+    Ending,
+    find_deadline,
+    is_finished,
+    plan_end,
+    record_end,
+)
+from simyard.plan.times import add_seconds, get_seconds_until
+from simyard.plan.worker import is_ready
+from simyard_adapter.declarations import InvalidValuesError
+from simyard_adapter.uploads import UploadOffer
+from simyard_adapter.wire import ErrorReason, WireError
+from simyard_sites.kubernetes.errors import ConflictError, NotFoundError
+
+log = logging.getLogger(__name__)
+
+PASS_SPACING_SECONDS = 0.05
+STORE_RETRY_SECONDS = 3.0
+LOOK_SECONDS = 1.0
+"""Time between two looks at chunks that wait for a lost worker, or for the confirmation of a cancellation."""
+NO_STORE = (
+    "a study keeps its results in the file store, and this installation has none: the platform team sets files.mode"
+    " of the chart"
+)
+
+
+class PartRefusedError(Exception):
+    """The refusal of a question about the rows of a chunk; ``retryable`` if a later question may be answered."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class Studies:
+    """The reconciler of all Studies."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        requester: Requester,
+        presence: Presence,
+        fences: Fences,
+        access: StoreAccess | None,
+        times: ActionTimes = ACTION_TIMES,
+    ) -> None:
+        """Set up; ``presence`` tells whether an adapter consumes a worker's queue, None if that is not known."""
+        self._registry = registry
+        self._presence = presence
+        self._requester = requester
+        self._access = access
+        self._time = asyncio.get_running_loop().time
+        self._statuses = StudyStatuses(registry)
+        self._queue = KeyQueue("study", self._reconcile, concurrency=8, spacing_seconds=PASS_SPACING_SECONDS)
+        self._flights = Flights(registry, requester, fences, times)
+        self._runs: dict[str, Run] = {}
+        self._left: dict[str, Study] = {}
+        self._store: StudyStore | None = None
+
+    async def run(self) -> NoReturn:
+        """Reconcile until cancelled."""
+        if self._access is None:
+            await self._queue.run()
+        else:
+            async with ObjectStore(self._access) as store:
+                self._store = StudyStore(self._access, store)
+                await self._queue.run()
+        raise AssertionError("the queue does not end")
+
+    # Changes of objects, and messages
+
+    def requester_connected(self) -> None:
+        """Send all chunks again that workers have: the broker may have lost them."""
+        for uid, run in self._runs.items():
+            for flight in run.flights.values():
+                flight.sent = None
+            self._queue.add(uid)
+
+    def worker_registered(self, worker_uid: str) -> None:
+        """Send the chunks of a worker with a new session again: a node of the broker may have lost its queue."""
+        for uid, run in self._runs.items():
+            for flight in run.flights.values():
+                if flight.worker_uid == worker_uid:
+                    flight.sent = None
+                    self._queue.add(uid)
+
+    def study_changed(self, old: Study | None, new: Study | None) -> None:
+        """Reconcile a changed Study."""
+        if (left := find_removed(old, new)) is not None:
+            self._left[left.metadata.uid] = left
+            self._queue.add(left.metadata.uid)
+        if new is not None:
+            self._queue.add(new.metadata.uid)
+
+    def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
+        """Reconcile the studies of a worker that became ready, or that is gone."""
+        worker = new or old
+        if worker is not None and (new is None or old is None or is_ready(new) != is_ready(old)):
+            self.presence_changed(worker)
+
+    def presence_changed(self, worker: Worker) -> None:
+        """Reconcile the studies of a worker whose adapter is back at the broker."""
+        for key in list_target_keys(worker):
+            for study in self._registry.studies.list_by("target", key):
+                self._queue.add(study.metadata.uid)
+
+    def owns(self, invocation: str) -> bool:
+        """Return whether an invocation is a chunk of a study."""
+        return parse_chunk_id(invocation) is not None
+
+    def apply_event(self, event: ReceivedEvent) -> Awaitable[object] | None:
+        """Apply the message of a worker about a chunk.
+
+        Returns the write that must succeed before the message is acknowledged; None if the message may be lost.
+        """
+        message = event.message
+        if not isinstance(message, Begun | Resulted | ChunkEnded):
+            return None
+        named = parse_chunk_id(message.invocation)
+        study = None if named is None else self._registry.find_study(named.study_uid)
+        if named is None or study is None:
+            return None
+        run = self._runs.get(named.study_uid)
+        flight = None if run is None else run.flights.get(named.chunk)
+        if isinstance(message, Begun):
+            if flight is not None and flight.worker_uid != event.worker_uid:
+                return None
+            if run is not None:
+                run.begun.add((named.chunk, named.attempt))
+            return self._record_begin(study, named.chunk, named.attempt)
+        if run is None or flight is None or (flight.attempt, flight.worker_uid) != (named.attempt, event.worker_uid):
+            return None
+        if isinstance(message, Resulted):
+            if isinstance(message.outcome, WireError):
+                run.refused[named.chunk] = message.outcome
+        elif message.stored and message.summary.tasks == len(run.layout.get_tasks(named.chunk)):
+            run.finish(named.chunk, message.summary, flight.size, study, get_time())
+        else:
+            run.ended.add(named.chunk)
+        self._queue.add(named.study_uid)
+        return None
+
+    async def offer_part(self, worker_uid: str, question: PartWanted) -> UploadOffer:
+        """Return the request with which a worker uploads the rows of a chunk.
+
+        Raises:
+            PartRefusedError: the chunk is not assigned to the worker.
+        """
+        named = parse_chunk_id(question.invocation)
+        study = None if named is None else self._registry.find_study(named.study_uid)
+        if named is None or study is None or is_finished(study):
+            raise PartRefusedError("the study is gone or has ended")
+        run = self._runs.get(named.study_uid)
+        if run is None or self._store is None:
+            raise PartRefusedError("the operator has just started and reads the study", retryable=True)
+        flight = run.flights.get(named.chunk)
+        if flight is None or (flight.attempt, flight.worker_uid) != (named.attempt, worker_uid):
+            if named.chunk in run.progress.finished:
+                return UploadOffer(present=True)
+            raise PartRefusedError("the chunk is assigned to another worker")
+        if question.summary.tasks != len(run.layout.get_tasks(named.chunk)):
+            raise PartRefusedError("the chunk has another number of tasks")
+        flight.size = question.bytes
+        return self._store.sign_part(run.keys, named.chunk, question.address, question.bytes, question.summary)
+
+    async def _record_begin(self, study: Study, chunk: int, attempt: int) -> None:
+        while self._store is not None and self._registry.find_study(study.metadata.uid) is not None:
+            try:
+                return await self._store.record_begin(await self._get_keys(study), chunk, attempt)
+            except StoreError as error:
+                log.warning("the begin of a chunk of the study %s is not recorded yet: %s", study.metadata.name, error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+
+    # One pass
+
+    async def _reconcile(self, uid: str) -> float | None:
+        study = self._registry.find_study(uid)
+        try:
+            if study is None:
+                await self._reconcile_deleted(uid)
+                return None
+            if is_finished(study):
+                return await self._reconcile_finished(study)
+            return await self._reconcile_running(study)
+        except StoreError as error:
+            log.warning("the study %s waits for the file store: %s", uid, error)
+            return STORE_RETRY_SECONDS
+
+    async def _reconcile_deleted(self, uid: str) -> None:
+        """Stop the tasks of a study that was deleted, and delete its objects."""
+        run, left = self._runs.get(uid), self._left.get(uid)
+        if run is not None:
+            await self._flights.cancel(uid, run)
+        if left is not None and self._store is not None:
+            with contextlib.suppress(NotFoundError):  # without the namespace, the sweep of the file store does it
+                await self._store.delete_study(run.keys if run is not None else await self._get_keys(left))
+        self._runs.pop(uid, None)
+        self._left.pop(uid, None)
+        self._queue.forget(uid)
+
+    async def _reconcile_finished(self, study: Study) -> float | None:
+        self._runs.pop(study.metadata.uid, None)
+        now = get_time()
+        ends = add_seconds(study.status.finished_time or now, study.spec.ttl_seconds_after_finished)
+        if ends > now:
+            return get_seconds_until(now, [ends])
+        metadata = study.metadata
+        try:
+            await self._registry.client.delete(names.STUDIES, metadata.name, metadata.namespace, uid=metadata.uid)
+        except (NotFoundError, ConflictError):
+            self._registry.studies.forget(study)
+        return None
+
+    async def _reconcile_running(self, study: Study) -> float | None:
+        uid = study.metadata.uid
+        run = self._runs.get(uid)
+        if run is None:
+            loaded = await self._load(study)
+            if isinstance(loaded, Ending):
+                await self._statuses.write(study, record_end(study, None, 0, loaded, get_time()))
+                return None
+            run = self._runs[uid] = loaded
+        assert self._store is not None, "a study runs only with a store"
+        await self._flights.settle(study, run, self._store)
+        if (ending := await self._find_end(study, run)) is not None:
+            return await self._end(study, run, ending)
+        if run.layout.length is None and run.progress.tasks:
+            return await self._decide_length(study, run)
+        waits = "" if study.spec.suspend else await self._assign(study, run)
+        await self._flights.send(study, run)
+        due = await self._statuses.write_progress(study, run, waits)
+        now = get_time()
+        looks = [due, LOOK_SECONDS if self._flights.has_lost(run) else self._flights.find_resend(run)]
+        looks.append(get_seconds_until(now, [find_deadline(study)]))
+        return min((seconds for seconds in looks if seconds is not None), default=None)
+
+    async def _load(self, study: Study) -> Run | Ending:
+        """Return the memory about a study, or why it cannot run."""
+        if self._store is None:
+            return Ending(names.Reason.FILE_STORE_MISSING, NO_STORE)
+        if (service := self._registry.find_target_service(study)) is None:
+            await self._registry.fetch_target(study)
+            if (service := self._registry.find_target_service(study)) is None:
+                return _make_target_ending(study)
+        action = service.interface.find_action(study.spec.action)
+        if action is None:
+            known = ", ".join(item.name for item in service.interface.actions) or "none"
+            message = f"spec.action: {study.spec.action} is not declared by the service; it declares: {known}"
+            return Ending(ErrorReason.UNKNOWN_ACTION.value, message)
+        try:
+            design = build_design(study.spec, action)
+        except InvalidValuesError as error:
+            return Ending(names.Reason.DESIGN_INVALID, str(error))
+        return await load_run(self._store, await self._get_keys(study), study, action, design, get_time())
+
+    async def _get_keys(self, study: Study) -> StudyKeys:
+        raw = await self._registry.client.get(names.NAMESPACES, study.metadata.namespace, "")
+        return StudyKeys(str(raw["metadata"]["uid"]), study.metadata.uid)
+
+    async def _find_end(self, study: Study, run: Run) -> Ending | None:
+        ending = plan_end(study, run.progress, run.layout.tasks, get_time())
+        if ending is None and self._registry.find_target_service(study) is None:
+            await self._registry.fetch_target(study)
+            if self._registry.find_target_service(study) is None:
+                return _make_target_ending(study)
+        for error in run.refused.values():
+            if error.reason in (ErrorReason.UNKNOWN_ACTION, ErrorReason.INVALID_REQUEST):
+                return Ending(error.reason.value, error.message)
+        return ending
+
+    async def _end(self, study: Study, run: Run, ending: Ending) -> float | None:
+        """End a study; before an early end, the workers stop their tasks, and their finished rows are kept."""
+        if ending.early and run.flights:
+            if run.cancelled_at is None:
+                run.cancelled_at = self._time()
+                await self._flights.cancel(study.metadata.uid, run)
+            if self._time() - run.cancelled_at < CONFIRM_SECONDS:
+                return LOOK_SECONDS
+        await self._statuses.write(study, record_end(study, run.progress, run.layout.tasks, ending, get_time()))
+        return 0.0
+
+    async def _decide_length(self, study: Study, run: Run) -> float | None:
+        """Decide the length of chunks by the first tasks. It is written before a chunk of this length is assigned."""
+        chosen = choose_length(run.layout, run.progress.mean_seconds, len(self._list_workers(study)))
+        length = study.status.chunk_tasks or chosen  # another operator may have decided
+        await self._statuses.write(study, make_status(study, run, length, ""))
+        run.layout = make_layout(run.layout.tasks, study.spec.chunk_tasks, length)
+        run.written_at, run.written_tasks = self._time(), run.progress.tasks
+        return 0.0
+
+    async def _assign(self, study: Study, run: Run) -> str:
+        """Assign chunks to workers that can take some; return why none can, or an empty text."""
+        assert self._store is not None, "a study runs only with a store"
+        workers = self._list_workers(study)
+        if not workers:
+            return "no worker is ready that its pool does not reserve for Sync calls"
+        others: Counter[str] = Counter()
+        for uid, other in self._runs.items():
+            if uid != study.metadata.uid:
+                others.update(other.count_workers())
+        for worker_uid in workers:
+            others[worker_uid] += self._registry.actions.count("worker", worker_uid)
+        await self._flights.assign(study, run, self._store, workers, others)
+        return ""
+
+    def _list_workers(self, study: Study) -> list[str]:
+        target = study.spec.target
+        found = self._registry.list_target_workers(target.kind, study.metadata.namespace, target.name)
+        workers = [worker for worker in found if self._takes_tasks(worker)]
+        if target.kind == names.WORKERS.kind:
+            return [worker.metadata.uid for worker in workers]
+        counts = self._registry.actions.count
+        busy = frozenset(it.metadata.uid for it in workers if counts("worker", it.metadata.uid))
+        kept = list_reserved(self._registry, workers, busy)
+        return [worker.metadata.uid for worker in workers if worker.metadata.uid not in kept]
+
+    def _takes_tasks(self, worker: Worker) -> bool:
+        return is_ready(worker) and not worker.spec.drain and self._presence(get_queue(worker)) is not False
+
+
+def _make_target_ending(study: Study) -> Ending:
+    message = f"{study.spec.target.kind} {study.spec.target.name} or its service does not exist"
+    return Ending(names.Reason.TARGET_NOT_FOUND, message)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the statuses of studies: at most every 2 s for each percent of the tasks, within the budget of all studies."""
+
+from __future__ import annotations
+
+import asyncio
+
+from simyard.api.study import Study, StudyStatus
+from simyard.fleet.registry import Registry, get_time
+from simyard.fleet.status_writes import write_status
+from simyard.fleet.studies.runs import Run
+from simyard.fleet.work_queue import RateLimit
+from simyard.plan.studies.study import record_progress
+from simyard_sites.kubernetes.errors import ConflictError
+
+SPACING_SECONDS = 2.0
+MAX_SECONDS = 60.0
+"""Time after which progress of less than one percent is written."""
+WRITES_PER_SECOND = 20.0
+"""Rate of the writes of all studies."""
+
+
+def make_status(study: Study, run: Run, length: int | None, waits: str) -> StudyStatus:
+    """Return the present status; ``length`` is the length of chunks, ``waits`` the reason why nothing runs."""
+    running = len(run.count_workers())
+    return record_progress(study, run.progress, run.layout.tasks, length, running, waits, get_time())
+
+
+class StudyStatuses:
+    """The budget of status writes of all studies."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._time = asyncio.get_running_loop().time
+        self._budget = RateLimit(WRITES_PER_SECOND, self._time)
+
+    async def write_progress(self, study: Study, run: Run, waits: str) -> float | None:
+        """Write the status if it is due; return the seconds until it is due.
+
+        Raises:
+            ConflictError: the study was changed; the pass runs again.
+        """
+        status = make_status(study, run, run.layout.length, waits)
+        if status == study.status:
+            return None
+        time, tasks = self._time(), run.progress.tasks
+        percent = max(1, run.layout.tasks // 100)
+        soon = _describe(status) != _describe(study.status) or tasks // percent != run.written_tasks // percent
+        due = run.written_at + (SPACING_SECONDS if soon else MAX_SECONDS)
+        if due > time:
+            return due - time
+        if (delay := self._budget.reserve()) > 0:
+            return delay
+        await self.write(study, status)
+        run.written_at, run.written_tasks = time, tasks
+        return None
+
+    async def write(self, study: Study, status: StudyStatus) -> None:
+        """Write a status, unless another client has changed the study.
+
+        Raises:
+            ConflictError: the study was changed; the pass runs again.
+        """
+        registry = self._registry
+        if not await write_status(
+            registry.client, registry.studies, study.metadata, study.status, status, guarded=True
+        ):
+            await registry.fetch_study(study)
+            raise ConflictError(409, "Conflict", "the study was changed meanwhile")
+
+
+def _describe(status: StudyStatus) -> object:
+    """Return the part of a status whose change is written soon."""
+    return status.observed_generation, [(item.type, item.status, item.reason) for item in status.conditions]
