@@ -14,6 +14,7 @@ SUBRESOURCES_GROUP = "subresources.simyard.dev"
 SUBRESOURCES_API_VERSION = f"{SUBRESOURCES_GROUP}/{VERSION}"
 ACTION_RESULT = "ActionResult"
 ATTRIBUTE_VALUES = "AttributeValues"
+STUDY_RESULTS = "StudyResults"
 CATEGORY = "simyard"
 
 SYSTEM_NAMESPACE = "simyard-system"

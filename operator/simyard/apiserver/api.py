@@ -34,6 +34,7 @@ from simyard.serving.identity import Identity
 from simyard.serving.logs import FollowedLog, Logs
 from simyard.serving.objects import format_time
 from simyard.serving.status import CODES, StatusError, StatusReason, Subject
+from simyard.serving.study_results import StudyResults
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Services:
     attributes: Attributes
     logs: Logs
     files: Files
+    study_results: StudyResults
     health: Health
 
 
@@ -151,6 +153,8 @@ class Api:
                     call, request.query, await _body(request), content_type, identity
                 )
                 return _json(answer, code)
+            case _, ("results",):
+                return _json(await self._services.study_results.list_parts(call, request.query))
             case _, ("log",):
                 log = await self._services.logs.read(call, request.query)
                 if isinstance(log, FollowedLog):
@@ -193,7 +197,7 @@ def _labels(method: str, route: Route | None) -> tuple[str, str, str]:
     """Return the labels verb, resource and subresource; clients cannot add values to them."""
     verb = VERBS.get(method, "other")
     if isinstance(route, ResourceCall):
-        known = route.path[0] if route.path and route.path[0] in ("actions", "attributes", "log") else ""
+        known = route.path[0] if route.path and route.path[0] in ("actions", "attributes", "log", "results") else ""
         return verb, route.resource.plural, known
     return verb, "document" if route else "unknown", ""
 

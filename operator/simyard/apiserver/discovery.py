@@ -15,6 +15,8 @@ from simyard.api.names import (
     ACTION_RESULT,
     ATTRIBUTE_VALUES,
     FILES,
+    STUDIES,
+    STUDY_RESULTS,
     SUBRESOURCES_API_VERSION,
     SUBRESOURCES_GROUP,
     VERSION,
@@ -45,6 +47,8 @@ def make_resource_list() -> Json:
             _resource(f"{target.plural}/attributes", ATTRIBUTE_VALUES, ["get", "update"]),
         ]
     resources.append(_resource(f"{WORKERS.plural}/log", WORKERS.kind, ["get"]))
+    resources.append(_resource(STUDIES.plural, STUDIES.kind, ["get"], singular=STUDIES.kind.lower()))
+    resources.append(_resource(f"{STUDIES.plural}/results", STUDY_RESULTS, ["get"]))
     resources.append(_resource(FILES.plural, FILES.kind, ["create", "get", "list"], singular=FILES.kind.lower()))
     return {
         "kind": "APIResourceList",

@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 from simyard.api.base import Json
-from simyard.api.names import ACTION_RESULT, ATTRIBUTE_VALUES, SUBRESOURCES_GROUP, VERSION, WORKERS
+from simyard.api.names import (
+    ACTION_RESULT,
+    ATTRIBUTE_VALUES,
+    STUDIES,
+    STUDY_RESULTS,
+    SUBRESOURCES_GROUP,
+    VERSION,
+    WORKERS,
+)
 from simyard.apiserver.routes import VERSION_PATH, Document
 from simyard.serving.calls import TARGETS
 from simyard_sites.kubernetes.resource import Resource
@@ -56,6 +64,19 @@ def make_version_3() -> Json:
             one["put"] = _operation("Set a mutable attribute.", ATTRIBUTE_VALUES, body="AttributeValue")
             paths[f"{base}/log"] = _path(resource, {"get": _log()})
         paths[f"{base}/attributes/{{attribute}}"] = _path(resource, one, "attribute")
+    paths[f"{VERSION_PATH}/namespaces/{{namespace}}/{STUDIES.plural}/{{name}}/results"] = _path(
+        STUDIES,
+        {
+            "get": _operation(
+                "Return the stored rows of the study: for each chunk, a URL of compressed CSV.",
+                STUDY_RESULTS,
+                query=[
+                    _query("limit", "integer", "The largest number of chunks in the answer."),
+                    _query("continue", "string", "The value of metadata.continue in the former answer."),
+                ],
+            )
+        },
+    )
     return {
         "openapi": "3.0.0",
         "info": _INFO,
@@ -130,6 +151,7 @@ def _schemas() -> Json:
     values: Json = {"type": "object", "additionalProperties": value}
     ready: Json = {"type": "boolean"}
     item = _object({"metadata": _FREE, "ready": ready, "values": values})
+    part = _object({"chunk": {"type": "integer"}, "bytes": {"type": "integer"}, "download": _FREE})
     return {
         "ActionCall": _object({"parameters": _FREE}),
         ACTION_RESULT: _object({"worker": _STRING, "seconds": {"type": "number"}, "result": _FREE}, ACTION_RESULT),
@@ -137,5 +159,6 @@ def _schemas() -> Json:
         ATTRIBUTE_VALUES: _object(
             {"ready": ready, "values": values, "items": {"type": "array", "items": item}}, ATTRIBUTE_VALUES
         ),
+        STUDY_RESULTS: _object({"items": {"type": "array", "items": part}}, STUDY_RESULTS),
         **{resource.kind: _object({"interface": _FREE}, resource.kind) for resource in TARGETS.values()},
     }

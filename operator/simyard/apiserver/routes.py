@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import re
 
-from simyard.api.names import FILES, SUBRESOURCES_API_VERSION, SUBRESOURCES_GROUP, WORKERS
+from simyard.api.names import FILES, STUDIES, SUBRESOURCES_API_VERSION, SUBRESOURCES_GROUP, WORKERS
 from simyard.serving.calls import TARGETS, ResourceCall
 from simyard_adapter.digests import is_address
 
@@ -42,6 +42,8 @@ def list_verbs(call: ResourceCall) -> tuple[str, ...]:
     """Return the verbs that are served under a call's path; none if the subresource does not exist."""
     if call.resource == FILES:
         return ("get", "delete") if call.name else ("list", "create")
+    if call.resource == STUDIES:
+        return ("get",) if call.path == ("results",) else ()
     match call.path:
         case () | ("attributes",):
             return ("get",)
@@ -68,7 +70,7 @@ def parse_route(method: str, path: str) -> Route | None:
     if not rest:
         return None
     name, *rest = rest
-    resource = TARGETS.get(plural)
+    resource = STUDIES if plural == STUDIES.plural else TARGETS.get(plural)
     if resource is None or not _NAME.fullmatch(namespace) or not _NAME.fullmatch(name):
         return None
     if len(rest) > 2 or not all(_SEGMENT.fullmatch(word) for word in rest):

@@ -25,6 +25,7 @@ from simyard.serving.files import Files
 from simyard.serving.follow import follow
 from simyard.serving.health import Health
 from simyard.serving.logs import Logs
+from simyard.serving.study_results import StudyResults
 from simyard.serving.tls import ServingTls
 from simyard.serving.values import ValueStore
 from simyard_sites.kubernetes.client import KubeClient
@@ -59,7 +60,8 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             actions=Actions(client, directory, broker),
             attributes=Attributes(directory, store, broker),
             logs=Logs(directory, broker, lambda: health.stopping),
-            files=Files(client, catalog, settings.watch_namespaces, settings.files_quota),
+            files=(files := Files(client, catalog, settings.watch_namespaces, settings.files_quota)),
+            study_results=StudyResults(client, catalog, files),
             health=health,
         )
         api = Api(services, max_in_flight=settings.max_in_flight)

@@ -17,6 +17,7 @@ from simyard.cli.output import say
 from simyard.cli.results import show_results
 from simyard.cli.rotate import rotate
 from simyard.cli.set_command import set_attributes
+from simyard.cli.study.commands import study_group
 from simyard.cli.usage import usage
 
 COMPLETION_HINT = """\
@@ -51,7 +52,8 @@ cli.add_command(cp)
 cli.add_command(list_files)
 cli.add_command(show_results)
 cli.add_command(rotate)
-for place in (cli, *cli.commands.values()):
+cli.add_command(study_group)
+for place in (cli, *cli.commands.values(), *study_group.commands.values()):
     add_global_options(place)
 
 

@@ -51,6 +51,16 @@ class Kubectl:
         scope = ["-n", namespace] if namespace else self._scope(resource)
         return self._json("get", _full(resource), name, "-o", "json", *scope)
 
+    def create(self, item: Json) -> Json:
+        """Create an object in the user's namespace, and return it as the server stored it.
+
+        Raises:
+            KubectlError: the server refused the object.
+        """
+        scope = ["-n", self.namespace] if self.namespace else []
+        answer: Json = json.loads(self._run("create", "-f", "-", "-o", "json", *scope, text=json.dumps(item)))
+        return answer
+
     def replace(self, item: Json) -> None:
         """Write a whole object.
 

@@ -21,11 +21,14 @@ from simyard.files.keys import (
     STALE_DELETING,
     FileKey,
     FileOrigin,
+    StudyKeys,
+    StudyObject,
     UseKey,
     make_deleting_key,
     make_open_key,
     make_usage_key,
     make_use_prefix,
+    parse_chunk,
 )
 from simyard.files.quotas import NamespaceUsage, SignedUploads
 from simyard.files.signature import sign_url
@@ -63,6 +66,15 @@ class FileRecord:
     media_type: str = ""
     name: str = ""
     owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPart:
+    """The stored rows of a chunk of a study: their size, and the request that downloads them."""
+
+    chunk: int
+    size: int
+    request: SignedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,16 @@ class FileCatalog:
             use = uses.get(key.address) or UseKey(key)
             records.append(FileRecord(key.address, item.size, item.modified, name=use.name, owner=use.owner))
         return records, following
+
+    async def list_study_parts(self, keys: StudyKeys, limit: int, token: str = "") -> tuple[list[StudyPart], str]:
+        """Return the rows of some chunks of a study, in the order of their tasks, and the token of the next page."""
+        page, following = await self._store.list_object_page(keys.make_prefix(StudyObject.PART), token, limit)
+        parts = [
+            StudyPart(named[0], item.size, self._sign("GET", item.key, DOWNLOAD_SECONDS))
+            for item in page
+            if (named := parse_chunk(item.key)) is not None
+        ]
+        return parts, following
 
     async def offer_upload(
         self,

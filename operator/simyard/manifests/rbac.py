@@ -184,6 +184,7 @@ def build_apiserver_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
             [
                 _build_rule(names.GROUP, _TARGETS, _READ),
                 _build_rule(names.GROUP, [names.SERVICE_ACTIONS.plural], ["create", "get"]),
+                _build_rule(names.GROUP, [names.STUDIES.plural], ["get"]),
                 _build_rule("", ["namespaces"], ["get"]),  # the keys of a namespace's files begin with its uid
             ],
             [_build_rule("", ["secrets"], ["get", "watch"], only=[names.APISERVER_BROKER_SECRET])],

@@ -78,7 +78,7 @@ class Files:
                 StatusReason.NOT_FOUND,
                 "this installation of Simyard has no file store: the platform team sets files.mode of the chart",
             )
-        namespace = await self._find_namespace(call.namespace)
+        namespace = await self.find_namespace(call.namespace)
         try:
             match call.verb:
                 case "list":
@@ -143,10 +143,13 @@ class Files:
         details = {"name": address, "group": FILES.group, "kind": FILES.plural}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
-    async def _find_namespace(self, name: str) -> FileNamespace:
+    async def find_namespace(self, name: str) -> FileNamespace:
         """Return a namespace.
 
         The namespace is read for each request: a remembered uid could belong to a deleted namespace of the same name.
+
+        Raises:
+            StatusError: the namespace does not exist, or is not watched.
         """
         subject = Subject(NAMESPACES, name)
         if self._namespaces != ALL_NAMESPACES and name not in self._namespaces:

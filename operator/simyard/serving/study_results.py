@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The subresource ``studies/results``: signed URLs of the rows of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simyard.api.base import Json
+from simyard.api.names import STUDIES, STUDY_RESULTS, SUBRESOURCES_API_VERSION
+from simyard.files.catalog import FileCatalog
+from simyard.files.keys import StudyKeys
+from simyard.files.store import StoreError
+from simyard.serving.calls import ResourceCall
+from simyard.serving.files import Files
+from simyard.serving.inputs import read_count
+from simyard.serving.status import StatusError, StatusReason, Subject, translate_api_error
+from simyard_sites.kubernetes.client import KubeClient
+from simyard_sites.kubernetes.errors import ApiError
+
+DEFAULT_LIMIT = 500
+
+
+class StudyResults:
+    """The rows of studies, for users whose rights are already checked."""
+
+    def __init__(self, client: KubeClient, catalog: FileCatalog | None, files: Files) -> None:
+        self._client = client
+        self._catalog = catalog
+        self._files = files
+
+    async def list_parts(self, call: ResourceCall, query: Mapping[str, str]) -> Json:
+        """Return the stored chunks of a study in the order of their tasks, each with a request that downloads its rows.
+
+        Raises:
+            StatusError: the study does not exist, or the file store does not answer.
+        """
+        subject = Subject(STUDIES, call.name)
+        try:
+            study = await self._client.get(STUDIES, call.name, call.namespace)
+        except ApiError as error:
+            raise translate_api_error(subject, error) from error
+        metadata: Json = {"name": call.name, "namespace": call.namespace, "uid": study["metadata"]["uid"]}
+        items: list[Json] = []
+        if self._catalog is not None:  # without a file store, no study has rows
+            namespace = await self._files.find_namespace(call.namespace)
+            keys = StudyKeys(namespace.uid, study["metadata"]["uid"])
+            limit = min(read_count(query, "limit") or DEFAULT_LIMIT, DEFAULT_LIMIT)
+            try:
+                parts, following = await self._catalog.list_study_parts(keys, limit, query.get("continue", ""))
+            except StoreError as error:
+                retry = 1 if error.retryable else 0
+                raise StatusError(StatusReason.SERVICE_UNAVAILABLE, str(error), retry_after_seconds=retry) from error
+            items = [{"chunk": part.chunk, "bytes": part.size, "download": part.request.to_json()} for part in parts]
+            if following:
+                metadata["continue"] = following
+        return {"apiVersion": SUBRESOURCES_API_VERSION, "kind": STUDY_RESULTS, "metadata": metadata, "items": items}
