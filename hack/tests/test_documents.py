@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACE = re.compile(r"(\$PWD/)?\.run/(quickstart|dev)\b")
 DOCUMENT_SECONDS = 240
 EVERYTHING_GOES = """
-kubectl delete serviceactions --all --all-namespaces
+kubectl delete serviceactions,studies --all --all-namespaces
 kubectl delete workerpools --all --all-namespaces --timeout=240s
 kubectl delete workers --all --all-namespaces --timeout=240s
 kubectl delete simulationservices,occimixins,occilinks --all --all-namespaces --timeout=240s
@@ -38,6 +38,7 @@ DOCUMENTS = (
     "docs/licences.md",
     "docs/occi.md",
     "docs/files.md",
+    "docs/studies.md",
     "docs/rotation.md",
 )
 
