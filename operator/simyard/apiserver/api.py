@@ -16,7 +16,7 @@ import orjson
 from aiohttp import hdrs, web
 
 from simyard.api.base import Json
-from simyard.api.names import FILES, SUBRESOURCES_API_VERSION
+from simyard.api.names import FILES, STUDIES, SUBRESOURCES_API_VERSION
 from simyard.apiserver.documents import accepts_json, render_documents
 from simyard.apiserver.frontproxy import FrontProxy
 from simyard.apiserver.metrics import DURATION, IN_FLIGHT, REQUESTS
@@ -153,6 +153,8 @@ class Api:
                     call, request.query, await _body(request), content_type, identity
                 )
                 return _json(answer, code)
+            case _, () if call.resource == STUDIES:
+                return _json(await self._services.study_results.find_study(call))
             case _, ("results",):
                 return _json(await self._services.study_results.list_parts(call, request.query))
             case _, ("log",):

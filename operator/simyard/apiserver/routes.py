@@ -43,7 +43,7 @@ def list_verbs(call: ResourceCall) -> tuple[str, ...]:
     if call.resource == FILES:
         return ("get", "delete") if call.name else ("list", "create")
     if call.resource == STUDIES:
-        return ("get",) if call.path == ("results",) else ()
+        return ("get",) if call.path in ((), ("results",)) else ()
     match call.path:
         case () | ("attributes",):
             return ("get",)

@@ -28,22 +28,30 @@ class StudyResults:
         self._catalog = catalog
         self._files = files
 
+    async def find_study(self, call: ResourceCall) -> Json:
+        """Return name, namespace and uid of a study.
+
+        Raises:
+            StatusError: the study does not exist.
+        """
+        try:
+            study = await self._client.get(STUDIES, call.name, call.namespace)
+        except ApiError as error:
+            raise translate_api_error(Subject(STUDIES, call.name), error) from error
+        metadata = {key: study["metadata"][key] for key in ("name", "namespace", "uid")}
+        return {"apiVersion": SUBRESOURCES_API_VERSION, "kind": STUDIES.kind, "metadata": metadata}
+
     async def list_parts(self, call: ResourceCall, query: Mapping[str, str]) -> Json:
         """Return the stored chunks of a study in the order of their tasks, each with a request that downloads its rows.
 
         Raises:
             StatusError: the study does not exist, or the file store does not answer.
         """
-        subject = Subject(STUDIES, call.name)
-        try:
-            study = await self._client.get(STUDIES, call.name, call.namespace)
-        except ApiError as error:
-            raise translate_api_error(subject, error) from error
-        metadata: Json = {"name": call.name, "namespace": call.namespace, "uid": study["metadata"]["uid"]}
+        metadata = (await self.find_study(call))["metadata"]
         items: list[Json] = []
         if self._catalog is not None:  # without a file store, no study has rows
             namespace = await self._files.find_namespace(call.namespace)
-            keys = StudyKeys(namespace.uid, study["metadata"]["uid"])
+            keys = StudyKeys(namespace.uid, metadata["uid"])
             limit = min(read_count(query, "limit") or DEFAULT_LIMIT, DEFAULT_LIMIT)
             try:
                 parts, following = await self._catalog.list_study_parts(keys, limit, query.get("continue", ""))

@@ -20,7 +20,8 @@ def test_kubectl_lists_the_resources_of_the_group(stack: Stack) -> None:
 
     wait_until(lambda: "workers.subresources.simyard.dev" in listed())
     assert sorted(listed().split()) == [
-        f"{name}.subresources.simyard.dev" for name in ("files", "simulationservices", "workerpools", "workers")
+        f"{name}.subresources.simyard.dev"
+        for name in ("files", "simulationservices", "studies", "workerpools", "workers")
     ]
 
 
