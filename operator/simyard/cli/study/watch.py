@@ -72,7 +72,7 @@ def _report_end(study: Study) -> None:
     status, name = study.status, study.metadata.name
     failed = find_condition(status.conditions, ConditionType.FAILED)
     started = status.started_time or study.metadata.creation_timestamp
-    if started is not None and status.finished_time is not None:
+    if status.tasks and started is not None and status.finished_time is not None:
         seconds = (status.finished_time - started).total_seconds()
         say(f"{status.succeeded} tasks succeeded and {status.failed} failed in {seconds:.1f} s", err=True)
     for failure in status.failures:
