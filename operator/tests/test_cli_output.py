@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
@@ -22,8 +23,8 @@ CLEAN = "ab\ncd"
 class Told(Kubectl):
     """A cluster in which a worker logs control sequences."""
 
-    def get_subresource(self, resource: Resource, name: str, path: str) -> str:
-        return f"{EVIL}\n"
+    def stream_subresource(self, resource: Resource, name: str, path: str) -> Iterator[str]:
+        yield f"{EVIL}\n"
 
 
 def test_the_log_of_a_worker_is_safe_to_print() -> None:

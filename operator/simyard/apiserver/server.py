@@ -73,7 +73,8 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             api.front_proxy = front_proxy
             health.front_proxy_known = True
             for connection in server.connections:  # verified against the previous CA
-                connection.close()
+                connection.close()  # this alone leaves an idle connection open, and nothing answers on it any more
+                group.create_task(connection.shutdown(SYNC_SECONDS + 5))
 
         runner = web.ServerRunner(server, shutdown_timeout=SYNC_SECONDS + 5)
         try:

@@ -23,6 +23,8 @@ from simyard.serving.logs import MAX_FAILURES, MAX_FOLLOWERS, MAX_FOLLOWERS_PER_
 from simyard.serving.status import StatusError, StatusReason
 from simyard_dev import tools
 
+pytestmark = pytest.mark.xdist_group("apiserver")
+
 DEADLINE = 30.0
 CALL = ResourceCall("get", "lab", WORKERS, "w1", ("log",))
 

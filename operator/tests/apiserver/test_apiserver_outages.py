@@ -21,6 +21,8 @@ from simyard_dev.certificates import CertificateAuthority, KeyPair
 from simyard_dev.ports import LOOPBACK, Ports
 
 pytestmark = pytest.mark.xdist_group("apiserver")
+
+IDLE_CLOSES_SECONDS = 20.0  # less than the time that requests under way get
 PATIENCE_SECONDS = 240
 
 
@@ -125,6 +127,13 @@ async def begin_overrun(own: Own, running: Running) -> asyncio.Task[Answer]:
     return call
 
 
+def _trust_stack(stack: Stack) -> ssl.SSLContext:
+    """Return a context that trusts the apiserver and presents the certificate of the front proxy."""
+    context = ssl.create_default_context(cafile=str(stack.authority.files.certificate))
+    context.load_cert_chain(stack.front_proxy.certificate, stack.front_proxy.key)
+    return context
+
+
 async def test_a_broker_that_is_down_is_told_at_once_and_forgotten_when_it_is_back(
     stack: Stack, running: Running
 ) -> None:
@@ -215,6 +224,9 @@ async def test_a_new_front_proxy_authority_and_name_count_as_soon_as_they_are_co
     config_map = json.loads(
         stack.kubectl("get", "configmap", "extension-apiserver-authentication", "-n=kube-system", "-o=json")
     )
+    idle, writer = await asyncio.open_connection("localhost", stack.ports["apiserver"], ssl=_trust_stack(stack))
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert await idle.readuntil(b"ok\n")
     config_map["data"]["requestheader-client-ca-file"] += authority.files.certificate.read_text()
     config_map["data"]["requestheader-allowed-names"] = '["front-proxy-client", "next-front-proxy"]'
     stack.kubectl("replace", "-f", "-", stdin=json.dumps(config_map))
@@ -228,6 +240,9 @@ async def test_a_new_front_proxy_authority_and_name_count_as_soon_as_they_are_co
         return False
 
     await eventually(believed)
+    async with asyncio.timeout(IDLE_CLOSES_SECONDS):
+        assert await idle.read() == b"", "a connection that was verified against the former authorities stays open"
+    writer.close()
 
 
 async def test_more_requests_than_it_can_hold_are_asked_to_come_again(stack: Stack, running: Running) -> None:
@@ -251,11 +266,9 @@ async def test_a_caller_who_hangs_up_in_the_middle_is_no_fault_of_ours(
     stack: Stack, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with own_apiserver(stack) as own:
-        context = ssl.create_default_context(cafile=str(stack.authority.files.certificate))
-        context.load_cert_chain(stack.front_proxy.certificate, stack.front_proxy.key)
         port = int(own.client.base.rpartition(":")[2])
         path = path_of(running.namespace, "workers", "pool-0", "actions/solve")
-        _, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        _, writer = await asyncio.open_connection("localhost", port, ssl=_trust_stack(stack))
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n"
         writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         await writer.drain()

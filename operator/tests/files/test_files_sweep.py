@@ -14,7 +14,7 @@ from files_cluster import RETENTION, Swept
 from prometheus_client import REGISTRY
 
 from simyard.api.base import Json
-from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, WORKER_POOLS, WORKERS
+from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, STUDIES, WORKER_POOLS, WORKERS
 from simyard.files.access import StoreAccess
 from simyard.files.catalog import FileCatalog
 from simyard.files.keys import (
@@ -358,7 +358,7 @@ def test_files_are_found_at_any_depth() -> None:
 
 async def test_objects_of_each_kind_keep_the_files_that_they_name() -> None:
     """The attributes of a Worker can be files that no other object names."""
-    kinds = (SERVICE_ACTIONS, WORKER_POOLS, SIMULATION_SERVICES, WORKERS)
+    kinds = (SERVICE_ACTIONS, STUDIES, WORKER_POOLS, SIMULATION_SERVICES, WORKERS)
     addresses = {resource: f"sha256:{number:064x}" for number, resource in enumerate(kinds)}
 
     class Client:

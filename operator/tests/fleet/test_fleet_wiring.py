@@ -38,7 +38,7 @@ def test_every_line_names_a_method_of_its_part_and_stands_in_the_table_once() ->
     for flow in FLOWS:
         assert getattr(flow.part, flow.method.__name__) is flow.method
     kinds = {"worker": wiring.WORKER, "pool": wiring.POOL, "service": wiring.SERVICE, "site": wiring.SITE}
-    kinds |= {"action": wiring.ACTION, "licence": wiring.LICENCE, "usage": wiring.USAGE}
+    kinds |= {"action": wiring.ACTION, "study": wiring.STUDY, "licence": wiring.LICENCE, "usage": wiring.USAGE}
     for flow in FLOWS:
         assert flow.cache is kinds[flow.method.__name__.removesuffix("_changed")]
     assert len({(signal.source, signal.target) for signal in SIGNALS}) == len(SIGNALS)

@@ -78,8 +78,11 @@ async def test_events_arrive_with_who_the_broker_says_sent_them(access: BrokerAc
             await worker.say(link, kind, orjson.dumps({"invocation": "id", "parts": [{"file": ADDRESS}]}))
         for wanted in ({"get": ADDRESS}, {"put": {"address": ADDRESS, "bytes": 0}}):
             await worker.say(link, Event.FILES, orjson.dumps({"request": "0" * 32, **wanted}))
+        part = {"invocation": "id", "address": ADDRESS, "bytes": 10, "summary": {"tasks": 1, "seconds": 1}}
+        await worker.say(link, Event.FILES, orjson.dumps({"request": "0" * 32, "part": part}))
+        await worker.say(link, Event.RESULT, orjson.dumps({"invocation": "id", "chunk": {"tasks": 1, "seconds": 1}}))
     async with hearing_all(access, received):
-        events = await received.take(len(Event) + 1)
+        events = await received.take(len(Event) + 3)
     assert {(event.user, event.worker_uid) for event in events} == {(worker.user, WORKER_UID)}
     assert {type(event.message) for event in events} == set(get_args(EventMessage))
 
