@@ -26,7 +26,7 @@ from simyard.api.base import (
     make_cel_rule,
     map_by,
 )
-from simyard.api.service_action import ActionTarget, StoredFile
+from simyard.api.service_action import ActionTarget
 from simyard.api.worker_pool import CountOrPercent
 
 MAX_TASKS = 10_000_000
@@ -291,9 +291,6 @@ class StudyStatus(ApiModel):
         Count | None, Field(description="Index of the task whose result fulfilled a rule of `stopWhen`.")
     ] = None
     result_bytes: Annotated[int, Field(ge=0, description="Size of the stored results.")] = 0
-    table: Annotated[
-        StoredFile | None, Field(description="Table of all tasks in one file, when the study has ended.")
-    ] = None
     started_time: Annotated[Time | None, Field(description="Time at which the first tasks were sent.")] = None
     finished_time: Annotated[Time | None, Field(description="Time at which the study ended.")] = None
     conditions: Conditions = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers say about chunks of studies, as types. All numbers are checked and bounded."""
+"""Types of the messages of workers about chunks of studies. All numbers are checked and bounded."""
 
 from __future__ import annotations
 

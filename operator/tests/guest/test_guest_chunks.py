@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers say about chunks of studies is checked and bounded."""
+"""Messages of workers about chunks of studies are checked and bounded."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Squares(Connector):
 
     @action(mode="Async", parameters=PARAMETERS, result=RESULT, timeout_seconds=60)
     async def once(self, context: Context, *, x: float, ledger: str, gate: str, milliseconds: int) -> dict:
-        """As square, but it must not run twice."""
+        """Return the square of x; the action is not declared idempotent."""
         return await self._run(x, ledger, gate, milliseconds)
 
     @action(parameters=[], result=[parameter("pong", "integer")])

@@ -25,7 +25,7 @@ SERVICE = "squares"
 
 
 class StudyWorld:
-    """See the module.
+    """A namespace with a file store, a pool of workers and studies.
 
     Attributes:
         pool: the pool; it exists after :meth:`start`.

@@ -135,6 +135,29 @@ def test_a_parameter_is_either_fixed_or_varies_and_none_is_missing() -> None:
     assert "spec.parameters.width: is not declared" in problem_of({"grid": {"axes": axes}}, {"width": 1})
 
 
+def test_a_stop_rule_names_a_result_that_is_a_number() -> None:
+    action = Action.from_json(
+        {
+            "name": "solve",
+            "parameters": [{"name": "x", "type": "number"}],
+            "result": [{"name": "y", "type": "number"}, {"name": "text", "type": "string"}],
+        }
+    )
+    spec = {
+        "target": {"kind": "WorkerPool", "name": "beams"},
+        "action": "solve",
+        "design": {"grid": {"axes": [{"name": "x", "values": [1]}]}},
+    }
+
+    def build(result: str) -> None:
+        build_design(StudySpec.model_validate({**spec, "stopWhen": [{"result": result, "atMost": 1}]}), action)
+
+    build("y")
+    for wrong in ("z", "text"):
+        with pytest.raises(InvalidValuesError, match=r"spec.stopWhen\[0\].result: .*such results are: y"):
+            build(wrong)
+
+
 def test_a_row_of_another_length_is_refused() -> None:
     table = {"columns": ["length", "load"], "rows": [[1, 2], [3]]}
     assert problem_of({"table": table}) == "spec.design.table.rows[1]: has 1 values, but the table has 2 columns"

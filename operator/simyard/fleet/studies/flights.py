@@ -101,6 +101,10 @@ class Flights:
             MessagingError: the broker may not have accepted a chunk; it is sent again.
         """
         now = self._time()
+        for flight in run.flights.values():
+            if flight.worker_uid in run.registered:
+                flight.sent = None
+        run.registered.clear()
         due = [it for it in run.flights.values() if it.sent is None or now - it.sent >= RESEND_SECONDS]
         for flight in due:
             worker = self._registry.find_worker(flight.worker_uid)

@@ -116,11 +116,12 @@ class Studies:
 
     def worker_registered(self, worker_uid: str) -> None:
         """Send the chunks of a worker with a new session again: a node of the broker may have lost its queue."""
-        for uid, run in self._runs.items():
-            for flight in run.flights.values():
-                if flight.worker_uid == worker_uid:
-                    flight.sent = None
-                    self._queue.add(uid)
+        worker = self._registry.find_worker(worker_uid)
+        for key in list_target_keys(worker) if worker is not None else ():
+            for study in self._registry.studies.list_by("target", key):
+                if (run := self._runs.get(study.metadata.uid)) is not None:
+                    run.registered.add(worker_uid)
+                    self._queue.add(study.metadata.uid)
 
     def study_changed(self, old: Study | None, new: Study | None) -> None:
         """Reconcile a changed Study."""
@@ -209,7 +210,7 @@ class Studies:
                 log.warning("the begin of a chunk of the study %s is not recorded yet: %s", study.metadata.name, error)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
 
-    # One pass
+    # Phases of a pass over one study
 
     async def _reconcile(self, uid: str) -> float | None:
         study = self._registry.find_study(uid)

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from simyard.api.study import MAX_TASKS, SampledDesign, StudyAxis, StudySpec
 from simyard.plan.studies import sequences
 from simyard.plan.studies.axes import Axis, GridAxis, read_grid_axis, read_sampled_axis
-from simyard_adapter.declarations import Action, InvalidValueError, InvalidValuesError, Json, Value, check_values
+from simyard_adapter.declarations import (
+    Action,
+    InvalidValueError,
+    InvalidValuesError,
+    Json,
+    Value,
+    ValueType,
+    check_values,
+)
 
 PATH = "spec.design"
 Draw = Callable[[int, int, int], float]
@@ -78,9 +86,14 @@ def build_design(spec: StudySpec, action: Action) -> Design:
     """Return the design of a study, checked against the declaration of its action.
 
     Raises:
-        InvalidValuesError: The design, or the fixed parameters, do not fit the declared parameters. Each error has the
-            path of the field.
+        InvalidValuesError: The design, the fixed parameters or the stop rules do not fit the declared action. Each
+            error has the path of the field.
     """
+    numbers = [item.name for item in action.result if item.type in (ValueType.NUMBER, ValueType.INTEGER)]
+    for place, rule in enumerate(spec.stop_when):
+        if rule.result not in numbers:
+            problem = f"{rule.result} is no result that is a number; such results are: {', '.join(numbers) or 'none'}"
+            raise InvalidValuesError([InvalidValueError(f"spec.stopWhen[{place}].result", problem)])
     try:
         design = _read_design(spec, {item.name: item for item in action.parameters})
     except InvalidValueError as error:
