@@ -31,7 +31,6 @@ from simyard_dev.progress import say, step
 CONCURRENCIES = (16, 32, 64)
 _REQUEST_SECONDS = 60
 _DELETE_SECONDS = 600
-_GONE_POLL_SECONDS = 0.2
 _METADATA = ("namespace", "labels", "annotations", "ownerReferences")
 _LATE = ("adapterVersion", "attributes", "attributesTime")
 _LAST_STAGE = "registered"
