@@ -20,7 +20,7 @@ from simyard_adapter import wire
 from simyard_adapter.declarations import Action, InvalidValuesError, Json, check_values
 
 OVERRUN_SECONDS = 60.0
-"""Time after the timeout in which the adapter must end an action; then the operator ends it."""
+"""If an adapter has not ended an action this long after its timeout, the operator ends the action."""
 
 MAX_BEGIN_SECONDS = 330.0
 """Time in which a worker must begin an action that was sent to it; earlier Sync requests end within this time."""
@@ -29,7 +29,7 @@ MAX_TIMEOUT_SECONDS = 2_592_000
 """Maximum timeout that a service or an action can set."""
 
 MAX_CLOCK_SKEW_SECONDS = 60.0
-"""Maximum difference of a worker's clock; times with a larger difference are ignored."""
+"""Maximum difference between a worker's clock and the operator's; the operator ignores times that differ more."""
 
 MAX_ATTEMPTS = 5
 _NOT_BEGUN = (wire.ErrorReason.DRAINING, wire.ErrorReason.BUSY)
@@ -38,13 +38,13 @@ _MESSAGE_CHARACTERS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ActionTimes:
-    """The times that pace one action.
+    """The waiting times for one action.
 
     Attributes:
-        lost_grace_seconds: Time after the loss of a worker in which its result may still arrive.
-        resend_seconds: Delay before an action is sent again if its worker has not reported its begin: the request may
-            be lost.
-        fence_look_seconds: Time between two looks at a lost worker that may still begin the action.
+        lost_grace_seconds: Time for which the operator waits for the result of a lost worker.
+        resend_seconds: Time after which the operator sends an action again if the worker has not reported that the
+            action has begun. The first request may be lost.
+        fence_look_seconds: Interval between two checks whether a lost worker may still begin the action.
     """
 
     lost_grace_seconds: float = 5.0
@@ -69,14 +69,14 @@ class Need(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Observed target of an action.
+    """The target of an action, as the operator observes it.
 
     Attributes:
         service: Service of the target; None if the target or its service does not exist.
         worker_there: True if the worker to which the action was assigned exists.
-        worker_gone: Time since which this worker is known to be gone.
-        fenced: True if the worker is gone, cannot begin an action any more, and all its messages were received.
-        refusal: Reason and message if the platform refuses the action.
+        worker_gone: Time at which the operator learnt that this worker is gone.
+        fenced: True if the worker is gone, cannot begin another action, and the operator has received all its messages.
+        refusal: Reason and message with which the platform refuses the action; None if it permits the action.
     """
 
     service: PublishedService | None
@@ -88,12 +88,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Seconds since an action was sent, on a steady clock. The time before the broker's last return does not count.
+    """Seconds since the operator sent an action, on a steady clock that starts again when the broker comes back.
 
     Attributes:
-        first: Seconds since the action was first sent.
-        last: Seconds since the action was last sent.
-        begun: Seconds since the operator learnt that the action has begun; None if it has not begun.
+        first: Seconds since the operator sent the action for the first time.
+        last: Seconds since the operator sent the action for the last time.
+        begun: Seconds since the operator learnt that the action has begun; None before that.
     """
 
     first: float = 0.0
@@ -108,8 +108,8 @@ class ActionPlan:
     Attributes:
         need: Kind of the step.
         status: Status to write, if the step is WRITE.
-        look_again: Time of the next plan if no event causes an earlier one.
-        revokes: True if the worker must first receive the request not to run the action any more.
+        look_again: Time of the next plan, unless an event causes an earlier plan.
+        revokes: True if the operator must first send the worker a request not to run the action.
     """
 
     need: Need
@@ -130,7 +130,7 @@ def is_finished(action: ServiceAction) -> bool:
 
 
 def get_invocation_id(action: ServiceAction) -> str:
-    """Return the id of an action's invocation, which differs for each assignment; a worker runs an id at most once."""
+    """Return the invocation id of an action's present assignment; each assignment has its own id."""
     uid, attempts = action.metadata.uid, action.status.attempts
     return uid if attempts <= 1 else f"{uid}.{attempts}"
 
@@ -141,19 +141,22 @@ def parse_invocation_uid(invocation: str) -> str:
 
 
 def find_declared_action(action: ServiceAction, service: PublishedService | None) -> Action | None:
-    """Return the declaration of the action, or None if the service does not declare it."""
+    """Return the declaration of an action; None if the service is None or does not declare the action."""
     return service.interface.find_action(action.spec.action) if service is not None else None
 
 
 def get_timeout_seconds(action: ServiceAction, declared: Action) -> int:
-    """Return the timeout of an action in seconds: the requested one, limited by the declared one."""
+    """Return the timeout of an action in seconds: the requested or the declared timeout, the smaller of the two."""
     return min(action.spec.timeout_seconds or declared.timeout_seconds, declared.timeout_seconds)
 
 
 def plan_action(
     action: ServiceAction, target: Target, *, sent: Sent | None, now: datetime, times: ActionTimes = ACTION_TIMES
 ) -> ActionPlan:
-    """Return the next step of an action; ``sent`` is None if the action was not sent since the broker came back."""
+    """Return the next step of an action.
+
+    ``sent`` is None if the operator has not sent the action since the broker last came back.
+    """
     if action.metadata.deletion_timestamp is not None:
         return ActionPlan(Need.NOTHING)
     if is_finished(action):
@@ -170,9 +173,10 @@ def plan_action(
 
 
 def _plan_sent(action: ServiceAction, target: Target, sent: Sent, now: datetime, times: ActionTimes) -> ActionPlan:
-    """Return the next step of an action that was sent to a worker; every wait for the worker is limited.
+    """Return the next step of an action that the operator has sent to a worker.
 
-    Sending an action again is safe: the adapter begins an unknown invocation, and repeats the result of a finished one.
+    Each wait for the worker has a limit. The operator may send an action twice: an adapter runs an invocation at most
+    once, and repeats the result of an invocation that has finished.
     """
     if sent.begun is None:
         ends, resend = MAX_BEGIN_SECONDS - sent.first, times.resend_seconds - sent.last
@@ -225,7 +229,11 @@ def _plan_unassigned(action: ServiceAction, target: Target, now: datetime) -> Ac
 
 
 def _plan_lost(action: ServiceAction, target: Target, now: datetime, times: ActionTimes) -> ActionPlan:
-    """Return the next step of an action whose worker is gone: another worker runs it if that does no harm."""
+    """Return the next step of an action whose worker is gone.
+
+    Another worker may run the action if it is idempotent, or if the lost worker certainly did not begin it. Otherwise
+    the action fails.
+    """
     if target.worker_gone is not None:
         ends = add_seconds(target.worker_gone, times.lost_grace_seconds)
         if ends > now:
@@ -248,7 +256,7 @@ def record_wait(action: ServiceAction, message: str, now: datetime) -> ServiceAc
 
 
 def record_assignment(action: ServiceAction, worker: Worker, now: datetime) -> ServiceActionStatus:
-    """Return the status of an action that is assigned to a worker."""
+    """Return the status of an action after its assignment to a worker."""
     given = {
         "worker": worker.metadata.name,
         "worker_uid": worker.metadata.uid,
@@ -261,7 +269,7 @@ def record_assignment(action: ServiceAction, worker: Worker, now: datetime) -> S
 
 
 def record_progress(action: ServiceAction, progress: Begun | Progressed, now: datetime) -> ServiceActionStatus:
-    """Return the status after a message about progress; the first message also marks the start."""
+    """Return the status after a worker's message about progress; the first message also sets the start time."""
     update: dict[str, Any] = {"started_time": action.status.started_time or now}
     if isinstance(progress, Progressed) and progress.percent is not None:
         update["percent"] = progress.percent
@@ -273,9 +281,9 @@ def record_progress(action: ServiceAction, progress: Begun | Progressed, now: da
 def record_result(
     action: ServiceAction, service: PublishedService | None, ended: Resulted, now: datetime
 ) -> ServiceActionStatus:
-    """Return the status after the worker's result or error.
+    """Return the status after a worker has sent the result or the error of an action.
 
-    Another worker runs an action that was not begun, or that was interrupted and is idempotent.
+    If the worker did not begin the action, or interrupted an idempotent action, the action waits for another worker.
     """
     seen = action.model_copy(update={"status": action.status.model_copy(update=_read_run(action, ended, now))})
     result: dict[str, Json] = {}
@@ -297,9 +305,10 @@ def record_result(
 
 
 def _read_run(action: ServiceAction, ended: Resulted, now: datetime) -> dict[str, Any]:
-    """Return the start and the duration of a run, only if they are possible.
+    """Return the fields of the status with the start and the duration of a run, as far as they are plausible.
 
-    A start before the creation of the action or in the future is impossible, as is a duration longer than its age.
+    A start is not plausible before the creation of the action or in the future. A duration is not plausible if it is
+    longer than the age of the action. Both checks allow for ``MAX_CLOCK_SKEW_SECONDS``.
     """
     update: dict[str, Any] = {}
     created = action.metadata.creation_timestamp or now
@@ -313,7 +322,7 @@ def _read_run(action: ServiceAction, ended: Resulted, now: datetime) -> dict[str
 
 
 def record_log(action: ServiceAction, stored: LogStored) -> ServiceActionStatus:
-    """Return the status after a report about the log of a run, which may have ended before."""
+    """Return the status with the log's parts that a worker has stored; this report may arrive after the result."""
     parts = [StoredFile.model_validate(part.to_json()) for part in stored.parts]
     return action.status.model_copy(update={"log": parts})
 

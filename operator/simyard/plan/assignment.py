@@ -10,7 +10,7 @@ from simyard.api.service_action import ServiceAction
 from simyard.api.worker import Worker
 
 MAX_CONCURRENT = 16
-"""Maximum number of concurrent actions on one worker. An adapter answers that it is busy from twice this number on."""
+"""Maximum number of concurrent actions on one worker; an adapter refuses further actions only at twice this number."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -22,10 +22,10 @@ def assign_actions(
     concurrent: Container[str],
     load: Mapping[str, int],
 ) -> dict[str, Worker]:
-    """Return the worker of each action that gets one, by the action's uid; older actions come first.
+    """Assign waiting actions to workers, the oldest action first, and return the worker of each assigned action by uid.
 
-    Each exclusive action needs a worker of its own that is not busy. A concurrent action runs beside others, on the
-    worker with the fewest concurrent actions, up to ``MAX_CONCURRENT``.
+    An exclusive action gets a worker that is not busy and to which no other exclusive action is assigned. A concurrent
+    action gets the worker with the fewest concurrent actions, if that worker has fewer than ``MAX_CONCURRENT``.
 
     Args:
         actions: Waiting actions.
@@ -49,10 +49,10 @@ def assign_actions(
 
 
 def reserve_for_sync(ready: Sequence[Worker], busy: Container[str], reserved: str | int | None) -> frozenset[str]:
-    """Return the uids of a pool's workers that ServiceActions leave free for Sync calls.
+    """Return the uids of the workers of a pool that are reserved for Sync calls.
 
-    The free workers with the first names are reserved, so that repeated passes reserve the same workers. If fewer
-    workers are free than reserved, all of them are reserved.
+    The function reserves free workers in the order of their names, so that repeated passes reserve the same workers.
+    If too few workers are free, it reserves all free workers.
 
     Args:
         ready: Ready workers of one pool.

@@ -30,12 +30,16 @@ class Backoff:
     def is_waiting(self, now: datetime) -> bool:
         """Return whether no worker may be created now.
 
-        A time that is too far in the future is ignored: it was written before the clock was set back.
+        The function ignores an ``until`` beyond ``MAX_BACKOFF_SECONDS``: the clock was set back after it was written.
         """
         return self.until is not None and timedelta() < self.until - now <= timedelta(seconds=MAX_BACKOFF_SECONDS)
 
     def record_failure(self, now: datetime) -> Backoff:
-        """Return the backoff after a failure: no delay at first, then twice the last delay after each round."""
+        """Return the backoff after a failure.
+
+        The first round of failures causes no delay, the second one ``FIRST_BACKOFF_SECONDS``. Each later round doubles
+        the delay, up to ``MAX_BACKOFF_SECONDS``.
+        """
         if self.is_waiting(now):
             return self
         seconds = (
@@ -44,7 +48,10 @@ class Backoff:
         return Backoff(self.rounds + 1, add_seconds(now, seconds), self.failures)
 
     def record_ready(self, newest_ready: datetime | None) -> Backoff:
-        """Return the backoff after a worker became ready: it is reset if that was after the end of the delay."""
+        """Return an empty backoff if a worker became ready after the end of the delay, else this backoff.
+
+        ``newest_ready`` is the time at which the newest ready worker became ready.
+        """
         if self.until is not None and newest_ready is not None and newest_ready > self.until:
             return Backoff()
         return self

@@ -21,27 +21,27 @@ from simyard_sites.base import (
 )
 
 OPENING_FAILURES = 5
-"""Number of failed calls among the last :data:`REMEMBERED_CALLS` that opens the breaker."""
+"""The breaker opens when this number of the last :data:`REMEMBERED_CALLS` calls have failed."""
 REMEMBERED_CALLS = 10
 MAX_PAUSE_SECONDS = 60.0
 JITTER = 0.2
-"""Maximum random variation of a pause, so that operators of many clusters do not retry at the same time."""
+"""Maximum random variation of a pause, as a share; it keeps operators of many clusters from retrying at one time."""
 _BROKEN = (UnavailableError, UnauthenticatedError, PermissionDeniedError, UnknownOutcomeError, InternalError)
 
 
 class DefectError(InternalError):
-    """Error that no provider may raise: a defect of the provider, which may affect every machine of the site."""
+    """Error for a defect of a provider: the provider raised an exception that is not a SiteError."""
 
     scope = ErrorScope.SITE
 
     @property
     def reason(self) -> str:
-        """Reason that users see."""
+        """The reason that users see."""
         return "Internal"
 
 
 class BreakerState(enum.StrEnum):
-    """State of a breaker: Closed permits all requests, Open none, HalfOpen one at a time to test the site."""
+    """State of a breaker: Closed permits all requests, Open permits none, HalfOpen permits one at a time as a test."""
 
     CLOSED = "Closed"
     OPEN = "Open"
@@ -49,14 +49,17 @@ class BreakerState(enum.StrEnum):
 
 
 def judge_call(errors: Iterable[SiteError | None], *, whole: bool) -> SiteError | Literal[True] | None:
-    """Return the error that shows that the site is broken, True if the site works, or None if both are possible.
+    """Judge from one call whether a site works.
 
-    A site works if it throttles, is full, or refuses a bad request. A single failed item may be the item's fault; if
-    several items all fail, the site is at fault.
+    A site that throttles, is full, or refuses an invalid request still works. A single failed item can be invalid
+    itself. The site is broken if all of several items fail, or if the error is about the whole site.
 
     Args:
         errors: Error of each item of the call, None for an item that succeeded.
         whole: True if the call as a whole failed.
+
+    Returns:
+        An error if the site is broken, True if the site works, None if the call shows neither.
     """
     failed: SiteError | None = None
     count = 0
@@ -74,10 +77,10 @@ class Breaker:
     """Circuit breaker of one site. Times are seconds of a monotonic clock.
 
     Attributes:
-        first_pause_seconds: Duration of the first pause; it doubles with each opening until
-            :data:`REMEMBERED_CALLS` calls in a row succeeded.
-        until: Time of the next probe, while the breaker is open.
-        cause: Error that opened the breaker, or the newest failure.
+        first_pause_seconds: Duration of the first pause. Each further opening doubles the pause. The first duration
+            applies again after :data:`REMEMBERED_CALLS` successful calls in a row.
+        until: Time of the next probe while the breaker is open.
+        cause: Error that opened the breaker; while the breaker is closed, the newest error of a failed call.
     """
 
     first_pause_seconds: float = 1.0
@@ -93,7 +96,7 @@ class Breaker:
         return {BreakerState.CLOSED: None, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 0}[self.state]
 
     def record_success(self) -> Breaker:
-        """Return the breaker after a call that succeeded; answers to requests from before the opening are ignored."""
+        """Return the breaker after a successful call; an open breaker stays open, because the call began before."""
         if self.state is BreakerState.OPEN:
             return self
         if self.state is BreakerState.HALF_OPEN:
@@ -104,10 +107,10 @@ class Breaker:
         return replace(self, _calls=calls)
 
     def record_failure(self, error: SiteError, now: float, chance: float) -> Breaker:
-        """Return the breaker after a call that failed.
+        """Return the breaker after a failed call.
 
-        Wrong credentials open it at once, because repeated attempts may lock the account. ``chance`` is a random number
-        from 0 to 1.
+        An error about credentials opens the breaker at once, because repeated attempts can lock the account at the
+        site. ``chance`` is a random number from 0 to 1; the duration of the pause depends on it.
         """
         if self.state is BreakerState.OPEN:
             return self
@@ -120,8 +123,8 @@ class Breaker:
     def record_probe(self, error: SiteError | None, now: float, chance: float, *, waiting: bool) -> Breaker:
         """Return the breaker after a probe of the site.
 
-        After a good probe the breaker is half open if requests are ``waiting``, else closed. A failed probe opens it at
-        once.
+        A successful probe half-opens the breaker if requests are ``waiting``, and closes it if none are. A failed probe
+        opens the breaker at once.
         """
         if error is not None:
             return self if self.state is BreakerState.OPEN and now < self.until else self._open(error, now, chance)

@@ -9,8 +9,9 @@ from typing import Any
 def contains(live: Any, wanted: Any) -> bool:
     """Return whether ``live`` contains everything in ``wanted``.
 
-    ``live`` may hold more, such as defaults and fields of other writers. Lists of objects are compared without their
-    order, because server-side apply merges them. Values must have the form of the API server (``500m``, not ``0.5``).
+    ``live`` may contain more, such as defaults and fields of other writers. The order of objects in a list does not
+    matter, because server-side apply merges such lists. Quantities in ``wanted`` must have the form in which the API
+    server returns them (``500m``, not ``0.5``).
     """
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(name in live and contains(live[name], wanted[name]) for name in wanted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creation of a pool's workers: the obstacles, the permitted sites, and the names and sites of the new workers."""
+"""Creation of a pool's workers: the reasons against it, the permitted sites, and the new workers' names and sites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simyard.plan.slots import find_free_slots
 from simyard.plan.texts import format_count
 
 MAX_CREATES_PER_PASS = 500
-"""Maximum number of workers that one pass creates, so that the operator notices a changed spec in between."""
+"""Maximum number of workers that one pass creates, so that the operator sees a changed spec before it creates more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Sources:
 
     Attributes:
         blocked: Reason why no worker can be created; None if workers can be created.
-        choice: Permitted sites; None if an obstacle applies to all sites.
-        revisions: Revision of new workers, by site.
+        choice: Permitted sites; None if ``blocked`` does not depend on a site.
+        revisions: Revision that a new worker gets, by site.
     """
 
     blocked: Blocked | None
@@ -46,7 +46,7 @@ class Sources:
 
 
 def find_sources(given: PoolInput) -> Sources:
-    """Return the sites at which workers can be created, or the reason why they cannot."""
+    """Return the sites at which workers can be created, or the reason why no worker can be created."""
     obstacle, service = _find_obstacle(given), given.service
     if obstacle is not None or service is None:
         return Sources(obstacle, None, {})
@@ -59,7 +59,7 @@ def find_sources(given: PoolInput) -> Sources:
 def create_workers(
     given: PoolInput, sources: Sources, backoff: Backoff, desired: int, missing: int, freed: frozenset[str]
 ) -> tuple[Blocked | None, list[NewWorker]]:
-    """Return the new workers, and the reason if there are fewer of them than missing workers.
+    """Return the new workers, and the reason if they are fewer than ``missing``.
 
     Args:
         given: Input of the plan.
@@ -88,15 +88,16 @@ def create_workers(
 
 
 def may_find_room(blocked: Blocked | None, choice: Choice | None) -> bool:
-    """Return whether new workers wait for room at a site. Room may become free without a change of an object."""
+    """Return whether new workers wait for room at a site, and this room may appear without a change of an object."""
     why = (Reason.MAX_WORKERS_REACHED, Reason.NO_SITE_AVAILABLE, Reason.SITE_NOT_FOUND)
     return blocked is not None and blocked.reason in why and choice is not None and choice.may_change
 
 
 def _limit_by_licence(given: PoolInput, desired: int, missing: int) -> tuple[int, Blocked | None]:
-    """Return the number of workers for which there are seats, and the reason if there are too few seats.
+    """Return the number of workers that the licence permits to create, and the reason if it grants too few seats.
 
-    If the licence grants enough seats, there is no reason: workers that leave the pool still occupy the missing seats.
+    If workers that are being deleted still occupy granted seats, the number is smaller too, but there is no reason to
+    report.
     """
     if given.licence is None or (room := given.licence.seats - len(given.workers)) >= missing:
         return missing, None
@@ -109,7 +110,7 @@ def _limit_by_licence(given: PoolInput, desired: int, missing: int) -> tuple[int
 
 
 def _find_obstacle(given: PoolInput) -> Blocked | None:
-    """Return the obstacle to new workers that applies to every site, if there is one."""
+    """Return the reason why no site can get new workers; None if there is no such reason."""
     pool, service = given.pool, given.service
     if service is None or service.metadata.deletion_timestamp is not None:
         return Blocked(Reason.SERVICE_NOT_FOUND, f"SimulationService {pool.spec.service_ref.name} does not exist")

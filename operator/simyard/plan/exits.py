@@ -6,11 +6,11 @@ A worker leaves for one of six reasons, and there is one phase for each, in this
 - failed: the worker cannot become ready any more;
 - surplus: the pool has more workers than desired;
 - late: the worker did not register in time;
-- moved: the worker waits in vain for a machine;
+- moved: the worker's site creates no machine for it, and another site has room;
 - renewed: the worker is outdated;
 - returned: the pool prefers another site.
 
-Each phase leaves out the workers that an earlier one has chosen. While a backoff runs, only failed and surplus workers
+Each phase skips the workers that an earlier phase has chosen. While a backoff runs, only failed and surplus workers
 leave.
 """
 
@@ -35,11 +35,11 @@ from simyard_adapter.wire import ACTIVE_SECONDS
 MAX_EXITS_PER_PASS = 1000
 """Maximum number of failed, surplus, outdated and drained workers that one pass deletes.
 
-The bound lets the operator notice a changed spec in between. Workers that are late, or wait for a machine, are bounded
-by ``maxUnavailable``.
+The bound lets the operator see a changed spec before it deletes more workers. For workers that are late or wait for a
+machine, ``maxUnavailable`` is the bound.
 """
 REST_SECONDS = 1.5 * ACTIVE_SECONDS
-"""A worker that reported no work for this time is idle: it needs no draining."""
+"""A worker that reported no work for this time is idle, so the operator deletes it without draining."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class Exits:
         failed: Workers that failed or were lost.
         surplus: Workers above the desired number.
         late: Workers that did not register in time.
-        moved: Workers that wait for a machine at a site without room, while another site has room.
-        renewed: Outdated workers.
-        returned: Idle workers that the pool prefers to have at another site.
+        moved: Workers whose site creates no machine for them now, while another site has room.
+        renewed: Outdated workers that new workers replace.
+        returned: Idle workers whose replacements the pool prefers to place at another site.
         uids: Uids of all these workers except the failed ones.
-        look_again: Seconds after which other workers may have to leave; None if no time is known.
-        more: True if other workers must leave as soon as these workers have left.
+        look_again: Seconds until further workers may have to leave; None if this time is unknown.
+        more: True if further workers must leave in the next pass.
     """
 
     failed: list[Removal]
@@ -71,12 +71,12 @@ class Exits:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Way in which the chosen workers leave.
+    """Decision which workers drain and which workers are deleted now.
 
     Attributes:
-        drain: Workers to be drained.
-        ended: Workers to be deleted now.
-        look_again: Seconds until the next draining worker may be deleted; None if no worker drains.
+        drain: Workers that begin to drain.
+        ended: Workers to delete now.
+        look_again: Seconds until the next draining worker may be deleted; None if no worker keeps draining.
     """
 
     drain: list[Worker]
@@ -89,8 +89,8 @@ class _Scope:
     """State that the phases of :func:`plan_exits` share.
 
     Attributes:
-        going: Uids of the workers that earlier phases have chosen, without the failed ones.
-        left: Number of workers that may still leave in this pass.
+        going: Uids of the workers that earlier phases have chosen, except the failed workers.
+        left: Number of further workers that this pass may delete.
     """
 
     given: PoolInput
@@ -108,17 +108,22 @@ class _Scope:
 
     @property
     def max_unavailable(self) -> int:
-        """Number of workers that may be missing or draining at a time."""
+        """Maximum number of workers that may be missing or draining at the same time."""
         return parse_max_unavailable(self.given.pool.spec.rollout.max_unavailable, self.desired)
 
     def add(self, workers: Iterable[Worker]) -> None:
-        """Add workers to the leaving workers."""
+        """Record that a phase has chosen these workers."""
         self.going.update(worker.metadata.uid for worker in workers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Allowance:
-    """Numbers of idle and of working ready workers that may leave within ``maxUnavailable``."""
+    """Numbers of ready workers that may leave within ``maxUnavailable``.
+
+    Attributes:
+        idle: Maximum number of idle workers; the pass deletes them without draining.
+        draining: Maximum number of workers that may begin to drain.
+    """
 
     idle: int
     draining: int
@@ -180,7 +185,7 @@ def _choose_late(scope: _Scope) -> list[Removal]:
 
 
 def _choose_moved(scope: _Scope, choice: Choice) -> tuple[list[Removal], float | None]:
-    """Return the workers that wait in vain for a machine, and the seconds until others may have waited long enough."""
+    """Return the workers that move to a site with room, and the seconds until further workers may have to move."""
     given = scope.given
     moved, look_again = find_stranded(
         exclude_workers(scope.force.unready, scope.going),
@@ -195,10 +200,10 @@ def _choose_moved(scope: _Scope, choice: Choice) -> tuple[list[Removal], float |
 
 
 def _count_allowance(scope: _Scope, surplus: list[Worker]) -> _Allowance:
-    """Return the numbers of ready workers that may leave for a rollout or for a preferred site.
+    """Return the numbers of ready workers that may leave in a rollout or for a preferred site.
 
-    Workers without a seat of the licence do not count as unavailable, so a pool that waits for seats can still roll
-    out.
+    A desired worker for which the licence grants no seat does not count as unavailable. So a pool that waits for seats
+    can still roll out a new revision.
     """
     given, force = scope.given, scope.force
     leaving = sum(worker.metadata.uid in scope.going for worker in force.ready) if surplus else 0
@@ -208,9 +213,10 @@ def _count_allowance(scope: _Scope, surplus: list[Worker]) -> _Allowance:
 
 
 def _choose_renewed(scope: _Scope, choice: Choice, allowance: _Allowance) -> tuple[list[Worker], bool]:
-    """Return the outdated workers to be replaced, and whether there are more than this pass may delete.
+    """Return the outdated workers that leave, and whether further outdated workers must leave in the next pass.
 
-    Idle workers are replaced while other workers still run long actions, so old and new workers run side by side.
+    The function chooses idle workers before working ones. While a worker finishes a long action, the pool can already
+    have workers of the new revision.
     """
     given, policy = scope.given, scope.given.pool.spec.scale_in
     ready, unready = find_replaceable(scope.outdated, choice, scope.going)
@@ -226,9 +232,10 @@ def _choose_renewed(scope: _Scope, choice: Choice, allowance: _Allowance) -> tup
 
 
 def _choose_returned(scope: _Scope, choice: Choice, allowance: _Allowance) -> tuple[list[Worker], float | None]:
-    """Return the idle workers that move to a preferred site, and the seconds until a busy one may have become idle.
+    """Return the idle workers that move to a preferred site, and the seconds until a busy worker may be idle.
 
-    Workers move only while the pool is at rest: no worker leaves, starts or is outdated, and no failure was recent.
+    Workers move only in a stable pool: it has its desired number of workers, no worker leaves, starts or is outdated,
+    and no backoff is left.
     """
     given, force, placement = scope.given, scope.force, scope.given.pool.spec.placement
     changing = scope.going or scope.outdated.uids or force.unready or scope.backoff.rounds
@@ -242,7 +249,7 @@ def _choose_returned(scope: _Scope, choice: Choice, allowance: _Allowance) -> tu
 
 
 def plan_departures(given: PoolInput, force: Workforce, exits: Exits) -> Departures:
-    """Return the workers to drain and the workers to delete now, among leaving and draining ones."""
+    """Return the leaving workers that begin to drain, and the leaving and draining workers to delete now."""
     policy = given.pool.spec.scale_in
     drain: list[Worker] = []
     ended: list[Removal] = []
@@ -268,9 +275,9 @@ def plan_departures(given: PoolInput, force: Workforce, exits: Exits) -> Departu
 
 
 def is_resting(worker: Worker, given: PoolInput) -> bool:
-    """Return whether a ready worker certainly runs nothing, so that it needs no draining.
+    """Return whether a ready worker certainly runs no action, so that it needs no draining.
 
-    A working adapter reports at the begin of a Sync request, and then once in ``ACTIVE_SECONDS``.
+    An adapter reports when it begins a Sync request, and then every ``ACTIVE_SECONDS`` while it works.
     """
     uid, clock = worker.metadata.uid, given.clock
     quiet = min(given.heard_seconds, clock.get_seconds(worker), clock.now - given.active.get(uid, float("-inf")))
@@ -278,12 +285,15 @@ def is_resting(worker: Worker, given: PoolInput) -> bool:
 
 
 def _may_rebalance(placement: Placement) -> bool:
-    """Return whether workers move to preferred sites: not with Fastest, because its order changes with each start."""
+    """Return whether workers may move to preferred sites.
+
+    With the strategy Fastest they may not, because each measured start can change the order of the sites.
+    """
     return placement.rebalance == "WhenIdle" and placement.strategy != "Fastest"
 
 
 def _find_working(given: PoolInput) -> frozenset[str]:
-    """Return the uids of the workers that run something, or reported work a moment ago."""
+    """Return the uids of the workers that run a ServiceAction, or reported work within ``REST_SECONDS``."""
     recently = given.clock.now - REST_SECONDS
     return given.busy | {uid for uid, time in given.active.items() if time > recently}
 

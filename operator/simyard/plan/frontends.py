@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Number of OCCI frontends of a service, and its conditions about them.
+"""Plan of a service's OCCI frontends: their desired number, and the conditions of the service about them.
 
-Scaling reacts to lasting load: the operator measures the load every few seconds, and a frontend takes some more seconds
-to start. A scale-out is immediate, and at most doubles the number of frontends. A scale-in removes one frontend at a
-time, when one frontend less would have been enough for :data:`STABILISATION_SECONDS`. If a scale-in has to be undone,
-the next scale-in waits twice as long, so that a load just above the limit does not cause endless changes. Unknown load
-never removes a frontend. A frontend that reported figures before and is now too busy to report counts as above its
-target.
+The operator measures the load every few seconds. If the load is above a target, it scales out at once, at most to twice
+the number of frontends. It scales in by one frontend at a time, when one frontend less would have been enough for
+:data:`STABILISATION_SECONDS`. If it has to scale out again soon after a scale-in, the next scale-in waits twice as
+long. Otherwise, a load close to a target would cause scale-outs and scale-ins without end. While a part of the load is
+unknown, the operator does not scale in. If a frontend reported figures before and is now too busy to report, it counts
+as a frontend above its target.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from simyard.api.simulation_service import SimulationService
 from simyard_adapter.backoff import compute_delay
 
 TOLERANCE = 0.1
-"""Share of a target by which the load must differ from it for a scale-out or scale-in (as in Kubernetes' HPA)."""
+"""Share of a target by which the load must differ from the target before a change (as in Kubernetes' HPA)."""
 STABILISATION_SECONDS = 300.0
 MAX_STABILISATION_SECONDS = 4 * 3600.0
-"""Maximum time before a scale-in. A scale-in that was not undone within this time counts as right."""
+"""Maximum wait before a scale-in. A scale-in that lasts this long counts as right and resets the wait."""
 STEP_SECONDS = 60.0
-"""Time between two steps of a scale-in while the load still fits."""
+"""Time between two scale-ins while one frontend less is still enough."""
 BLIND_SECONDS = 60.0
-"""Time of unknown load before the status reports it; a frontend that has just started has no figures yet."""
+"""The status reports unknown load after this time, because a frontend that has just started has no figures yet."""
 MIN_READS = 10
-"""Minimum number of reads for a meaningful mean."""
+"""Minimum number of reads from which a mean duration is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Figures:
     """Counters of one frontend since its process started.
 
     Attributes:
-        reads: Number of read requests; they wait only for the frontend, while actions wait for workers.
-        read_seconds: Sum of their durations, without waits for adapters.
-        ticks: Number of measurements of the event loop's lateness.
-        late_seconds: Sum of this lateness, which is the wait of requests before they begin.
+        reads: Number of read requests. Actions do not count, because they also wait for workers.
+        read_seconds: Sum of the durations of these reads, without waits for adapters.
+        ticks: Number of measurements of the event loop's delay.
+        late_seconds: Sum of the measured delays. Each delay is the time for which a request would have waited.
     """
 
     reads: int
@@ -54,7 +54,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLoad:
-    """Reads of one frontend between two measurements, and their mean latency, including the wait before each read."""
+    """Number of reads of a frontend between two measurements, and the mean latency with the wait before each read."""
 
     reads: int
     latency_seconds: float
@@ -67,7 +67,7 @@ class Load:
     Attributes:
         queue_depth: Number of requests in the AMQP queue that no frontend has received.
         replicas: Load of each ready frontend.
-        silent: Number of ready frontends that reported figures before and are too busy to report now.
+        silent: Number of ready frontends that reported figures before, and do not report now because they are busy.
     """
 
     queue_depth: int | None
@@ -89,14 +89,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """State of the scaling of one service. All times are of a monotonic clock.
+    """State of the scaling of one service. All times are seconds of a monotonic clock.
 
     Attributes:
         replicas: Desired number of frontends.
-        quiet_since: Begin of the present period in which one frontend less would have been enough all the time.
-        shrunk_at: Time of the last step of a scale-in.
-        patience: Number of successive scale-ins that had to be undone.
-        blind_since: Time since which a part of the load is unknown.
+        quiet_since: Time since which one frontend less would have been enough; None if it is not enough now.
+        shrunk_at: Time of the last scale-in; None if a scale-out followed it.
+        patience: Number of successive scale-ins that a scale-out has undone.
+        blind_since: Time since which a part of the load is unknown; None if the load is known.
         limited: True if the load asks for more than ``maxReplicas``.
         blind: True if the load has been unknown for longer than :data:`BLIND_SECONDS`.
     """
@@ -111,15 +111,15 @@ class Scaling:
 
     @property
     def stabilisation_seconds(self) -> float:
-        """Time for which one frontend less must be enough for the load before a scale-in."""
+        """Time for which one frontend less must have been enough before the next scale-in."""
         return compute_delay(self.patience, STABILISATION_SECONDS, MAX_STABILISATION_SECONDS)
 
 
 def measure_replica_load(before: Figures | None, after: Figures | None) -> ReplicaLoad | None:
-    """Return the load between two measurements; None if one is missing, or the counters were reset.
+    """Return the load of a frontend between two measurements; None if one is missing, or the counters were reset.
 
-    With fewer than :data:`MIN_READS` reads only the lateness counts, because single reads may be slow for other
-    reasons.
+    With fewer than :data:`MIN_READS` reads, the latency contains only the delay of the event loop, because a single
+    read can be slow for other reasons.
     """
     if before is None or after is None or after.reads < before.reads or after.ticks <= before.ticks:
         return None
@@ -130,7 +130,7 @@ def measure_replica_load(before: Figures | None, after: Figures | None) -> Repli
 
 
 def resume_scaling(service: SimulationService) -> Scaling | None:
-    """Return the scaling state after a restart, from the service's status; None without scaling by load."""
+    """Return the state with which a restarted operator continues the scaling; None without ``autoscaling``."""
     frontend, status = service.spec.frontend, service.status.frontends
     if frontend is None or frontend.autoscaling is None:
         return None
@@ -174,7 +174,7 @@ def plan_scaling(spec: Autoscaling, before: Scaling, load: Load, now: float) -> 
 
 
 def describe_load(spec: Autoscaling, load: Load) -> str:
-    """Return the load in words, for an Event."""
+    """Return a description of the load for an Event."""
     depth = "an unknown number of" if load.queue_depth is None else str(load.queue_depth)
     latency = load.latency_seconds
     took = "unknown" if latency is None else f"{1000 * latency:.0f} ms"
@@ -198,7 +198,7 @@ class FrontendsView:
     """Observed state of a service's frontends.
 
     Attributes:
-        desired: Desired number of frontends; None if the service asks for none.
+        desired: Desired number of frontends; None if the service has no ``spec.frontend``.
         ready: Number of frontends that answer.
         endpoint: URL of the frontends; empty if this operator offers no frontends.
         problem: Reason why they could not be created, changed or deleted; None if they could.
@@ -213,7 +213,7 @@ class FrontendsView:
 
     @property
     def status(self) -> FrontendsStatus | None:
-        """Value of ``status.frontends``; None if no frontends are asked for or offered."""
+        """Value of ``status.frontends``; None if the service asks for no frontends, or this operator offers none."""
         if self.desired is None or not self.endpoint:
             return None
         return FrontendsStatus(desired=self.desired, ready=self.ready)
@@ -228,7 +228,7 @@ FRONTEND_CONDITIONS = (ConditionType.FRONTENDS_AVAILABLE, ConditionType.SCALING_
 
 
 def plan_frontend_conditions(service: SimulationService, view: FrontendsView, now: datetime) -> Sequence[Condition]:
-    """Return the conditions about frontends; none if the service asks for no frontends."""
+    """Return the conditions about frontends; the result is empty if the service asks for no frontends."""
     frontend = service.spec.frontend
     if frontend is None or view.desired is None:
         return ()
@@ -279,7 +279,10 @@ def _get_scaling_activity(spec: Autoscaling, scaling: Scaling | None) -> tuple[b
 
 
 def _get_patience(before: Scaling, now: float) -> int:
-    """Return the number of undone scale-ins after a scale-out; a scale-in that lasted resets the number."""
+    """Return the number of successive undone scale-ins, at the time of a scale-out.
+
+    The number is 0 if the last scale-in lasted for ``MAX_STABILISATION_SECONDS``.
+    """
     if before.shrunk_at is None:
         return before.patience
     return before.patience + 1 if now - before.shrunk_at < MAX_STABILISATION_SECONDS else 0
@@ -290,7 +293,7 @@ def _limit_replicas(replicas: int, spec: Autoscaling) -> int:
 
 
 def _count_for_queue(spec: Autoscaling, load: Load, current: int) -> int:
-    """Return the number of frontends for the queue's depth; 0 if it asks for no change."""
+    """Return the number of frontends that the queue's depth requires; 0 if it requires no scale-out."""
     depth, target = load.queue_depth, spec.target_queue_depth
     if depth is None or depth <= target * current * (1 + TOLERANCE):
         return 0
@@ -298,9 +301,9 @@ def _count_for_queue(spec: Autoscaling, load: Load, current: int) -> int:
 
 
 def _count_for_latency(spec: Autoscaling, load: Load) -> int:
-    """Return the number of frontends for the latency.
+    """Return the number of frontends that the latency requires; 0 if it requires no scale-out.
 
-    The number is computed from the ready frontends, so that starting frontends are not requested again.
+    The basis is the number of ready frontends, because starting frontends do not lower the latency yet.
     """
     latency, target = load.latency_seconds, spec.target_latency_milliseconds / 1000
     busy = len(load.replicas) + load.silent if load.silent else 0
@@ -310,7 +313,7 @@ def _count_for_latency(spec: Autoscaling, load: Load) -> int:
 
 
 def _would_fit(spec: Autoscaling, load: Load, replicas: int) -> bool:
-    """Return whether ``replicas`` frontends would keep both targets, with a margin."""
+    """Return whether ``replicas`` frontends would be enough for both targets, with a margin of ``TOLERANCE``."""
     latency = load.latency_seconds
     if load.queue_depth is None or latency is None:
         return False

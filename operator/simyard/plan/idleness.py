@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision whether an unused pool sleeps: it deletes its workers, and creates them again when it is used."""
+"""Decision whether an unused pool sleeps: a pool that sleeps has no workers until it is used again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.plan.times import add_seconds
 
 MAX_ROUNDING_SECONDS = 300
-"""Maximum unit to which the time of the last use is rounded; the unit is a tenth of the timeout if that is less."""
+"""Maximum unit to which the time of the last use is rounded. The unit is a tenth of the timeout, if that is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Use:
     Attributes:
         now: True if an action runs, or waits for the pool.
         last: Time at which the last action ended.
-        quiet_seconds: Time since this process saw the last activity of the pool, or first saw the pool, on a steady
-            clock.
+        quiet_seconds: Time on a steady clock since this process saw the pool's last activity. If it saw no activity,
+            the time counts from when it first saw the pool.
     """
 
     now: bool = False
@@ -40,7 +40,7 @@ class Idleness:
     Attributes:
         asleep: True if the pool sleeps.
         last_active: Time from which the idle timeout counts.
-        look_again: Seconds until the pool may fall asleep.
+        look_again: Seconds until the pool may fall asleep; None if it sleeps or has no idle timeout.
     """
 
     asleep: bool = False
@@ -49,7 +49,7 @@ class Idleness:
 
 
 def was_asleep(status: WorkerPoolStatus) -> bool:
-    """Return whether the pool slept for lack of use, as its status says."""
+    """Return whether the pool's status says that the pool sleeps because it was not used."""
     condition = find_condition(status.conditions, ConditionType.AVAILABLE)
     return condition is not None and condition.reason == Reason.IDLE
 
@@ -73,10 +73,10 @@ def plan_idleness(
     """Return whether a pool sleeps, and when it may fall asleep.
 
     A pool does not fall asleep while an action runs or waits, or while workers are ``starting``. The timeout counts
-    from the latest of the last use, the newest of the times ``registered``, and the last change of the spec. This time
-    is rounded up, so that it is written seldom and a restart of the operator never makes a pool fall asleep too early.
-    A pool that is awake falls asleep only when the timeout has also passed on the process's steady clock, because a
-    wall clock may jump.
+    from the pool's creation, its last use, the newest of the times ``registered`` at which workers registered, or the
+    last change of the spec, whichever is the latest. The function rounds this time up: the status then changes seldom,
+    and a restarted operator does not let a pool fall asleep too early. For a pool that is awake, the timeout must also
+    have passed on the process's steady clock, because a wall clock can jump.
     """
     timeout = pool.spec.idle_timeout_seconds
     if timeout is None:

@@ -3,15 +3,15 @@
 
 The rule is first come, first served. The oldest claim gets every free seat until it has all the seats it wants; a
 smaller claim does not overtake it. A pool uses its seats at once, so a large pool may start with a part of its workers.
-A pool that cannot use a seat (no site, no broker, workers that keep failing) is passed over and keeps its place in the
-queue. No worker is deleted to free a seat, not even if the licence has fewer seats than before.
+A pool that cannot use a seat (no site, no broker, workers that keep failing) gets no seat, but keeps its place in the
+queue. The operator deletes no worker to free a seat, not even if a change of the licence reduced the number of seats.
 
-All of this is derived from objects, so a restarted operator continues without other state:
+The operator derives the distribution from objects alone, so a restarted operator continues with it:
 
 - A Worker occupies a seat as long as it exists.
-- The number of seats that a pool was granted is its ``status.licensedReplicas``. So the seat of a replaced worker stays
-  with its pool.
-- The begin of a pool's wait is the transition time of its condition ``LicenceAvailable``.
+- ``status.licensedReplicas`` of a pool is the number of seats that the pool was granted. So the pool keeps the seat of
+  a worker that is being replaced.
+- A pool waits since the transition time of its condition ``LicenceAvailable``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from simyard.plan.times import add_seconds
 
 NO_SEATS: Mapping[str, int] = MappingProxyType({})
 MAX_NAMED_POOLS = 5
-"""Maximum number of pools that a message names; the others are summed up."""
+"""Maximum number of pools that a message names; it gives the number of the other pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Claim:
 
     Attributes:
         pool: Uid of the pool.
-        held: Number of its Workers that exist.
-        granted: Number of seats that the pool was granted before.
+        held: Number of the pool's existing Workers.
+        granted: Number of seats that an earlier pass granted to the pool.
         desired: Desired number of workers.
         since: Time since which the pool waits for seats; None if it does not wait, or cannot use seats.
         namespace: Namespace of the pool.
@@ -57,7 +57,7 @@ class Claim:
 
     @property
     def kept(self) -> int:
-        """Number of seats that the pool keeps in any case."""
+        """Number of seats that the pool keeps, even if other pools wait longer."""
         return max(self.held, self.granted)
 
 
@@ -68,7 +68,7 @@ class Terms:
     Attributes:
         seats: Number of seats of the licence.
         limit: Maximum number of seats of one namespace; None without a limit.
-        refusal: Reason and message if the services may not use the licence; their pools then get no further seats.
+        refusal: Reason and message if the services may not use the licence. Their pools then get no further seats.
     """
 
     seats: int
@@ -78,7 +78,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """Seats of one pool, and the facts about other pools that its users may know.
+    """Seats of one pool, and the facts about other pools that the users of this pool may know.
 
     Attributes:
         licence: Name of the licence in messages.
@@ -87,7 +87,7 @@ class Allotment:
         seats: Maximum number of workers of this pool, including the existing ones.
         place: Place in the queue, counted from 1, if the pool wants more seats.
         since: Time since which it waits, if it wants more seats.
-        here: Numbers of Workers of the same namespace, by pool; the empty name stands for Workers without a pool.
+        here: Numbers of Workers in the pool's namespace, by pool; the empty name stands for Workers without a pool.
         limit: Maximum number of seats of this namespace; None without a limit.
         refusal: Reason and message if the service may not use the licence.
     """
@@ -112,7 +112,7 @@ def get_licence_key(service: SimulationService) -> str:
 
 
 def get_terms(service: SimulationService, licence: Licence | None) -> Terms:
-    """Return the terms of a service's licence; ``licence`` is the Licence to which it refers, if there is one."""
+    """Return the terms of a service's licence; ``licence`` is the Licence to which it refers, or None."""
     own, namespace = service.spec.licence, service.metadata.namespace
     if own is None or own.licence_ref is None:
         return Terms(own.seats or 0 if own is not None else 0)
@@ -131,9 +131,10 @@ def get_terms(service: SimulationService, licence: Licence | None) -> Terms:
 def allot_seats(
     seats: int, others: int, claims: Iterable[Claim], *, limit: int | None = None, outside: Mapping[str, int] = NO_SEATS
 ) -> dict[str, int]:
-    """Return the number of workers that each pool may have, by uid of the pool.
+    """Return the number of workers that each pool may have, by the pool's uid.
 
-    The sum, with ``others``, is at most ``seats``; if more Workers exist already, no pool gets a further seat.
+    The sum of these numbers and ``others`` is at most ``seats``, unless more Workers exist already. In this case, no
+    pool gets a further seat.
 
     Args:
         seats: Number of seats of the licence.
@@ -174,13 +175,14 @@ def sort_queue(claims: Iterable[Claim]) -> list[Claim]:
 def make_claim(pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: datetime | None = None) -> Claim:
     """Return the claim of a pool.
 
-    A pool that was never planned waits since its creation, rounded up, because that time has whole seconds only.
+    A pool that no pass has planned yet waits since its creation. The function rounds this time up, because the API
+    server stores it in whole seconds.
 
     Args:
         pool: Pool that claims seats.
         status: Newest status of the pool.
-        held: Number of its Workers that exist.
-        asks: Present time, if the pool is being planned.
+        held: Number of the pool's existing Workers.
+        asks: Present time if the caller plans this pool now, else None.
     """
     condition = find_condition(status.conditions, ConditionType.LICENCE_AVAILABLE)
     created = pool.metadata.creation_timestamp
@@ -238,10 +240,10 @@ def make_allotment(
 def count_licensed_replicas(
     given: Allotment | None, *, desired: int, held: int, created: int, able: bool
 ) -> int | None:
-    """Return the number of seats that a pool keeps.
+    """Return the number of seats that a pool keeps; None if its service has no licence.
 
-    A pool that can use seats (``able``) keeps the seats for its desired workers. Any other pool keeps only the seats of
-    its existing and ``created`` workers. The result is None without a licence.
+    A pool that can use seats (``able``) keeps the seats for its desired workers. A pool that cannot use seats keeps
+    only the seats of its existing workers (``held``) and of the workers that this pass creates (``created``).
     """
     if given is None:
         return None
@@ -258,7 +260,7 @@ def add_licence_condition(
     able: bool,
     now: datetime,
 ) -> list[Condition]:
-    """Return the conditions with the present ``LicenceAvailable``, or without it if the service has no licence."""
+    """Return the conditions with an updated ``LicenceAvailable``, or without it if the service has no licence."""
     if given is None:
         return [item for item in conditions if item.type != ConditionType.LICENCE_AVAILABLE]
     waits = desired > given.seats
@@ -288,7 +290,7 @@ def add_licence_condition(
 
 
 def _describe_seats(given: Allotment, pool: str, held: int) -> str:
-    """Return a text about the occupied seats; other namespaces appear only as a number."""
+    """Describe the occupied seats in a text; it gives only one number for all other namespaces."""
     parts = [f"{held} by this pool"]
     others = [(name, count) for name, count in given.here.items() if name and name != pool and count]
     here = sorted(others, key=lambda item: (-item[1], item[0]))
@@ -356,6 +358,6 @@ def plan_shared_status(
 
 
 def sum_seats(seats: int, others: int, claims: Sequence[Claim]) -> LicenceStatus:
-    """Return the numbers of a licence's seats, for the status of its services."""
+    """Return the numbers of seats of a licence, for the status of its services."""
     waiting = sum(claim.desired - claim.kept for claim in sort_queue(claims))
     return LicenceStatus(seats=seats, taken=others + sum(claim.held for claim in claims), waiting=waiting)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Next step of one machine, from its Worker and its state at the site."""
+"""Decision about the next step for one machine, from its Worker and its state at the site."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Step(enum.Enum):
     """Step for a machine.
 
     LOOK asks the site whether the machine exists; :func:`plan_machine` never returns it. REST means that the worker is
-    stopped, and has no machine as long as it is stopped.
+    stopped at a site that deletes stopped machines, so there is nothing to do for it.
     """
 
     NOTHING = enum.auto()
@@ -40,24 +40,27 @@ POWER_ACTIONS = {
 
 
 def make_machine_name(worker: str, uid: str) -> str:
-    """Return the name of a worker's machine: unique for all time, and a host name of at most 63 characters."""
+    """Return the name of a worker's machine; it contains digits of the uid, so that no later machine has the same name.
+
+    The name is a valid host name of at most 63 characters.
+    """
     return f"{worker}-{uid[:_UID_DIGITS]}"
 
 
 def plan_machine(
     worker: Worker | None, machine: Machine | None, restarts: int = 0, *, stop_ends: bool = False, ended: bool = False
 ) -> Step:
-    """Return the next step of a machine; the list of the site's machines must be complete.
+    """Return the next step for a machine. The caller must know all machines of the site.
 
-    If the site does not have the machine any more, the Worker is replaced: each uid means one machine. Only at sites
-    where a stop deletes the machine is a machine created again for the same Worker.
+    Each Worker has one machine in its life. If the site does not have the machine any more, the Worker is therefore
+    replaced. The exception is a site where a stop deletes the machine: there, the same Worker gets a new machine.
 
     Args:
-        worker: Worker of the machine; None if it is known to be deleted.
+        worker: Worker of the machine; None if the API server has no such Worker any more.
         machine: Machine at the site; None if there is none.
-        restarts: Number of restarts that the site has accepted and the Worker's status does not show yet.
-        stop_ends: True if a stop deletes the machine at this site; it is then created again after a stop or restart.
-        ended: True if the machine was stopped or restarted, and the Worker's status does not show this yet.
+        restarts: Number of restarts that the site has accepted, if the Worker's status does not show it yet, else 0.
+        stop_ends: True if a stop or restart deletes the machine at this site, so that a new machine is necessary.
+        ended: True if the site has stopped or restarted the machine, and the Worker's status does not show this yet.
     """
     if worker is None or worker.metadata.deletion_timestamp is not None:
         return Step.DELETE if machine is not None else Step.NOTHING

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Account of the use and cost of machines, each counted from its start until it is gone.
+"""Account of the use and cost of machines; each machine counts from its start until it is gone.
 
-Each row of a namespace's account holds sums up to a time, and the numbers of workers, cores and licence seats that run
-since then. The start or the end of a machine, and the update of a row to the present, therefore cost one step each, for
-any number of machines.
+Each row of a namespace's account holds sums up to a point in time, and the numbers of workers, cores and licence seats
+that are in use since then. With these numbers, the account updates a row in one step, however many machines run.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from simyard.api.cloud_site import Cost
 from simyard.api.usage import HOUR_MILLISECONDS, MAX_ROWS, UsageRow, UsageStatus
 
 MAX_CATCH_UP_MILLISECONDS = 7 * 24 * HOUR_MILLISECONDS
-"""Maximum time that is counted at once for a period without an operator: a wrong clock must not cost a fortune."""
+"""Maximum time that the account adds at once for a time without an operator; it bounds the cost of a wrong clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Present time in milliseconds, by the wall clock (since the epoch; it may jump) and by a steady clock."""
+    """Present time in milliseconds on two clocks: a wall clock (since the epoch; it can jump) and a steady clock."""
 
     wall: int
     steady: int
 
 
 class RowKey(NamedTuple):
-    """Key of a row."""
+    """Key of a row in the account of a namespace."""
 
     pool: str
     service: str
@@ -46,7 +45,7 @@ class MachineKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """Running machine: its row, its size, and the time of its start (``running``, milliseconds since the epoch)."""
+    """Running machine: its row, its size, and ``running``, the time of its start in milliseconds since the epoch."""
 
     row: RowKey
     cores: int
@@ -59,9 +58,9 @@ Closed = tuple[Metered, Moment]
 
 @dataclass(slots=True)
 class _Row:
-    """Sums up to ``until``, and the size of the machines that run since then.
+    """Row of an account: sums up to ``until``, and the total size of the machines that run since then.
 
-    ``cost`` is exact, in 3,600,000ths of a thousandth of the currency.
+    The unit of ``cost`` is 1/3,600,000 of a thousandth of the currency, so that all sums are exact integers.
     """
 
     until: Moment
@@ -85,12 +84,12 @@ class _Row:
         self.cost += milliseconds * _compute_hour_cost(self.price, workers, cores)
 
     def advance(self, now: Moment) -> None:
-        """Count the running machines up to now; the steady clock gives the elapsed time."""
+        """Add the use of the running machines since ``until`` to the sums, by the steady clock, and set ``until``."""
         self.add(max(0, now.steady - self.until.steady), self.workers, self.cores, self.licences)
         self.until = now
 
     def take_over(self, other: _Row) -> None:
-        """Move the sums and running machines of another row to this row; both must be counted up to the same time."""
+        """Move the sums and the running machines of another row to this row. Both rows must have the same ``until``."""
         self.worker_milliseconds += other.worker_milliseconds
         self.core_milliseconds += other.core_milliseconds
         self.licence_milliseconds += other.licence_milliseconds
@@ -98,7 +97,7 @@ class _Row:
         self.take_over_running(other)
 
     def take_over_running(self, other: _Row) -> None:
-        """Move the running machines of another row to this row."""
+        """Move the numbers of running workers, cores and licence seats of another row to this row."""
         self.workers += other.workers
         self.cores += other.cores
         self.licences += other.licences
@@ -110,13 +109,13 @@ def _compute_hour_cost(price: Cost, workers: int, cores: int) -> int:
 
 
 class Account:
-    """Account of one namespace, which begins with the stored rows of its Usage object.
+    """Account of one namespace; it continues from the stored rows of the namespace's Usage object.
 
-    The stored rows are complete up to their ``accountedUntil``: a machine that started earlier is counted from there.
-    Machines are opened, closed and counted only while all machines of their site are known.
+    The stored rows are complete up to their ``accountedUntil``. So a machine that started earlier counts from that
+    time. The owner of the account opens, closes and counts machines only while all machines of their site are known.
 
     Attributes:
-        closed: Machines that ended, with the time; the owner clears the list when the rows are stored.
+        closed: Machines that ended, with the time; the owner clears the list after it has stored the rows.
     """
 
     def __init__(self, rows: Sequence[UsageRow], now: Moment) -> None:
@@ -139,25 +138,25 @@ class Account:
             self._counted[place] = max(until, self._counted.get(place, 0))
 
     def __len__(self) -> int:
-        """Return the number of counted machines."""
+        """Return the number of machines that the account counts now."""
         return len(self._machines)
 
     def __contains__(self, key: MachineKey) -> bool:
-        """Return whether a machine is counted."""
+        """Return whether the account counts a machine now."""
         return key in self._machines
 
     def list_machines(self, site: str) -> dict[str, Metered]:
-        """Return the counted machines of a site, by id."""
+        """Return the machines of a site that the account counts now, by id."""
         return {key.id: machine for key, machine in self._machines.items() if key.site == site}
 
     def differs(self, rows: Sequence[UsageRow], site: str) -> bool:
-        """Return whether the rows have other numbers of running machines at a site than the account."""
+        """Return whether the numbers of running machines at a site differ between the given rows and the account."""
         stored = {RowKey(row.pool, row.service, row.site, row.currency): row.workers for row in rows if row.workers}
         counted = {key: row.workers for key, row in self._rows.items() if row.workers}
         return any(stored.get(key) != counted.get(key) for key in stored.keys() | counted.keys() if key.site == site)
 
     def find_service(self, pool: str, site: str) -> str:
-        """Return the service that a pool last ran at a site, according to the rows; else an empty text."""
+        """Return the service of a pool's newest row at a site; an empty text if there is no such row."""
         known = [
             (row.until.wall, key.service) for key, row in self._rows.items() if (key.pool, key.site) == (pool, site)
         ]
@@ -171,10 +170,10 @@ class Account:
         now: Moment,
         most_milliseconds: int = MAX_CATCH_UP_MILLISECONDS,
     ) -> None:
-        """Count a machine that is not counted yet.
+        """Begin to count a machine.
 
-        It is counted from its start, or from the end of the stored rows, but for at most ``most_milliseconds`` before
-        now.
+        The machine counts from its start or from the end of the stored rows, whichever is later. The time before now
+        counts for at most ``most_milliseconds``.
         """
         row = self._get_row(machine.row, price, now)
         row.advance(now)
@@ -188,14 +187,14 @@ class Account:
     def rebase(
         self, rows: Sequence[UsageRow], price: Callable[[str], Cost], known: Callable[[str], bool], now: Moment
     ) -> Account:
-        """Return an account that continues from rows which another process has written meanwhile.
+        """Return an account that continues from rows that another process has stored.
 
         For each machine of this account, the new account adds the time that those rows do not contain yet.
 
         Args:
             rows: Rows that are stored now.
             price: Function that returns the price of a site.
-            known: Function that returns whether all machines of a site are known; only such sites are counted.
+            known: Function that returns whether all machines of a site are known; only machines of such sites count.
             now: Present time.
         """
         result = Account(rows, now)
@@ -213,15 +212,16 @@ class Account:
         return result
 
     def _get_missed_milliseconds(self, machine: Metered, until: Moment) -> int:
-        """Return the time for which a machine ran that the stored rows do not contain."""
+        """Return the milliseconds for which a machine ran up to ``until`` and which the stored rows do not contain."""
         pool, site = machine.row.pool, machine.row.site
         counted = self._counted.get((pool, site), self._counted.get(("", site), 0))
         return min(max(0, until.wall - max(machine.running, counted)), MAX_CATCH_UP_MILLISECONDS)
 
     def close(self, key: MachineKey, now: Moment | None) -> bool:
-        """Count a machine for the last time, and return whether it was counted until now.
+        """Count a machine for the last time, and return whether the account had counted it.
 
-        Without ``now`` it is counted up to the time of its row, because the site's list of machines was not complete.
+        If ``now`` is None, because the site's list of machines was not complete, the machine counts only up to the time
+        of its row.
         """
         machine = self._machines.pop(key, None)
         if machine is None:
@@ -236,13 +236,13 @@ class Account:
         return True
 
     def advance(self, site: str, now: Moment) -> None:
-        """Count the running machines of a site up to now."""
+        """Add the use of a site's running machines up to now to the sums."""
         for key, row in self._rows.items():
             if key.site == site and row.workers:
                 row.advance(now)
 
     def reprice(self, site: str, price: Cost) -> None:
-        """Apply a new price of a site from the end of its rows on; a new currency begins new rows."""
+        """Apply a site's new price to the time after the ``until`` of its rows; a new currency begins new rows."""
         for key, row in list(self._rows.items()):
             if key.site != site or not row.workers:
                 continue
@@ -256,7 +256,9 @@ class Account:
                 self._move_machines(key, other)
 
     def fold(self, exists: Callable[[str], bool], most: int = MAX_ROWS) -> None:
-        """Merge rows of old pools if there are too many rows, first the rows of pools that do not exist any more.
+        """Merge rows of pools into rows without a pool until there are at most ``most`` rows.
+
+        Rows without running machines come first, among them the rows of pools that do not exist any more.
 
         Args:
             exists: Function that returns whether a pool with the given name exists.
@@ -285,7 +287,7 @@ class Account:
                 self._move_machines(key, folded)
 
     def list_rows(self) -> list[UsageRow]:
-        """Return the rows in the form of a Usage object, in order."""
+        """Return the rows in the form of a Usage object, sorted by their keys."""
         return [
             UsageRow(
                 **key._asdict(),

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pace of the requests to a site: at most the declared rate, and at most the rate that the site accepts.
+"""Pace of the requests to a site: the declared rate or the rate that the site accepts, the smaller of the two.
 
-The problem is to find the accepted rate from refusals alone. While the site refuses nothing, the declared rate applies.
-A first refusal only shows the batch that fits. If a second refusal follows soon, the rate that the site accepted in
-between is the new peak. From there the rate follows the curve of CUBIC (RFC 9438): it returns quickly to the peak,
-stays long near it, then exceeds it. The adaptive mode of botocore does the same; the time scale here is longer, for
-slow sites. Only time with waiting work counts, because idle time shows nothing about the site. A fixed backoff would be
-either too slow or refused again and again.
+The problem is to find the accepted rate from refusals alone. While the site refuses no request, the declared rate
+applies. The first refusal sets a peak: the rate that the site accepted until then. The rate drops below the peak, and
+follows the curve of CUBIC (RFC 9438): it returns quickly to the peak, stays near it for a long time, then exceeds it.
+Each later refusal may show a rate that is too high, or only a batch that is too large. So a refusal reduces the batch
+at first, and sets a new peak only if another refusal follows soon. The adaptive mode of botocore uses the same curve;
+the time scale here is longer, because sites are slow. Only time with waiting work counts, because idle time shows
+nothing about the site. A fixed backoff would be too slow, or the site would refuse requests again and again.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from simyard_adapter.backoff import compute_delay
 from simyard_sites.base import SiteError
 
 MAX_RETRY_AFTER_SECONDS = 300.0
-"""Maximum pause that a site can ask for; it is tried again after this time."""
+"""Maximum pause that a site can ask for; after this time, the operator sends requests again."""
 DROP = 0.2
-"""Share by which the rate falls below the refused one."""
+"""Share by which the rate drops below the peak after a refusal."""
 RECOVERY_SECONDS = 5.0
-"""Time in which the rate returns to the peak; for the same time again it hardly exceeds it."""
+"""Time in which the rate returns to the peak. In the same time after that, it rises by the share :data:`DROP`."""
 SPREAD_SECONDS = 0.25
-"""A batch has the items of this time at the present rate: few items, so that bursts are small."""
+"""Time for which the items of one batch last at the present rate; a short time keeps bursts small."""
 AGAIN_SECONDS = 2.0
-"""Time within which a second refusal shows that the rate is too high; a single refusal may show a too large batch."""
+"""If two refusals are less than this time apart, the rate is too high; a single refusal may be due to the batch."""
 BURST_RECOVERY_SECONDS = 10.0
-"""Time until batches may be twice as large as the batch that once fitted."""
+"""Time after a refusal until a batch may be twice as large as the part of the refused batch that the site accepted."""
 MIN_PER_SECOND = 0.2
 TRUSTED_SECONDS = 0.9
 TRUSTED_ITEMS = 10
-"""A rate is trusted if it was measured for at least this time, or with at least this number of items."""
+"""Minimum number of items, or minimum time (``TRUSTED_SECONDS``), for the measurement of a rate."""
 FIRST_PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 1.0
-"""Pause after a refusal, unless the site names one; it doubles with each refusal that follows at once."""
+"""Maximum pause after a refusal, unless the site asks for a longer one. Refusals without a success double the pause."""
 _MIN_MEASURED_SECONDS = 0.02
 
 
@@ -50,10 +51,10 @@ class Pace:
 
     Attributes:
         bound: Declared rate, in items per second.
-        peak: Rate at the last refusal; None before the first one.
+        peak: Rate that the site accepted before it refused items; None before the first refusal.
         refused_at: Time of the last refusal.
-        refused: Number of all items that were refused as too many.
-        paused_until: Time before which nothing is sent.
+        refused: Number of items that the site has refused because there were too many.
+        paused_until: Time before which the operator sends no requests.
     """
 
     bound: float
@@ -80,7 +81,10 @@ class Pace:
         return self.peak is not None and self.get_rate(now) < self.bound
 
     def get_batch(self, now: float) -> int:
-        """Return the maximum number of items in a batch; it grows from the size that a refused batch had accepted."""
+        """Return the maximum number of items in a batch.
+
+        After a refusal, the number begins with the items of that batch that the site accepted, and grows with time.
+        """
         batch = self.get_rate(now) * SPREAD_SECONDS
         if self._burst:
             batch = min(
@@ -90,15 +94,15 @@ class Pace:
         return max(1, int(batch))
 
     def start_work(self, now: float) -> Pace:
-        """Return the pace from the moment on that work waits."""
+        """Return the pace after work has begun to wait for the site."""
         return self if self._working_since is not None else replace(self, _working_since=now)
 
     def stop_work(self, now: float) -> Pace:
-        """Return the pace from the moment on that no work waits."""
+        """Return the pace after the last waiting work was sent."""
         return replace(self, _worked_seconds=self._get_worked_seconds(now), _working_since=None)
 
     def with_bound(self, bound: float) -> Pace:
-        """Return the pace with another declared rate."""
+        """Return the pace with a new declared rate."""
         return replace(self, bound=bound)
 
     def record_answer(
@@ -106,14 +110,14 @@ class Pace:
     ) -> Pace:
         """Return the pace after the answer to a call.
 
-        A refusal of a call that was sent before the last refusal is ignored.
+        A refusal counts only if the call was sent after the last refusal.
 
         Args:
             accepted: Number of accepted items.
-            refused: Number of items that were refused as too many.
+            refused: Number of items that the site refused because there were too many.
             sent_at: Time at which the call was sent.
             now: Present time.
-            retry_after_seconds: Pause that the site asked for.
+            retry_after_seconds: Pause that the site asked for; None if it asked for none.
         """
         pace = replace(self, _accepted=self._accepted + accepted, refused=self.refused + refused)
         if accepted:
@@ -147,10 +151,10 @@ class Pace:
         )
 
     def _measure_rate(self, now: float, pause_requested: bool) -> float | None:
-        """Return the rate that the site accepts, measured at a refusal; None if it is too early to tell.
+        """Return the rate that the site accepts, measured at a refusal; None if the measurement is too short.
 
-        ``pause_requested`` is True if the site asked for a pause. A pause does not show a rate, so a measurement takes
-        longer then.
+        ``pause_requested`` is True if the site asked for a pause. Then the number of accepted items alone is no reason
+        to trust the measurement; it must take ``TRUSTED_SECONDS``.
         """
         worked, rate = self._get_worked_seconds(now), self.get_rate(now)
         if self.peak is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smallest JSON merge patch (RFC 7396) that turns one object into another."""
+"""Computation of the smallest JSON merge patch (RFC 7396) that turns one object into another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from simyard.api.base import Json
 
 
 def make_merge_patch(old: Json, new: Json) -> Json:
-    """Return a patch with the fields that differ; removed fields are null. The patch of equal objects is empty."""
+    """Return a patch with the fields of ``new`` that differ from ``old``; a removed field is null in the patch."""
     patch: Json = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

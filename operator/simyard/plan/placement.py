@@ -20,21 +20,23 @@ from simyard.plan.texts import format_count
 from simyard.plan.workforce import Clock, Removal
 
 MOVE_DELAY_SECONDS = 10.0
-"""Time that a worker waits for a machine before it moves to another site."""
+"""Time for which a worker waits for a machine before the operator moves it to another site."""
 ROOM_CHECK_SECONDS = 5.0
-"""Interval between checks for room at sites that do not report free places."""
+"""Interval between checks for room at sites; not every site reports when a place becomes free."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """State of a site, beside its object.
+    """CloudSite, with facts about the site that are not in this object.
 
     Attributes:
         workers: Number of Workers of all pools at the site.
         exhausted: True if the site is full, or a quota is used up.
-        boot_seconds: Median T_boot measured at the site; None if unknown.
-        capacity: Number of machines that the site has room for, as it reports; None if it does not report.
-        full_at: Number of machines with which the site was full, if it never had more machines since then; else None.
+        boot_seconds: Median time from the request for a machine until it runs, as this process measured it at the
+            site; None if unknown.
+        capacity: Number of machines for which the site reports room; None if the site does not report it.
+        full_at: Number of machines at which the site last refused another one; None if the site has since had more
+            machines.
     """
 
     site: CloudSite
@@ -56,26 +58,26 @@ class SiteState:
 
     @property
     def max_workers(self) -> int:
-        """Maximum number of workers at the site."""
+        """Maximum number of workers at the site: the limit in its spec or its reported capacity, if that is smaller."""
         most = self.site.spec.limits.max_workers
         return most if self.capacity is None else min(most, self.capacity)
 
     @property
     def proven_room(self) -> int:
-        """Number of free places; at a site that was full, only the places that workers have left since."""
+        """Number of places that are certainly free; if the site was full, only places that workers have left since."""
         return self.room if self.full_at is None else max(0, min(self.room, self.full_at - self.workers))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Sites that a pool may use now, and the reasons against the others.
+    """Sites that a pool may use now, and the reasons against all other sites.
 
     Attributes:
         permitted: Sites with room, in order of preference.
-        refused: Reason against each other site, by name.
-        missing: Names in the pool's spec without a CloudSite.
-        crowded: Refused sites that have their maximum of workers; each worker that leaves makes room for another.
-        full: Refused sites that are exhausted.
+        refused: Reason against each site that is not permitted, by the site's name.
+        missing: Names of sites in the pool's spec for which there is no CloudSite.
+        crowded: Refused sites that have their maximum number of workers.
+        full: Refused sites that are exhausted: they are full, or a quota is used up.
         away: Refused sites that are not Ready.
         order: Sites that the pool would use if they had room, in order of preference.
     """
@@ -90,17 +92,17 @@ class Choice:
 
     @property
     def may_change(self) -> bool:
-        """True if room may become free without a change of an object."""
+        """True if room can become free at a site without a change of a pool or CloudSite."""
         return bool(self.permitted or self.crowded or self.full)
 
     @property
     def reason(self) -> Reason:
-        """Reason if no site is permitted."""
+        """The reason to report if no site is permitted."""
         return Reason.SITE_NOT_FOUND if self.missing else Reason.NO_SITE_AVAILABLE
 
     @property
     def message(self) -> str:
-        """Text with all refused and missing sites and their reasons."""
+        """Text that names all refused and missing sites, with the reasons."""
         parts = [f"CloudSite {name} does not exist" for name in self.missing]
         parts += [f"{name}: {why}" for name, why in self.refused.items()]
         return "; ".join(parts) or "there is no CloudSite"
@@ -109,9 +111,9 @@ class Choice:
 def choose_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources: Resources) -> Choice:
     """Return the sites that a pool may use.
 
-    A permitted site exists, is Ready, is not cordoned, is open to the namespace and, if it is External, has the pool's
-    consent. The strategy Fastest compares the median boot times that this process has measured. A site without a
-    measurement comes after the measured ones, so that no worker waits for an experiment.
+    A permitted site exists, is Ready, has room, is not cordoned, is open to the namespace and, if it is External, has
+    the pool's consent. The strategy Fastest compares the median boot times that this process has measured. A site
+    without a measurement comes after the measured sites, so that no pool starts slowly only to measure a site.
     """
     placement = pool.spec.placement
     names = placement.sites or sorted(sites)
@@ -154,9 +156,10 @@ def choose_sites(pool: WorkerPool, sites: Mapping[str, SiteState], resources: Re
 
 
 def find_awaited_sites(choice: Choice, sites: Mapping[str, SiteState], now: datetime) -> dict[str, float | None]:
-    """Return the sites whose lost workers may come back, with the seconds that are left for their return.
+    """Return the sites for whose disconnected workers the pool still waits, with the seconds that are left.
 
-    These are the sites that are not Ready (None), and the sites that are Ready for less than ``RECONNECT_SECONDS``.
+    The pool waits while a site is not Ready, without a limit (None), and for ``RECONNECT_SECONDS`` after a site has
+    become Ready again.
     """
     waits: dict[str, float | None] = dict.fromkeys(choice.away)
     for name in choice.order:
@@ -168,13 +171,14 @@ def find_awaited_sites(choice: Choice, sites: Mapping[str, SiteState], now: date
 
 
 def place_workers(count: int, choice: Choice, own: Mapping[str, int] | None = None) -> list[str]:
-    """Return the site of each new worker, for at most ``count`` workers, and at most as many as there is room for.
+    """Return the site of each new worker: ``count`` sites, or fewer if there is not enough room.
 
     Args:
         count: Number of new workers.
         choice: Permitted sites.
-        own: Numbers of the pool's workers by site, for the strategy Spread. It keeps these numbers even, and among
-            equal sites it uses the site with the fewest workers of all pools. With None, sites are filled one by one.
+        own: Numbers of the pool's workers by site, for the strategy Spread: each worker goes to the site with the
+            fewest workers of the pool, and among equal sites to the site with the fewest workers of other pools. With
+            None, the workers fill one site after the other.
     """
     if own is None:
         placed: list[str] = []
@@ -207,7 +211,7 @@ def _explain_absence(state: SiteState) -> str:
 def find_stranded(
     workers: Sequence[Worker], choice: Choice, clock: Clock, *, most: int, missing: int, stay: Container[str] = ()
 ) -> tuple[list[Removal], float | None]:
-    """Return the workers that move because they wait in vain for a machine, and the seconds until the next check.
+    """Return the workers that move to another site, and the seconds until the next check; None if no check is needed.
 
     A worker moves if its site creates no machine now, another site has room, and the worker has waited for
     ``MOVE_DELAY_SECONDS``.
@@ -217,8 +221,8 @@ def find_stranded(
         choice: Sites that the pool may use.
         clock: Clock that tells how long each worker has waited.
         most: Maximum number of workers that move.
-        missing: Number of places to leave free for other new workers.
-        stay: Sites whose workers stay.
+        missing: Number of free places that other new workers need.
+        stay: Names of sites whose workers do not move.
     """
     count = min(most, sum(state.room for state in choice.permitted) - missing)
     found: list[Removal] = []
@@ -249,9 +253,9 @@ def _is_waiting(worker: Worker) -> bool:
 
 
 def _sort_by_price(sites: Sequence[SiteState], resources: Resources) -> list[SiteState]:
-    """Return the sites by price in the currency of the first site with a price.
+    """Sort the sites by price, in the currency of the first site that has a price.
 
-    Sites with prices in other currencies follow in their order. A price of zero is comparable in every currency.
+    Sites with prices in other currencies come last, in their given order. A price of zero counts in every currency.
     """
     priced = next((state.site.spec.cost.currency for state in sites if _compute_price(state, resources)), "")
     foreign = [state for state in sites if _compute_price(state, resources) and state.site.spec.cost.currency != priced]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Problems of the platform itself, which every CloudSite shows to its users.
 
-Users of a pool do not see the operator's metrics. When the operator's work stands still, or when its clock differs from
-the API server's, users would look for the fault at their site or pool. The condition ``PlatformHealthy`` of every
-CloudSite therefore reports the problem. Its text stays the same while the problem lasts, and the condition becomes True
-again only after :data:`HEALED_SECONDS` without a problem. A problem thus costs two writes for each site, and no writes
-for pools and Workers.
+Users of a pool do not see the operator's metrics. If the operator's work stands still, or if its clock differs from the
+API server's clock, users would search for the fault in their site or pool. So the condition ``PlatformHealthy`` of
+every CloudSite reports the problem. Its text does not change while the problem lasts, and the condition becomes True
+only after :data:`HEALED_SECONDS` without a problem. So a problem causes two writes for each site, and no write for a
+pool or Worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simyard.api.names import Reason
 from simyard.plan.times import filter_skew
 
 MAX_OVERDUE_SECONDS = 120.0
-"""Time after which a part of the work that is overdue counts as standing still."""
+"""If a part of the operator's work is overdue for this time, it counts as standing still."""
 HEALED_SECONDS = 60.0
 """Time without a problem after which the last problem counts as solved."""
 
@@ -33,11 +33,11 @@ class PlatformProblem:
 def find_problem(
     queue: str, overdue_seconds: float, skew_seconds: float | None, now: datetime
 ) -> PlatformProblem | None:
-    """Return the most important present problem of the platform; None if there is none.
+    """Return the present problem of the platform; a standstill comes before a wrong clock. None: no problem.
 
     Args:
-        queue: Part of the work that is most overdue.
-        overdue_seconds: Time since which this part is overdue.
+        queue: Name of the part of the operator's work that is most overdue.
+        overdue_seconds: Time for which this part has been overdue.
         skew_seconds: Time by which the API server's clock is ahead of the operator's; None before its first answer.
         now: Present time.
     """
@@ -63,9 +63,9 @@ def choose_problem(
     """Return the problem to show.
 
     Args:
-        shown: Problem that is shown until now.
-        found: Problem that was found just now.
-        healthy_seconds: Time since the last problem was found.
+        shown: Problem that the CloudSites show now.
+        found: Result of the newest check.
+        healthy_seconds: Time since a check last found a problem.
     """
     if found is None:
         return shown if healthy_seconds < HEALED_SECONDS else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan of a pool: the Workers to create, to drain and to delete, and the pool's status.
 
-The plan is a pure function of :class:`~simyard.plan.pool_input.PoolInput`. Each phase is a function that returns a
-frozen part of the plan, and later phases read the parts of earlier ones. The parts are:
+The plan is a pure function of :class:`~simyard.plan.pool_input.PoolInput`. Each phase is a function that returns one
+frozen part of the plan. Later phases read the parts that earlier phases returned. The parts are:
 
 - the scene: the observed workers, and the desired number of workers;
 - the leaving: the workers that leave in this pass;
@@ -52,19 +52,20 @@ from simyard.plan.workforce import Removal, Workforce, split_workers
 
 DEFAULT_DEADLINE_SECONDS = 600.0
 MAX_DEADLINE_FACTOR = 10
-"""Maximum factor by which the registration deadline grows while rounds of replacements fail."""
+"""Maximum factor by which failed rounds of replacements lengthen the registration deadline."""
 MOVED_SECONDS = 1.0
-"""Delay of the next pass after workers moved to another site: other workers that wait there may move then."""
+"""Delay of the next pass after workers moved to another site; in that pass, further workers may move."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """Changes to a pool's Workers, and the status that describes the pool after these changes.
+    """Changes to a pool's Workers, and the status of the pool after these changes.
 
     Attributes:
         adopt: Workers without a revision, each with the revision that it gets.
-        wake_seconds: Seconds until the next pass if no change causes an earlier one; None: only a change causes a pass.
-        waits_for_room: True if a free place at a site is a reason for another pass.
+        wake_seconds: Seconds until the next pass, unless a change causes an earlier pass; None: only a change causes a
+            pass.
+        waits_for_room: True if the pool needs another pass when a place at a site becomes free.
     """
 
     status: WorkerPoolStatus
@@ -82,8 +83,8 @@ class _Scene:
     """Observed state of a pool, and its desired number of workers.
 
     Attributes:
-        backoff: Backoff before this pass: reset by a changed spec or by a worker that became ready.
-        patience: Sites whose lost workers may come back, with the seconds that are left for their return.
+        backoff: Backoff before this pass. A changed spec, or a worker that became ready, has reset it.
+        patience: Sites for whose disconnected workers the pool still waits, with the seconds that are left.
     """
 
     given: PoolInput
@@ -102,8 +103,10 @@ class _Leaving:
     """Workers that leave the pool in this pass, and workers that stay.
 
     Attributes:
-        failing: True if failed workers remain after this pass.
-        creation_backoff: Backoff that delays new workers. A move to another site does not extend it: nothing failed.
+        ready: Ready workers that stay.
+        unready: Starting or disconnected workers that stay.
+        failing: True if this pass cannot delete all failed workers.
+        creation_backoff: Backoff that delays new workers. Workers that move to another site do not extend it.
         backoff: Backoff after this pass.
     """
 
@@ -131,7 +134,7 @@ class _Creation:
     """Workers that this pass creates.
 
     Attributes:
-        missing: Number of workers that the pool lacks.
+        missing: Number of workers by which the pool is below its desired number.
         able: True if the pool could use seats of a licence now.
     """
 
@@ -239,9 +242,9 @@ def _plan_leaving(scene: _Scene) -> _Leaving:
 def _plan_creation(scene: _Scene, leaving: _Leaving) -> _Creation:
     """Return the workers to create.
 
-    Workers that fail together are one round. The round is over, and replacements are created, when all failed workers
-    are deleted. The names of deleted workers are free, so that a second plan from the same objects creates the same
-    Workers and no additional ones.
+    Workers that fail together are one round. The pool creates replacements only after it has deleted all failed workers
+    of the round. Replacements use the names of the deleted workers. So a second plan from the same objects creates the
+    same Workers, and no additional ones.
     """
     given = scene.given
     missing = 0 if leaving.failing else scene.desired - len(leaving.ready) - len(leaving.unready)
@@ -270,7 +273,7 @@ def _count(scene: _Scene, leaving: _Leaving, creation: _Creation) -> Counts:
 
 
 def _plan_credentials(given: PoolInput) -> tuple[BrokerCredentials | None, float | None]:
-    """Return the credentials of the pool's broker user, and the seconds until they may change."""
+    """Return the credentials of the pool's broker user, and the seconds until they change; None if none is due."""
     return plan_credentials(
         given.previous.broker_credentials,
         worker_left=given.worker_left,
@@ -320,7 +323,7 @@ def _waits_for_room(scene: _Scene, leaving: _Leaving, creation: _Creation) -> bo
 def _plan_wake(
     scene: _Scene, leaving: _Leaving, creation: _Creation, rotation_seconds: float | None, *, waits_for_room: bool
 ) -> float | None:
-    """Return the seconds until the next pass if no change causes one; None if only changes cause passes."""
+    """Return the seconds until the next pass; None if only a change of an object causes a pass."""
     exits, now = leaving.exits, scene.given.now
     wakes = [
         scene.force.look_again,
@@ -345,10 +348,10 @@ def _plan_wake(
 
 
 def _get_deadline_seconds(given: PoolInput, backoff: Backoff) -> float:
-    """Return the time in which a worker must register.
+    """Return the seconds in which a worker must register.
 
-    It grows with each failed round, until one succeeds. Otherwise a site that is slower than the deadline would never
-    finish a worker.
+    The time grows with each failed round until a worker becomes ready. Otherwise, no worker would ever become ready at
+    a site that is slower than the deadline.
     """
     seconds = given.pool.spec.start.deadline_seconds or (
         given.service.service.spec.readiness_deadline_seconds if given.service else DEFAULT_DEADLINE_SECONDS

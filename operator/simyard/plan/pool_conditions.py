@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of a pool."""
+"""Conditions of a WorkerPool: Available, Progressing, and their reasons and messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Counts:
 
     Attributes:
         failed: Failed workers without a ready replacement.
-        outdated: Outdated workers among the ready and starting ones.
+        outdated: Outdated workers among the ready and starting workers.
         renewed: Outdated workers that leave in this pass.
         last_failure: Cause of the newest failure.
         asleep: True if the pool sleeps for lack of use.
@@ -63,9 +63,9 @@ def plan_pool_conditions(
 ) -> list[Condition]:
     """Return the pool's conditions.
 
-    Available is True if the quorum of workers is ready and the service exists, even if something else is wrong. During
+    Available is True if the service exists and the quorum of workers is ready, even if there is another problem. During
     a rollout, the quorum is smaller by ``maxUnavailable`` workers. Progressing is True if all workers have the present
-    revision, or get it.
+    revision, or if a rollout makes progress.
     """
     conditions = previous.conditions
     progressing = _get_progressing(previous, counts, blocked, backoff)
@@ -91,8 +91,8 @@ def _get_progressing(
 ) -> tuple[bool, str, str] | None:
     """Return status, reason and message of Progressing; None for a pool that is being deleted.
 
-    A rollout ends when every worker is up to date and ready. Workers that wait for seats of a licence do not delay its
-    end.
+    A rollout ends when every worker is up to date and ready. If workers cannot be created because the licence has no
+    free seats, the rollout ends without them.
     """
     if blocked is not None and blocked.reason == Reason.TERMINATING:
         return None

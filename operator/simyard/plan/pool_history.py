@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Newest failures and activities of a pool, for its status."""
+"""Lists of the newest failures and activities of a pool, for its status."""
 
 from __future__ import annotations
 

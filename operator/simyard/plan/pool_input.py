@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input of a pool's plan."""
+"""Input of the plan of a pool."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class PoolInput:
     """Complete input of the plan of a pool.
 
     Attributes:
-        previous: Newest planned status, which may not be written yet.
+        previous: Status of the last plan; the operator may not have written it yet.
         workers: The pool's Workers.
-        taken: Names that other Workers of the namespace have, so that the pool's Workers cannot use them.
+        taken: Names of Workers in the namespace that do not belong to the pool; new Workers cannot have these names.
         busy: Uids of workers that run a ServiceAction.
         drained: Uids of workers that reported that they are drained.
-        active: Time, on ``clock``, of the last report of running Sync requests, by uid of the worker.
-        heard_seconds: Time for which all reports of workers have been received, without a gap.
-        use: Use of the pool by actions (only filled for a pool with an idle timeout).
+        active: Time on ``clock`` of each worker's last report that it runs Sync requests, by uid of the worker.
+        heard_seconds: Time for which the operator has received all reports of workers without a gap.
+        use: Use of the pool by actions; it has the defaults if the pool has no idle timeout.
         clock: Time for which each worker has been in its present state.
         broker_problem: Reason why the broker cannot serve workers; empty if it can.
-        refused: Answer of the API server when it refused to store a Worker; empty if the creation may be tried.
+        refused: Answer of the API server that refused to store a Worker; empty if the operator may create Workers.
         licence: Seats of the service's licence for this pool; None without a licence.
         worker_left: True if a worker that knew the pool's broker password has left the pool.
         rotate_after_seconds: Delay between the exit of such a worker and the change of the password; 0: no change.
-        default_drain_seconds: Time that a worker without a ServiceAction gets to finish its Sync requests.
+        default_drain_seconds: Time in which a worker without a ServiceAction can finish its Sync requests.
     """
 
     pool: WorkerPool

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reduced form of a ServiceAction that the operator keeps in memory.
 
-Parameters and results may be large, and finished actions stay for a day. The operator therefore keeps neither results
-nor large parameters: it reads them again when it checks and sends an action. Its metadata is reduced as well
-(:mod:`simyard.api.kept_metadata`).
+Parameters and results may be large, and finished actions stay for a day. So the operator does not keep results and
+large parameters in memory. It reads the parameters again from the API server before it checks and sends an action. It
+reduces the metadata as well (:mod:`simyard.api.kept_metadata`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from simyard.api.service_action import ServiceAction
 from simyard.api.weights import find_excess, weigh_value
 
 MAX_KEPT_WEIGHT = 1024
-"""Maximum weight of parameters that are kept in memory."""
+"""Maximum weight of parameters that the operator keeps in memory."""
 MAX_STORED_BYTES = 1_572_864
-"""Maximum size of a request to etcd by default: 1.5 MiB."""
+"""Maximum size of a request to etcd, by etcd's default: 1.5 MiB."""
 
 
 class QueuedAction(ServiceAction):
-    """ServiceAction as the operator keeps it, without its result.
+    """ServiceAction in the form that the operator keeps in memory, without the result.
 
     Attributes:
-        left_out: True if ``spec.parameters`` is empty because the parameters were left out.
-        excess: Error text if the parameters are too large to be sent, else empty.
+        left_out: True if ``spec.parameters`` is empty although the ServiceAction has parameters.
+        excess: Error text if the parameters are too large for a message to a worker, else empty.
         stored_bytes: Size of the whole object as JSON, as etcd stores it.
     """
 
@@ -36,7 +36,10 @@ class QueuedAction(ServiceAction):
 
 
 def read_action(raw: Json, *, whole: bool = False) -> QueuedAction:
-    """Return the reduced form of a ServiceAction; ``whole`` keeps large parameters that are within the limit."""
+    """Return the reduced form of a ServiceAction.
+
+    With ``whole``, the result also has large parameters, unless they are too large for a message to a worker.
+    """
     spec, status = raw["spec"], raw.get("status") or {}
     parameters = spec.get("parameters") or {}
     finished = any(item.get("status") == "True" for item in status.get("conditions") or ())
@@ -55,7 +58,7 @@ def read_action(raw: Json, *, whole: bool = False) -> QueuedAction:
 
 
 def measure_bytes(raw: Json) -> int:
-    """Return the size of an object as JSON; for an object that is too deep to be written, the maximum size."""
+    """Return the size of an object as JSON, in bytes; ``MAX_STORED_BYTES`` if it is nested too deeply to be encoded."""
     try:
         return len(orjson.dumps(raw))
     except TypeError:

@@ -11,12 +11,12 @@ from simyard.plan.placement import Choice
 
 
 def find_misplaced(workers: Sequence[Worker], choice: Choice, *, spread: bool) -> list[Worker]:
-    """Return the workers that would now be placed at another site, at most as many as the other sites have room for.
+    """Return the workers that a new placement would put at another site, at most as many as the other sites have room.
 
-    Spread moves workers from the site with most to the site with fewest workers as long as the numbers become more
-    even. Every other strategy moves them from the least preferred site to more preferred ones. A worker keeps its
-    machine unless a free place elsewhere is proven. A site that accepts no workers keeps its present ones, because the
-    reason (such as a cordon) may not concern them.
+    Spread moves workers from the site with the most workers to the site with the fewest, as long as this makes the
+    numbers more even. Every other strategy moves workers from less preferred sites to more preferred sites. A worker
+    moves only if the place at the other site is certainly free. Workers at a site that accepts no new workers stay
+    there, because the reason (such as a cordon) need not concern existing workers.
 
     Args:
         workers: All workers of the pool that are ready or starting.

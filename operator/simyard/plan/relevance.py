@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of Workers, sites and statuses on which a pool's plan depends; other changes need no pass."""
+"""Selection of the fields on which a pool's plan depends; a change of another field needs no pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simyard.api.worker_pool import WorkerPoolStatus
 
 
 def is_available(status: WorkerPoolStatus) -> bool:
-    """Return whether the pool is Available, as its status says."""
+    """Return whether the pool's status says that the pool is Available."""
     condition = find_condition(status.conditions, ConditionType.AVAILABLE)
     return condition is not None and condition.status == "True"
 
@@ -24,7 +24,7 @@ def get_usability(site: CloudSite) -> list[str | None]:
 
 
 def is_same_for_pool(old: Worker, new: Worker) -> bool:
-    """Return whether two versions of a Worker are the same for a pool's plan."""
+    """Return whether two versions of a Worker lead to the same plan of their pool."""
     return _select_relevant(old) == _select_relevant(new)
 
 
@@ -41,6 +41,6 @@ def _select_relevant(worker: Worker) -> tuple[object, ...]:
 
 
 def get_phase(worker: Worker) -> str:
-    """Return the phase of a worker; its time limits begin anew when the phase changes."""
+    """Return the phase of a worker. When the phase changes, the time limits of the worker begin again."""
     ready = find_condition(worker.status.conditions, ConditionType.READY)
     return Reason.DRAINING if worker.spec.drain else ready.reason if ready is not None else Reason.STARTING

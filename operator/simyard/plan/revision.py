@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Revision of a worker: a short hash of everything that its machine is made from.
+"""Computation of the revision of a worker: a short hash of everything that its machine is made from.
 
-Workers with another revision than the present one are outdated. The hash covers the service's interface, connector,
-resources and image, and the pool's attributes. It leaves out changes that need no new machine: descriptions, rights and
-timeouts (a worker keeps the timeouts with which it was started). Fields with their default value are left out too, so
-that a new version of the platform with more fields replaces no worker.
+A worker whose revision differs from the present one is outdated. The hash covers the service's interface, connector,
+resources and image, and the pool's attributes. It does not cover fields whose change needs no new machine:
+descriptions, rights and timeouts (a worker keeps the timeouts with which it was started). It does not cover fields with
+their default value either, so that a new version of the platform with additional fields replaces no worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_IN_A_MACHINE = frozenset({"description", "timeoutSeconds"})
 
 
 def compute_service_digest(service: SimulationService) -> str:
-    """Return a hash of all parts of a service that a machine is made from, without the image, which varies by site."""
+    """Return a hash of the parts of a service from which machines are made, except the image, which differs by site."""
     spec = service.spec
     interface = _dump_given(spec.interface)
     parts = {kind: [_strip(item) for item in interface.get(kind, ())] for kind in ("attributes", "actions")}
@@ -29,7 +29,7 @@ def compute_service_digest(service: SimulationService) -> str:
 
 
 def compute_revision(digest: str, image: str, attributes: Json) -> str:
-    """Return the revision for the digest of a service, an image, and the initial values of attributes."""
+    """Return the revision for a service's digest, an image, and the initial values of a pool's attributes."""
     return _hash([digest, image, attributes])
 
 
@@ -39,7 +39,7 @@ def _dump_given(model: ApiModel) -> Json:
 
 
 def _strip(declared: Json) -> Json:
-    """Return a declared attribute, action, parameter or result field without texts and timeouts."""
+    """Return a declaration (attribute, action, parameter or result field) without its texts, rights and timeouts."""
     kept = {name: value for name, value in declared.items() if name not in _NOT_IN_A_MACHINE}
     for name in ("parameters", "result"):
         if name in kept:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rollout: the outdated workers, and those among them that can be replaced now."""
+"""Rollout: the outdated workers of a pool, and the outdated workers that can be replaced now."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Outdated:
 
     Attributes:
         workers: Workers with an old revision.
-        unknown: Workers without a revision label, each with the revision that it gets. An earlier version created them,
-            or a user removed the label; they are not replaced on a guess.
+        unknown: Workers without a revision label, each with the revision label that the operator adds. They count as up
+            to date, because their real revision is unknown: a user has removed the label, or an old operator set none.
         uids: Uids of ``workers``.
     """
 
@@ -33,7 +33,7 @@ class Outdated:
 
 
 def compute_revisions(service: PublishedService, attributes: Json, sites: Mapping[str, SiteState]) -> dict[str, str]:
-    """Return the present revision of a pool's workers, by name of the site."""
+    """Return the present revision of a pool's workers, by the site's name."""
     images = service.service.spec.images.to_json()
     kinds = {name: state.site.spec.provider.get_member()[0] for name, state in sites.items()}
     by_kind = {kind: compute_revision(service.digest, images.get(kind, ""), attributes) for kind in set(kinds.values())}
@@ -41,7 +41,10 @@ def compute_revisions(service: PublishedService, attributes: Json, sites: Mappin
 
 
 def find_outdated(workers: Sequence[Worker], wanted: Mapping[str, str]) -> Outdated:
-    """Return the workers whose revision differs from the ``wanted`` one; workers at unknown sites stay."""
+    """Return the workers whose revision differs from the ``wanted`` revision of their site.
+
+    A worker at a site without a ``wanted`` revision does not count as outdated.
+    """
     outdated: list[Worker] = []
     unknown: list[tuple[Worker, str]] = []
     for worker in workers:
@@ -57,17 +60,17 @@ def find_outdated(workers: Sequence[Worker], wanted: Mapping[str, str]) -> Outda
 
 
 def parse_max_unavailable(value: str | int, desired: int) -> int:
-    """Return ``maxUnavailable`` as a number: a percentage of ``desired`` is rounded down, but is at least 1."""
+    """Return ``maxUnavailable`` as a number; a percentage of ``desired`` is rounded down, to at least 1."""
     if isinstance(value, int):
         return value
     return max(1, desired * int(value.removesuffix("%")) // 100)
 
 
 def find_replaceable(outdated: Outdated, choice: Choice, going: Container[str]) -> tuple[list[Worker], list[Worker]]:
-    """Return the outdated workers whose replacements would find a place: the ready ones, and the others.
+    """Return two lists of outdated workers whose replacements would find a place: ready workers, and starting workers.
 
-    If no site has room, the place that a worker frees at its own site counts, unless the site accepts no workers.
-    Disconnected workers are in neither list: they reconnect, or are replaced as failed.
+    If no site has room, a replacement can use the place that the worker itself frees, unless its site accepts no new
+    workers. Disconnected workers are in neither list: they reconnect, or the pool replaces them as failed workers.
     """
     found = [
         worker

@@ -14,11 +14,11 @@ from simyard.plan.lost_workers import FATAL
 from simyard.plan.worker import get_requested_time, is_ready
 
 DEFAULT_DRAIN_SECONDS = 30.0
-"""Time that a worker without a ServiceAction gets to finish its Sync requests; every Sync request ends within it."""
+"""Time in which a worker without a ServiceAction can finish its Sync requests; each Sync request is shorter."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _BACKWARDS = {ord(letter): chr(0x7F - ord(letter)) for letter in "-.0123456789abcdefghijklmnopqrstuvwxyz"}
-"""Translation of names that reverses their order: a name that sorts last comes first."""
+"""Translation table that reverses the order of names: the name that sorts last comes first."""
 
 
 def choose_victims(
@@ -28,16 +28,16 @@ def choose_victims(
     busy: Container[str],
     outdated: Container[str] = (),
 ) -> list[Worker]:
-    """Return the ``count`` workers to remove first.
+    """Return the ``count`` workers that leave the pool first.
 
-    The order is: workers that a user asked to remove, workers that are not ready, outdated workers, then the order of
-    the policy; among equal workers, the highest slots come first.
+    Workers that a user asked to remove come first, then workers that are not ready, then outdated workers. Among equal
+    workers, the policy decides. Among workers that are equal for the policy, the highest slots come first.
 
     Args:
         workers: Workers to choose from.
         count: Number of workers to choose.
         policy: Policy of the pool.
-        busy: Uids of workers that run something, according to their reports.
+        busy: Uids of workers that run an action.
         outdated: Uids of workers with an old revision.
     """
     if count <= 0:
@@ -67,12 +67,12 @@ def get_drain_seconds_left(
     seconds: float,
     default_seconds: float = DEFAULT_DRAIN_SECONDS,
 ) -> float:
-    """Return the seconds that a worker may still drain, after ``seconds`` of draining; 0 or less: delete it now.
+    """Return the seconds for which a worker may still drain, after ``seconds`` of draining; 0 or less: delete it now.
 
     ``drained`` holds the uids of workers that reported that they are drained; ``busy`` holds the uids of workers that
-    run a ServiceAction. If the pool sets no limit, a ServiceAction ends by its own timeout, and a Sync request within
-    ``default_seconds``. A worker whose machine failed or is lost never reports that it is drained, so it is deleted at
-    once.
+    run a ServiceAction. If the policy has no ``drainSeconds``, the timeout of the ServiceAction is the limit for a busy
+    worker, and ``default_seconds`` for any other worker. A worker whose machine failed or is lost cannot report that it
+    is drained, so the operator deletes it at once.
     """
     ready = find_condition(worker.status.conditions, ConditionType.READY)
     ended = ready is not None and ready.reason in (*FATAL, Reason.DRAINED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a service's manifest beyond its schema, and the service's status."""
+"""Checks of a service's manifest that its schema cannot express, and the plan of the service's status."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NO_FRONTENDS = FrontendsView()
 
 @dataclass(frozen=True, slots=True)
 class PublishedService:
-    """SimulationService in the form that the platform uses.
+    """SimulationService, with the results of its checks.
 
     Attributes:
-        service: The object.
+        service: The SimulationService object.
         interface: The interface in a form that checks values.
-        problem: Error text if the manifest is not usable, else empty.
-        digest: Hash of everything that a machine is made from, without the image.
+        problem: Error text if the manifest is invalid, else empty.
+        digest: Hash of the parts of the service from which machines are made, except the image.
     """
 
     service: SimulationService
@@ -51,7 +51,7 @@ class ServiceCounts:
 
 
 def read_service(raw: Json) -> PublishedService:
-    """Return the service that an object describes.
+    """Parse and check a SimulationService object, and return it.
 
     Raises:
         ValueError: The object does not match the schema (``pydantic.ValidationError``).

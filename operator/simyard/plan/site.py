@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status of a site, from its last probe, its stream of events and its machines."""
+"""Plan of a CloudSite's status, from the site's last probe, its stream of events and its machines."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _STARTING = (MachineState.PENDING, MachineState.PROLOG, MachineState.BOOT)
 
 @dataclass(frozen=True, slots=True)
 class CallObservation:
-    """Measured behaviour of one kind of call.
+    """Measurements of one kind of call to a site.
 
     Attributes:
         call: Kind of call, as in ``status.tuning[].call``.
-        growing: True if no limit was met yet.
-        bound: True if only the declared limits prevent further requests.
+        growing: True if the tuner has not found a limit yet.
+        bound: True if only ``spec.limits`` prevents more parallel requests.
         idle: True if no request waits or is under way.
-        rate: Requests that were answered per second when the site was last busy.
-        throttled: Number of requests that were refused as too many.
-        pace: Requests per second that the site accepts; None while the site refuses no requests.
+        rate: Requests per second that the site answered when it was last busy.
+        throttled: Number of requests that the site has refused because there were too many.
+        pace: Requests per second that the site accepts; None if it accepts the declared rate.
     """
 
     call: CallName
@@ -62,7 +62,10 @@ class CallObservation:
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """Median durations of the newest machines' stages, and from acceptance to running; None if unknown."""
+    """Median durations of the stages of the newest machines, in seconds; None if unknown.
+
+    ``total`` is the time from the site's acceptance of the request until the machine runs.
+    """
 
     pending: float | None = None
     prolog: float | None = None
@@ -72,7 +75,7 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True)
 class BreakerObservation:
-    """State of the breaker: its start, the error that caused it, and the time of the next probe."""
+    """State of a site's breaker, since when it lasts, the error that caused it, and the time of the next probe."""
 
     state: BreakerName = "Closed"
     since: datetime | None = None
@@ -87,13 +90,13 @@ class SiteObservation:
     Attributes:
         workers: Numbers of machines by state.
         desired: Number of Workers at the site.
-        version: Product and version that answered the last probe.
+        version: Product and version of the site, from the last probe.
         error: Error of the last probe or of the stream of events; None if the site is usable.
         setup_problem: Reason and message if the provider could not be created; else None.
-        capacity: Number of machines that the site has room for, as it reports; None if it does not report.
-        exhausted: Error because of which no new machines are requested; None if there is no such error.
-        paused_until: Time before which nothing is sent, because the site asked for a pause; else None.
-        probed: Time of the end of the last probe; None before the first one.
+        capacity: Number of machines for which the site reports room; None if the site does not report it.
+        exhausted: Error because of which the operator requests no new machines; None if there is no such error.
+        paused_until: End of a pause that the site asked for; None if there is no pause.
+        probed: End of the last probe; None before the first probe has ended.
         platform: Problem of the platform itself; None if there is none.
     """
 
@@ -135,7 +138,7 @@ def is_abandoned(site: CloudSite) -> bool:
 
 
 def describe_left_behind(machines: Iterable[Machine]) -> str:
-    """Return the text of the Event for an abandoned site with these known machines."""
+    """Describe the machines that may remain at an abandoned site, for an Event."""
     names = sorted(machine.name for machine in machines)
     more = [f"and {len(names) - _MAX_NAMED_MACHINES} more"] if len(names) > _MAX_NAMED_MACHINES else []
     known = (
@@ -149,7 +152,7 @@ def describe_left_behind(machines: Iterable[Machine]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Event about a site that became Ready, or ceased to be Ready."""
+    """Event that says that a site has become Ready, or is not Ready any more."""
 
     reason: Reason
     note: str
@@ -157,7 +160,7 @@ class Turn:
 
 
 def find_turn(old: CloudSiteStatus, new: CloudSiteStatus) -> Turn | None:
-    """Return the Event for a change of the condition Ready; None without a change, or if the site is being deleted."""
+    """Return the Event for a change of the condition Ready; None if it did not change or the site is being deleted."""
     before, now = (find_condition(status.conditions, ConditionType.READY) for status in (old, new))
     if now is None or (before is not None and before.status == now.status) or now.reason == Reason.WORKERS_REMAIN:
         return None
@@ -167,13 +170,13 @@ def find_turn(old: CloudSiteStatus, new: CloudSiteStatus) -> Turn | None:
 
 
 def plan_site(site: CloudSite, seen: SiteObservation, now: datetime) -> CloudSiteStatus:
-    """Return the site's status.
+    """Return the new status of a site.
 
-    The time of the last probe is updated only with another change, so that an idle site costs no writes.
+    The time of the last probe changes only together with another field, so that an idle site causes no writes.
     """
     conditions = site.status.conditions
     rows = _list_conditions(site, seen)
-    if rows:  # before the first probe of a site, this condition alone is no reason for a write
+    if rows:  # before the first probe of a site, this condition is not worth a write
         rows.append(_make_platform_healthy(seen.platform))
     for kind, value, reason, message in rows:
         new = Condition(
@@ -199,7 +202,7 @@ def plan_site(site: CloudSite, seen: SiteObservation, now: datetime) -> CloudSit
 
 
 def _list_conditions(site: CloudSite, seen: SiteObservation) -> list[_Row]:
-    """Return type, status, reason and message of each condition."""
+    """Return the type, status, reason and message of each condition of a site, except PlatformHealthy."""
     reachable, credentials, ready = ConditionType.REACHABLE, ConditionType.CREDENTIALS_VALID, ConditionType.READY
     if site.metadata.deletion_timestamp is not None:
         workers, machines = format_count(seen.desired, "worker"), format_count(seen.workers.total, "known machine")
@@ -239,7 +242,7 @@ def _make_platform_healthy(problem: PlatformProblem | None) -> _Row:
 
 
 def _make_unknown_capacity(reason: str, message: str) -> _Row:
-    """Return the condition about capacity for a site that cannot be used: its last report is outdated."""
+    """Return CapacityAvailable with status Unknown, for a site that cannot be used now."""
     return ConditionType.CAPACITY_AVAILABLE, "Unknown", reason, message
 
 
@@ -316,5 +319,5 @@ def _make_breaker(seen: BreakerObservation) -> SiteBreaker:
 
 
 def _round(value: float) -> int:
-    """Return a number rounded to two digits, so that smaller variations cost no write."""
+    """Round a number to two significant digits, so that small variations cause no write."""
     return int(float(f"{max(0.0, value):.2g}"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of a pool's workers: numbered slots, so that one worker cannot be created twice."""
+"""Names of a pool's workers. Each name has the number of a slot, so that one worker cannot be created twice."""
 
 from __future__ import annotations
 

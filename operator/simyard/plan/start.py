@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations of a pool's newest start."""
+"""Measurement of a pool's newest start: its total durations, and the durations of the workers' stages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ INTERVALS = (
     ("boot", "running"),
     ("running", "registered"),
 )
-"""Begin and end of the five stages of a worker's start, named as in the OpenNebula study."""
+"""Begin and end of the five stages of a worker's start."""
 
 
 def begin_start(previous: PoolStart | None, *, spec_changed: bool, missing: int, now: datetime) -> PoolStart | None:
-    """Return the newest start: a new one if a change of the spec asks for more workers, else the previous one.
+    """Return a new start if a change of the spec asks for more workers, else the previous start.
 
     The replacement of a failed worker does not begin a start.
     """
@@ -33,7 +33,10 @@ def begin_start(previous: PoolStart | None, *, spec_changed: bool, missing: int,
 
 
 def finish_start(start: PoolStart | None, workers: Sequence[Worker], desired: int) -> PoolStart | None:
-    """Return the start with T_boot, T_r and the durations of the stages, once all desired workers are ready."""
+    """Return the start with its durations if all desired workers are ready, else unchanged.
+
+    ``boot_milliseconds`` ends when the last machine runs, ``registered_milliseconds`` when the last worker registers.
+    """
     if start is None or start.registered_milliseconds is not None or desired == 0 or len(workers) < desired:
         return start
     if not all(is_ready(worker) for worker in workers):
@@ -54,14 +57,14 @@ def finish_start(start: PoolStart | None, workers: Sequence[Worker], desired: in
 
 
 def publish_start(stored: WorkerPoolStatus, previous: WorkerPoolStatus, now: datetime) -> WorkerPoolStatus:
-    """Return the status with T_m, once the API server has stored T_r.
+    """Add ``published_milliseconds`` to the status, after the API server has stored ``registered_milliseconds``.
 
-    From that moment on, watchers can see that all workers are ready. The whole wait of a client can only be measured by
-    the client. If the operator restarts between the two writes, T_m stays unknown.
+    When the API server has stored this field, its clients can see that all workers are ready. A client itself must
+    measure when it learns this. If the operator restarts between the two writes, the field stays unknown.
 
     Args:
         stored: Status that the API server has stored now.
-        previous: Status that it had stored before.
+        previous: Status that the API server had stored before.
         now: Present time.
     """
     start, before = stored.start, previous.start
@@ -78,7 +81,7 @@ def publish_start(stored: WorkerPoolStatus, previous: WorkerPoolStatus, now: dat
 
 
 def measure_stages(stages: Stages) -> dict[str, int]:
-    """Return the duration of each stage whose begin and end are known, by the name of its end."""
+    """Return the milliseconds of each stage whose begin and end are known; the key is the name of the stage's end."""
     found = {}
     for first, last in INTERVALS:
         begun, ended = getattr(stages, first), getattr(stages, last)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choice of the takers of a pool, the workers that take requests from the pool's queue.
+"""Choice of the takers of a pool. Takers are the workers that take requests from the pool's queue.
 
-Each further consumer of a quorum queue costs the broker more than the previous one. Most pools are started long before
-their first call, or run only ServiceActions, which do not come through this queue. At first only a few workers are
-therefore takers; all workers become takers when the pool is used.
+Each further consumer of a quorum queue costs the broker more than the consumer before it. Most pools start long before
+their first call, or run only ServiceActions, which do not come through this queue. So at first, only a few workers are
+takers. All workers become takers when a client calls an action of the pool.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from __future__ import annotations
 import itertools
 
 STANDING_TAKERS = 16
-"""Number of free workers that take the first calls on a pool; in a smaller pool, all workers take them."""
+"""Number of free workers that are takers before a client calls the pool; in a smaller pool, all workers are takers."""
 
 
 class PoolTakers:
-    """Ready workers of one pool, by uid; each change updates one worker, without a look at all others."""
+    """Record of the ready workers of one pool: the takers, and the workers that are not takers yet.
+
+    A change of one worker does not read the other workers.
+    """
 
     def __init__(self) -> None:
         self._standing: set[str] = set()
@@ -27,13 +30,13 @@ class PoolTakers:
         return bool(self._standing or self._free or self._busy)
 
     def set_state(self, uid: str, *, ready: bool, told: bool, busy: bool) -> None:
-        """Update the state of a worker.
+        """Record the state of a worker.
 
         Args:
             uid: Uid of the worker.
             ready: True if the worker accepts actions: it is ready and does not drain.
-            told: True if the request to take was sent to its adapter, or is being sent.
-            busy: True if it runs an action that was assigned to it; as long as the action runs, it takes no requests.
+            told: True if the adapter got the request to become a taker, or the request is being sent.
+            busy: True if the worker runs a ServiceAction; meanwhile, it takes no requests from the pool's queue.
         """
         self._standing.discard(uid)
         self._free.pop(uid, None)
@@ -46,9 +49,9 @@ class PoolTakers:
             self._standing.add(uid)
 
     def choose_to_tell(self, *, used: bool, most: int) -> list[str]:
-        """Return the workers that must become takers now: all workers if the pool is ``used``, else the missing takers.
+        """Return at most ``most`` workers that must become takers now.
 
-        ``most`` is the maximum number of workers to return.
+        If the pool is ``used``, every worker must become a taker; else enough workers for ``STANDING_TAKERS`` takers.
         """
         if used:
             return list(itertools.islice(itertools.chain(self._free, self._busy), most))

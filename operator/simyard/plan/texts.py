@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of messages that consist of a number and its noun."""
+"""Texts for messages that contain a number and its noun."""
 
 from __future__ import annotations
 

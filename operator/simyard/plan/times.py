@@ -18,14 +18,14 @@ def get_seconds_until(now: datetime, times: Iterable[datetime | None]) -> float 
 
 
 def get_milliseconds_between(earlier: datetime, later: datetime) -> int:
-    """Return the whole milliseconds between two times; never negative, because two clocks may differ a little."""
+    """Return the whole milliseconds between two times; 0 if ``later`` is earlier, because clocks can differ."""
     return max(0, round((later - earlier).total_seconds() * 1000))
 
 
 MAX_SKEW_SECONDS = 60.0
-"""Maximum difference between two clocks that both count as correct."""
+"""Maximum difference between two clocks at which both clocks count as correct."""
 
 
 def filter_skew(seconds: float | None) -> float:
-    """Return the seconds by which the API server's clock is ahead; 0 if the difference is small or unknown."""
+    """Return the seconds by which the API server's clock is ahead; 0 if they are unknown or within MAX_SKEW_SECONDS."""
     return seconds if seconds is not None and abs(seconds) > MAX_SKEW_SECONDS else 0.0

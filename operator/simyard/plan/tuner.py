@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuner: finds the number of parallel calls to a site and the batch size of each call, by trials.
+"""Tuner: it finds, by trials, the number of parallel calls to a site and the number of items in each call.
 
-The goal is the smallest setting that keeps the site busy. At first both numbers double as long as the site then answers
-clearly more items per second. A trial without success is repeated once before the growth ends, as in TCP's slow start
-and BBR's start-up. Later each number is now and then halved or doubled for a while, and the measured rate decides.
-Little's law gives the rate: items under way / mean time of a call. A site that accepts items and queues them still
-answers its calls quickly, so the tuner does not slow down for it.
+The goal is the smallest setting that keeps the site busy. At first, the tuner doubles both numbers as long as the site
+then answers clearly more items per second, as in TCP's slow start and BBR's start-up. It repeats a failed trial once
+before it ends the growth. Later, it halves or doubles one of the numbers from time to time, and keeps the change if the
+measured rate permits. The rate follows from Little's law: items under way divided by the mean time of a call. A site
+that queues accepted items still answers its calls quickly, so its queue does not slow the tuner down.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 
 MAX_PER_BATCH = 500
 GROWTH_PAYS = 1.25
-"""Factor by which doubling must raise the rate, else it is undone (BBR's start-up: draft-ietf-ccwg-bbr 5.3.1.2)."""
+"""Minimum factor by which a doubling must raise the rate (BBR's start-up: draft-ietf-ccwg-bbr 5.3.1.2)."""
 HALVING_COSTS = 0.95
-"""Share of the rate that must remain after a halving; otherwise the halving is undone."""
+"""Minimum share of the rate that must remain after a halving; otherwise, the tuner undoes the halving."""
 HOLD_ROUNDS = 8
-"""Number of rounds without a trial after a failed trial."""
+"""Number of rounds for which the tuner starts no trial after a failed trial."""
 MIN_CALLS_PER_ROUND = 4
 UNHURRIED_SECONDS = 5.0
-"""Maximum duration of calls during growth. Providers have deadlines, and a lost answer costs more than growth gains."""
+"""Maximum mean duration of calls for further growth. A call that exceeds its provider's timeout would cost more."""
 LONG_SECONDS = 15.0
-"""Maximum duration of a call; a batch that takes longer is halved."""
+"""Maximum mean duration of calls; if calls take longer, the tuner halves the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Declared maximum numbers of items under way and of items in a call; both are at least 1."""
+    """Declared limits: the maximum number of items under way, and the maximum number of items in a call; both >= 1."""
 
     in_flight: int
     batch: int = MAX_PER_BATCH
@@ -48,7 +48,7 @@ class Setting:
         return self.calls * self.batch
 
     def limit_to(self, bounds: Bounds) -> Setting:
-        """Return the nearest setting within bounds: smaller batches before fewer calls, down to 4 calls."""
+        """Return the nearest setting within bounds: batches become smaller first, and calls fewer if necessary."""
         batch = min(self.batch, bounds.batch, max(1, bounds.in_flight // min(self.calls, START.calls)))
         return Setting(max(1, min(self.calls, bounds.in_flight // batch)), batch)
 
@@ -57,7 +57,7 @@ START = Setting(calls=4, batch=4)
 
 
 class Move(enum.Enum):
-    """Kind of a trial."""
+    """Kind of a trial: one number doubles or halves."""
 
     LARGER_BATCHES = enum.auto()
     MORE_CALLS = enum.auto()
@@ -65,7 +65,7 @@ class Move(enum.Enum):
     SMALLER_BATCHES = enum.auto()
 
     def apply(self, setting: Setting, bounds: Bounds) -> Setting:
-        """Return the setting after the move; the same setting if the move is not possible."""
+        """Return the setting after this move, within the bounds; the same setting if the move is not possible."""
         calls, batch = setting.calls, setting.batch
         if self is Move.LARGER_BATCHES:
             larger = min(2 * batch, bounds.batch, bounds.in_flight)
@@ -78,7 +78,7 @@ class Move(enum.Enum):
 
     @property
     def grows(self) -> bool:
-        """True if the move sends more to the site."""
+        """True if the move increases the number of items under way."""
         return self in _GROWTH
 
 
@@ -88,13 +88,13 @@ _STEADY = (Move.FEWER_CALLS, Move.SMALLER_BATCHES, Move.LARGER_BATCHES, Move.MOR
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to a call.
+    """Answer of a site to a call, as the tuner counts it.
 
     Attributes:
         round: Value of :attr:`Tuner.round` when the call was sent.
         items: Number of items in the call.
         seconds: Time for which the call occupied its place, including the work before and after it.
-        full: True if the setting was used in full: no limit of the pace and no lack of work kept calls or items back.
+        full: True if the calls used the whole setting: there was enough work, and the pace delayed no call.
         call_seconds: Duration of the call at the site.
     """
 
@@ -111,10 +111,10 @@ class Tuner:
 
     Attributes:
         base: Best known setting.
-        base_rate: Items per second with this setting; 0 if unknown.
-        trial: Move that is being tried.
-        growing: True if no limit was found yet, or a limit has disappeared.
-        round: Number of the present setting; answers to calls of earlier rounds are ignored.
+        base_rate: Items per second with the best known setting; 0 if unknown.
+        trial: Move of the present trial; None if there is no trial.
+        growing: True if the tuner has not found a limit yet, or if a growing trial succeeded again.
+        round: Number of the present round; the tuner ignores answers to calls of earlier rounds.
     """
 
     bounds: Bounds
@@ -134,7 +134,7 @@ class Tuner:
 
     @classmethod
     def start(cls, bounds: Bounds) -> Tuner:
-        """Return a tuner without any measurement."""
+        """Return a new tuner, without measurements."""
         return cls(bounds, START.limit_to(bounds))
 
     @property
@@ -144,17 +144,17 @@ class Tuner:
 
     @property
     def is_bound(self) -> bool:
-        """True if only the declared bounds prevent growth."""
+        """True if the declared bounds permit no growth."""
         return all(move.apply(self.base, self.bounds).in_flight <= self.base.in_flight for move in _GROWTH)
 
     def with_bounds(self, bounds: Bounds) -> Tuner:
-        """Return the tuner with other declared bounds."""
+        """Return the tuner with new declared bounds."""
         if bounds == self.bounds:
             return self
         return replace(self._next_round(self.base.limit_to(bounds), None), bounds=bounds, growing=True, _turn=0)
 
     def record_answer(self, answer: Answer) -> Tuner:
-        """Return the tuner after an answer."""
+        """Return the tuner after the answer to a call."""
         if answer.round != self.round or not answer.full:
             return self
         skips = 0 if self.growing else self.setting.calls
@@ -175,29 +175,29 @@ class Tuner:
         return tuner._judge(rate, tuner._call_seconds / tuner._counted)
 
     def record_throttle(self, round_: int) -> Tuner:
-        """Return the tuner after the site refused a call because of too many requests: the trial is undone.
+        """Return the tuner after the site refused a call because of too many requests.
 
-        The pace reduces the rate.
+        The tuner undoes the present trial. The pace, not the tuner, reduces the rate.
         """
         if round_ != self.round or (self.trial is None and not self.growing):
             return self
         return replace(self._next_round(self.base, None), growing=False, _hold=HOLD_ROUNDS)
 
     def record_failure(self, round_: int) -> Tuner:
-        """Return the tuner after a call that the site could not answer: half the setting, and growth from there."""
+        """Return the tuner after a failed call: half as many calls or half the batch, and growth from there."""
         if round_ != self.round:
             return self
         move = Move.FEWER_CALLS if self.base.calls > 1 else Move.SMALLER_BATCHES
         return replace(self._next_round(move.apply(self.base, self.bounds), None), growing=True, base_rate=0.0, _turn=0)
 
     def restart(self) -> Tuner:
-        """Return the tuner after an outage of the site: the first setting, or the best known one if it is smaller."""
+        """Return the tuner after an outage, with the first or the best known setting, the smaller of the two."""
         first = START.limit_to(self.bounds)
         base = Setting(min(self.base.calls, first.calls), min(self.base.batch, first.batch))
         return replace(self._next_round(base, None), growing=True, base_rate=0.0, _turn=0, _hold=0)
 
     def _judge(self, rate: float, seconds: float) -> Tuner:
-        """Return the tuner after a round with this rate and mean duration of a call."""
+        """Return the tuner after a round with this rate (items per second) and this mean duration of a call."""
         if seconds > LONG_SECONDS and self.setting.batch > 1:
             smaller = Move.SMALLER_BATCHES.apply(self.setting, self.bounds)
             return replace(self._next_round(smaller, None), growing=False, base_rate=0.0)
@@ -218,7 +218,7 @@ class Tuner:
         return replace(self._next_round(self.base, None), _turn=self._turn + 1, _hold=HOLD_ROUNDS)
 
     def _start_trial(self, seconds: float) -> Tuner:
-        """Return the tuner with the next possible trial."""
+        """Return the tuner with the next trial that is possible; without a trial if none is possible."""
         turn = self._turn
         if self.growing:
             while turn < len(_GROWTH):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of the rows of Usage objects up to the present, in groups, for reports."""
+"""Sums of the rows of Usage objects up to the present, for reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from simyard.plan.times import get_milliseconds_between
 
 @dataclass(slots=True)
 class Used:
-    """Sums of one group: ``workers`` that run now, and ``cost`` by currency, in 3,600,000ths of a thousandth."""
+    """Sums of one group of rows.
+
+    ``workers`` run now. ``cost`` is by currency, in 1/3,600,000 of a thousandth of the currency.
+    """
 
     workers: int = 0
     worker_milliseconds: int = 0
@@ -22,7 +25,7 @@ class Used:
     cost: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: UsageRow, now: datetime) -> None:
-        """Add a row; workers that ran when the row was written are assumed to run until now."""
+        """Add a row, as if the workers that ran when the row was written had run until now."""
         since = get_milliseconds_between(row.accounted_until, now)
         self.workers += row.workers
         self.worker_milliseconds += row.worker_milliseconds + since * row.workers
@@ -43,7 +46,7 @@ Group = tuple[str, ...]
 def sum_usage(
     rows: Iterable[tuple[str, UsageRow]], group: Callable[[str, UsageRow], Group], now: datetime
 ) -> dict[Group, Used]:
-    """Return the sums of usage by group, sorted by group.
+    """Return the sums of each group, sorted by group.
 
     Args:
         rows: Rows of Usage objects, each with its namespace.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status of a worker, from its object, its machine, its registration and its consumer at the broker."""
+"""Plan of a Worker's status, from its object, its machine, its registration and its consumer at the broker."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Observed state of a worker, beside its object.
+    """Observed state of a worker that is not in its object.
 
     Attributes:
-        machine: Machine as the site reports it; None if there is none (yet).
+        machine: Machine as the site reports it; None if there is no machine.
         lost: True if the site does not have the worker's machine any more, without a request for its deletion.
-        refusal: Reason why the site will never create the machine.
-        denied: Reason why the CloudSite does not permit the machine now.
-        waits: Reason why the machine is not created yet, or is not in the desired state.
+        refusal: Reason why the site will never create the machine, or empty.
+        denied: Reason why the CloudSite does not permit the machine now, or empty.
+        waits: Reason why the machine does not exist yet, or does not have the desired power state, or empty.
         registration: Newest registration; None before the first one.
         values: Newest values of the attributes; None before the first report.
-        consumer: True if the worker's queue has a consumer; None if the broker gives no answer.
+        consumer: True if the worker's queue has a consumer; None if the broker does not answer.
         consumer_gone: Time since which the queue has no consumer, in seconds of a steady clock.
         drained: True if the adapter reported that the worker is drained.
         restarts: Number of restarts of the machine that the site has accepted.
@@ -71,7 +71,7 @@ class Observation:
 
 
 class Change(enum.Enum):
-    """Kind of a change of the status, from which the urgency of its write follows."""
+    """Kind of a change of the status; it decides how urgent the write is."""
 
     NONE = enum.auto()
     VALUES = enum.auto()
@@ -81,7 +81,7 @@ class Change(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """New status of a worker, and the seconds after which it may change without another event."""
+    """New status of a worker, the kind of its change, and the seconds until the next plan (None: after an event)."""
 
     status: WorkerStatus
     change: Change
@@ -89,9 +89,9 @@ class WorkerPlan:
 
 
 def get_requested_time(worker: Worker) -> datetime | None:
-    """Return the time of the request for a worker.
+    """Return the time at which a user or the operator requested a worker.
 
-    It is the time in the annotation, if that lies shortly before the creation, else the time of the creation.
+    The result is the time in the annotation if it is close to the creation of the Worker, else the creation time.
     """
     created = worker.metadata.creation_timestamp
     try:
@@ -104,13 +104,13 @@ def get_requested_time(worker: Worker) -> datetime | None:
 
 
 def is_ready(worker: Worker) -> bool:
-    """Return whether a worker accepts actions, as its status says."""
+    """Return whether the worker's status says that it accepts actions; False for a Worker that is being deleted."""
     condition = find_condition(worker.status.conditions, ConditionType.READY)
     return condition is not None and condition.status == "True" and worker.metadata.deletion_timestamp is None
 
 
 def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float) -> WorkerPlan:
-    """Return the worker's new status; ``steady`` is the present time on the clock of ``seen.consumer_gone``."""
+    """Return the new status of a worker; ``steady`` is the present time on the clock of ``seen.consumer_gone``."""
     old = worker.status
     status, reason, message, wake_seconds = _get_readiness(worker, seen, steady)
     ready = Condition(
@@ -142,7 +142,7 @@ def plan_worker(worker: Worker, seen: Observation, now: datetime, steady: float)
 
 
 def _get_readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
-    """Return status, reason and message of ``Ready``, and the seconds until the next check."""
+    """Return the status, reason and message of ``Ready``, and the seconds until the next check, if one is needed."""
     machine = seen.machine
     if seen.denied and machine is None:
         return False, Reason.SITE_NOT_PERMITTED, seen.denied, None
@@ -171,7 +171,10 @@ def _get_readiness(worker: Worker, seen: Observation, steady: float) -> tuple[bo
 
 
 def _get_connection(worker: Worker, seen: Observation, steady: float) -> tuple[bool, str, str, float | None]:
-    """Return the readiness of a registered worker; it stays as it is while the broker does not answer."""
+    """Return the same values as :func:`_get_readiness`, for a registered worker.
+
+    While the broker does not answer, the readiness does not change.
+    """
     before = find_condition(worker.status.conditions, ConditionType.READY)
     disconnected = before is not None and before.reason == Reason.ADAPTER_DISCONNECTED
     look_again: float | None = None
@@ -186,7 +189,7 @@ def _get_connection(worker: Worker, seen: Observation, steady: float) -> tuple[b
 
 
 def _get_stages(worker: Worker, seen: Observation) -> Stages:
-    """Return the times of the stages; each stage keeps the first time that became known."""
+    """Return the times of a worker's stages; a time that is known does not change."""
     old = worker.status.stages
     times = {stage.value: getattr(old, stage.value) for stage in Stage}
     times[Stage.START] = times[Stage.START] or get_requested_time(worker)
@@ -201,9 +204,9 @@ def _get_stages(worker: Worker, seen: Observation) -> Stages:
 def list_addresses(machine: Machine) -> list[WorkerAddress]:
     """Return the addresses at which other machines may reach the machine.
 
-    The addresses may come from an agent in the guest, so they are not trusted. Texts that are not IP addresses are left
-    out, as are loopback and link-local addresses, which have no meaning elsewhere. Names of interfaces and hardware
-    addresses with invalid characters are left out too.
+    The addresses may come from an agent in the guest, so they are untrusted. The function skips texts that are not IP
+    addresses, and addresses without a meaning for other machines, such as loopback and link-local addresses. It also
+    removes names of interfaces and hardware addresses that contain invalid characters.
     """
     found: dict[str, WorkerAddress] = {}
     for item in machine.addresses:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan of the machines of one Worker at a site.
 
-This is the only place that decides whether a machine is created or deleted. The rule is: one machine per Worker, and no
-machine without a Worker. Three uncertain cases are handled first, because a wrong decision deletes a running machine or
-creates a second one:
+This module alone decides whether the operator creates or deletes a machine. The rule is: one machine for each Worker,
+and no machine without a Worker. The plan handles three uncertain cases first, because a wrong decision would delete a
+running machine or create a second one:
 
-- While not all machines of the site are known, nothing is decided.
-- A machine that the last list of the site did not contain is a suspect: the site is asked for it before anything else.
-- A machine whose Worker is in no cache may be an orphan: the API server is asked for the Worker first.
+- While some machines of the site are unknown, the plan is empty.
+- A machine that the last list of the site did not contain is a suspect. The operator first asks the site for it.
+- A machine whose Worker is not in the cache may be an orphan. The operator first asks the API server for the Worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simyard.plan.machine import POWER_ACTIONS, Step, plan_machine
 from simyard_sites.base import Machine, MachineState
 
 CONFIRM_SECONDS = 30.0
-"""Time after which a site that accepted a deletion is asked whether the machine is still there."""
+"""Time after an accepted deletion until the operator asks the site whether the machine is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class WorkerMachines:
     """Observed state of the machines of one Worker.
 
     Attributes:
-        worker: The Worker; None if it is in no cache.
-        machines: Machines of the Worker at the site, first the one to keep.
+        worker: The Worker; None if it is not in the cache.
+        machines: Machines of the Worker at the site. The operator keeps the first one and deletes the others.
         complete: True if all machines of the site are known.
         suspects: Ids of machines that the last list of the site did not contain.
-        may_be_orphan: True if the first machine may have no Worker, and the API server has not been asked yet.
-        lost: True if the Worker was already reported as lost.
+        may_be_orphan: True if the first machine may have no Worker, and the operator has not asked the API server yet.
+        lost: True if the operator has already reported the Worker as lost.
         create_sent: True if a request for the Worker's machine is under way.
         restarts: Number of restarts that the site accepted, if the Worker's status does not show them yet.
-        ended: True if the machine was stopped or restarted, and the Worker's status does not show it yet.
-        stop_ends: True if the site deletes machines that are stopped or restarted.
+        ended: True if the site has stopped or restarted the machine, and the Worker's status does not show it yet.
+        stop_ends: True if a stop or restart deletes the machine at this site.
         deletion_seconds: Time since the site accepted the deletion of the first machine; None before that.
-        confirm_seconds: Time after which the site is asked whether it has deleted the machine.
+        confirm_seconds: Time after an accepted deletion until the operator asks the site whether the machine is gone.
     """
 
     worker: Worker | None
@@ -63,11 +63,11 @@ class MachinePlan:
     Attributes:
         requests: Steps for the site, each with its key: the Worker's uid for CREATE, the id of the machine for all
             other steps.
-        look_for_owner: True if the API server must be asked for the Worker before the next plan.
-        lost: True if the Worker must be reported as lost.
-        rests: True if the Worker's machine must be reported as stopped, although the site has no machine for it.
+        look_for_owner: True if the operator must ask the API server for the Worker before the next plan.
+        lost: True if the operator must report the Worker as lost.
+        rests: True if the operator must report a stopped machine, although the site has no machine for the Worker.
         deletion_began: True if the site already deletes the first machine; its deletion counts as accepted now.
-        again_seconds: Seconds until the next plan; None: only after the next change.
+        again_seconds: Seconds until the next plan; None: only a change causes the next plan.
     """
 
     requests: tuple[tuple[Step, str], ...] = ()
@@ -112,7 +112,7 @@ def _plan_first(seen: WorkerMachines, machine: Machine | None) -> MachinePlan:
 
 
 def _plan_deletion(machine: Machine, accepted_seconds: float | None, confirm_seconds: float) -> MachinePlan:
-    """Return the request to delete a machine; after a long wait, the request to look whether it still exists."""
+    """Return the request to delete a machine; after a long wait, ask the site whether the machine still exists."""
     began = accepted_seconds is None and machine.state is MachineState.TERMINATING
     seconds = 0.0 if began else accepted_seconds
     if seconds is None:

@@ -14,7 +14,7 @@ from simyard.plan.lost_workers import explain_removal, get_time_limit
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Worker to be deleted, with the reason; ``failed`` is True if it failed."""
+    """Worker to delete, with the reason; ``failed`` is True if the worker failed."""
 
     worker: Worker
     reason: str
@@ -44,8 +44,8 @@ class Workforce:
     """Workers that are not being deleted: each is in one of ``ready``, ``unready``, ``draining`` and ``failed``.
 
     Attributes:
-        late: Workers of ``unready`` whose deadline has passed, the latest first.
-        look_again: Seconds until the next worker may be late; None if there is none.
+        late: Workers of ``unready`` whose registration deadline has passed; the worker that waited longest is first.
+        look_again: Seconds until the next worker may be late or lost; None if no worker has a limit.
     """
 
     ready: list[Worker]
@@ -59,7 +59,7 @@ class Workforce:
 def split_workers(
     workers: Sequence[Worker], deadline_seconds: float, clock: Clock, patient: Container[str] = ()
 ) -> Workforce:
-    """Return the workers by state; workers at the sites ``patient`` are neither late nor lost."""
+    """Return the workers by state. Workers at the sites in ``patient`` count as neither late nor lost."""
     ready: list[Worker] = []
     unready: list[Worker] = []
     draining: list[Worker] = []
