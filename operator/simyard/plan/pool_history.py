@@ -36,8 +36,11 @@ def add_activities(
     """Return the newest activities of the pool, including the activities of this pass."""
     new: list[tuple[Reason, str]] = []
     previous, timeout = given.previous, given.pool.spec.idle_timeout_seconds
-    if counts.asleep and not was_asleep(previous):
-        new.append((Reason.IDLE, f"no action for {timeout} s: {format_count_is(len(given.workers), 'worker')} ended"))
+    if counts.asleep:
+        # Workers that drain end in later passes, which are no activities of their own.
+        if not was_asleep(previous):
+            ended_workers = format_count_is(len(given.workers), "worker")
+            new.append((Reason.IDLE, f"no action for {timeout} s: {ended_workers} ended"))
     elif (created or ended) and (spec_changed or was_asleep(previous)) and len(given.workers) != counts.desired:
         new.append((Reason.SCALED, f"from {len(given.workers)} to {format_count(counts.desired, 'worker')}"))
     progressing = find_condition(previous.conditions, ConditionType.PROGRESSING)

@@ -19,7 +19,7 @@ from simyard.plan.pool import plan_pool
 
 def started(timeout: int = 600, replicas: int = 3, **spec: Any) -> World:
     """A pool whose workers have just become ready."""
-    world = World(make_pool(replicas, idleTimeoutSeconds=timeout, scaleIn={"drainSeconds": 0}, **spec))
+    world = World(make_pool(replicas, **{"idleTimeoutSeconds": timeout, "scaleIn": {"drainSeconds": 0}, **spec}))
     world.turn()
     world.come_up()
     world.turn()
@@ -52,6 +52,18 @@ def test_a_pool_that_nobody_uses_ends_its_workers_and_keeps_its_replicas() -> No
     assert world.pool.status.activities[-1].reason == "Idle"
     plan = world.turn()
     assert (plan.create, plan.delete, plan.wake_seconds) == ((), (), None)
+
+
+def test_workers_that_drain_before_they_end_are_one_activity() -> None:
+    world = started(scaleIn={"drainSeconds": 60})
+    before = len(world.pool.status.activities)
+    sleep(world)
+    assert len(world.workers) == 3
+    for _ in range(3):
+        world.pass_time(60)
+        world.turn()
+    assert not world.workers
+    assert [item.reason for item in world.pool.status.activities[before:]] == ["Idle"]
 
 
 def test_without_a_time_out_a_pool_never_sleeps() -> None:
