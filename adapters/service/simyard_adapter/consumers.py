@@ -38,7 +38,15 @@ Receive = Callable[[Session, DeliveredMessage], None]
 class Consumer:
     """A consumer of one queue of a session; it can stop and start again."""
 
-    def __init__(self, session: Session, queue: str, prefetch: int, receive: Receive) -> None:
+    def __init__(
+        self,
+        session: Session,
+        queue: str,
+        prefetch: int,
+        receive: Receive,
+        watch_seconds: float = _WATCH_SECONDS,
+    ) -> None:
+        self._watch_seconds = watch_seconds
         self._session = session
         self._name = queue
         self._prefetch = prefetch
@@ -89,7 +97,7 @@ class Consumer:
                 if self._tag is not None and self._tag not in channel.consumers:
                     return
             with contextlib.suppress(asyncio.TimeoutError):
-                await within(_WATCH_SECONDS, self._session.closed.wait())
+                await within(self._watch_seconds, self._session.closed.wait())
 
     async def _on_message(self, message: DeliveredMessage) -> None:
         # Tasks of the AMQP client end with the channel, so the message is passed on at once.

@@ -55,8 +55,9 @@ class Journal:
         MachineError: The file cannot be used; any call may raise this.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_confirmed: int = MAX_CONFIRMED) -> None:
         self._path = path
+        self._max_confirmed = max_confirmed
         self._lock = threading.Lock()
         self._database: Optional[sqlite3.Connection] = None
 
@@ -106,7 +107,7 @@ class Journal:
             lambda database: database.execute(
                 "DELETE FROM invocations WHERE state = ? AND number <= "
                 "(SELECT number FROM invocations WHERE state = ? ORDER BY number DESC LIMIT 1 OFFSET ?)",
-                (JournalState.CONFIRMED.value, JournalState.CONFIRMED.value, MAX_CONFIRMED),
+                (JournalState.CONFIRMED.value, JournalState.CONFIRMED.value, self._max_confirmed),
             )
         )
 

@@ -31,10 +31,11 @@ async def await_outcome(
     context: Context,
     request: ActionRequest,
     max_result_bytes: int = MAX_RESULT_BYTES,
+    grace_seconds: float = STOP_GRACE_SECONDS,
 ) -> Outcome:
     """Wait for ``work`` and return its outcome; ask the invocation to stop when it times out.
 
-    An invocation that ignores the request to stop may still run when this returns.
+    An invocation that ignores the request to stop for ``grace_seconds`` may still run when this returns.
     """
     started_at, started = time.time(), time.monotonic()
     loop = asyncio.get_running_loop()
@@ -48,7 +49,7 @@ async def await_outcome(
         await asyncio.wait({work, stopped}, timeout=request.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
     if not work.done():
         context.stop(ErrorReason.TIMED_OUT)
-        await asyncio.wait({work}, timeout=STOP_GRACE_SECONDS)
+        await asyncio.wait({work}, timeout=grace_seconds)
     seconds = time.monotonic() - started
     error = work.exception() if work.done() and not work.cancelled() else None
     if context.stopped is not None:

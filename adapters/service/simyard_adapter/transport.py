@@ -13,7 +13,7 @@ import json
 import ssl
 import time
 from dataclasses import dataclass, replace
-from typing import Any, AsyncIterator, Coroutine, Mapping, Optional, TypeVar
+from typing import Any, AsyncIterator, Callable, Coroutine, Mapping, Optional, TypeVar
 from urllib.parse import quote
 
 import aiormq
@@ -177,8 +177,21 @@ class Connections:
     process (RabbitMQ allows 2,047 channels on each).
     """
 
-    def __init__(self, broker: BrokerAddress, name: str, *, channels_per_connection: int = 2) -> None:
-        """Create the connections; ``name`` is shown to the broker's administrators."""
+    def __init__(
+        self,
+        broker: BrokerAddress,
+        name: str,
+        *,
+        channels_per_connection: int = 2,
+        close_seconds: float = CLOSE_SECONDS,
+        pause: Callable[[int, float], float] = draw_delay,
+    ) -> None:
+        """Create the connections; ``name`` is shown to the broker's administrators.
+
+        ``pause`` returns the delay after a number of earlier failures, up to a maximum.
+        """
+        self._close_seconds = close_seconds
+        self._pause = pause
         self._logins = [broker]
         self._name = name
         self._channels_per_connection = channels_per_connection
@@ -219,13 +232,13 @@ class Connections:
                 yield channel
             finally:
                 with contextlib.suppress(BrokerError):
-                    await await_guarded(channel.close(), "closing the channel", CLOSE_SECONDS)
+                    await await_guarded(channel.close(), "closing the channel", self._close_seconds)
         finally:
             line.channels -= 1
             if line.channels == 0:
                 self._connections.remove(line)
                 with contextlib.suppress(BrokerError):
-                    await await_guarded(line.connection.close(), "closing the connection", CLOSE_SECONDS)
+                    await await_guarded(line.connection.close(), "closing the connection", self._close_seconds)
 
     async def _line(self, asked: float) -> _SharedConnection:
         for line in self._connections:
@@ -240,7 +253,7 @@ class Connections:
             line = await self._connect()
         except BrokerError as error:
             self._failure, self._failed_at = str(error), time.monotonic()
-            self._again_at = self._failed_at + draw_delay(self._failures, MAX_CONNECT_BACKOFF_SECONDS)
+            self._again_at = self._failed_at + self._pause(self._failures, MAX_CONNECT_BACKOFF_SECONDS)
             self._failures += 1
             raise
         self._failures = 0

@@ -27,8 +27,16 @@ class Updates:
     """The updates that are not sent yet. ``attributes_changed`` and ``progress`` may be called from any thread."""
 
     def __init__(
-        self, current: CurrentSession, attributes: AttributeStore, key: Callable[[Event], str], worker: str
+        self,
+        current: CurrentSession,
+        attributes: AttributeStore,
+        key: Callable[[Event], str],
+        worker: str,
+        retry_seconds: float = RETRY_SECONDS,
+        active_seconds: float = ACTIVE_SECONDS,
     ) -> None:
+        self._retry_seconds = retry_seconds
+        self._active_seconds = active_seconds
         self._current = current
         self._attributes = attributes
         self._key = key
@@ -91,7 +99,7 @@ class Updates:
             try:
                 await self.send(session)
             except BrokerError:
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(self._retry_seconds)
                 self._wake.set()  # Some updates are not sent yet.
 
     async def send(self, session: Session) -> None:
@@ -110,7 +118,7 @@ class Updates:
         now = self._loop.time()
         if self._active and now >= self._active_due:
             await self._publish(session, Event.ACTIVE, {})
-            self._active, self._active_due = False, now + ACTIVE_SECONDS
+            self._active, self._active_due = False, now + self._active_seconds
             if self._serving:
                 self._plan_active()
         with self._lock:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from simyard_adapter import journal as module
 from simyard_adapter.errors import MachineError
 from simyard_adapter.journal import Journal, JournalState
 
@@ -34,9 +33,8 @@ async def test_an_invocation_is_accepted_once_and_read_back_after_a_crash(tmp_pa
     again.close()
 
 
-async def test_only_the_last_confirmed_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CONFIRMED", 2)
-    journal = Journal(tmp_path / "journal")
+async def test_only_the_last_confirmed_results_are_kept(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", max_confirmed=2)
     for name in "abcde":
         await journal.accept(name, b"")
         await journal.finish(name, b"")

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from simyard_adapter import running
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Interface
 from simyard_adapter.invocations import ActionRequest
 from simyard_adapter.limits import MAX_RESULT_BYTES
-from simyard_adapter.running import await_outcome, to_wire_error
+from simyard_adapter.running import STOP_GRACE_SECONDS, await_outcome, to_wire_error
 from simyard_adapter.wire import ErrorReason
 
 INTERFACE = Interface.from_json(
@@ -29,7 +28,9 @@ INTERFACE = Interface.from_json(
 )
 
 
-async def end(returned: Any, *, cancel: bool = False) -> tuple[ErrorReason | None, str]:
+async def end(
+    returned: Any, *, cancel: bool = False, grace_seconds: float = STOP_GRACE_SECONDS
+) -> tuple[ErrorReason | None, str]:
     """Run work that returns (or raises) this, or never ends (None)."""
     context = Context("id", "solve", Path("unused"), lambda _: None, lambda _: None)
     work: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -40,7 +41,7 @@ async def end(returned: Any, *, cancel: bool = False) -> tuple[ErrorReason | Non
     if cancel:
         await asyncio.to_thread(context.cancel)
     request = ActionRequest.read({"action": "solve", "timeoutSeconds": 0.05}, INTERFACE)
-    outcome = await await_outcome(work, context, request)
+    outcome = await await_outcome(work, context, request, grace_seconds=grace_seconds)
     return (outcome.error.reason, outcome.error.message) if outcome.error else (None, str(outcome.result))
 
 
@@ -68,10 +69,9 @@ async def test_a_result_too_large_is_an_error_that_says_what_to_do() -> None:
     assert "the vendor can declare a result of the type file" in said
 
 
-async def test_work_that_ignores_its_end_is_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "STOP_GRACE_SECONDS", 0.05)
-    assert await end(None) == (ErrorReason.TIMED_OUT, "the action did not end within 0.05 s")
-    assert await end(None, cancel=True) == (ErrorReason.CANCELLED, "the action was cancelled")
+async def test_work_that_ignores_its_end_is_reported_all_the_same() -> None:
+    assert await end(None, grace_seconds=0.05) == (ErrorReason.TIMED_OUT, "the action did not end within 0.05 s")
+    assert await end(None, cancel=True, grace_seconds=0.05) == (ErrorReason.CANCELLED, "the action was cancelled")
 
 
 async def test_a_result_that_fits_is_the_outcome() -> None:

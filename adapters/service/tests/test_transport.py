@@ -17,7 +17,6 @@ import pytest
 from aiormq import spec
 from aiormq.abc import DeliveredMessage
 
-from simyard_adapter import consumers, transport
 from simyard_adapter.bootstrap import BrokerAddress
 from simyard_adapter.consumers import Consumer
 from simyard_adapter.transport import BrokerError, Connections, Session, UnroutableError, await_guarded
@@ -170,18 +169,17 @@ async def test_a_cut_connection_ends_the_session_and_everything_that_waits_on_it
             pass
 
 
-async def test_a_connection_that_is_stuck_is_left_behind_in_time(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "CLOSE_SECONDS", 0.05)
-    async with asyncio.timeout(DEADLINE), Connections(line.address, "tests").open_channel() as channel:
+async def test_a_connection_that_is_stuck_is_left_behind_in_time(line: Line) -> None:
+    connections = Connections(line.address, "tests", close_seconds=0.05)
+    async with asyncio.timeout(DEADLINE), connections.open_channel() as channel:
         assert isinstance(await channel.basic_qos(prefetch_count=1), spec.Basic.QosOk)
         line.stall()
 
 
 @pytest.mark.usefixtures("forgetful_logs")
-async def test_attempts_that_fail_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "draw_delay", lambda failures, last: 0.0)
+async def test_attempts_that_fail_leave_nothing_behind() -> None:
     async with refusing() as (address, refused):
-        connections = Connections(address, "tests")
+        connections = Connections(address, "tests", pause=lambda failures, last: 0.0)
         before = left_behind()
         for _ in range(5):
             with pytest.raises(BrokerError):
@@ -212,16 +210,15 @@ async def test_sessions_that_break_leave_nothing_behind(service: Service, line: 
             await asyncio.sleep(0.01)
 
 
-async def test_those_who_share_connections_pause_together_and_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_who_share_connections_pause_together_and_longer_each_time() -> None:
     failures: list[int] = []
 
     def pause(failed: int, last: float) -> float:
         failures.append(failed)
         return FOR_EVER if len(failures) == 3 else 0.0
 
-    monkeypatch.setattr(transport, "draw_delay", pause)
     async with refusing() as (address, refused):
-        connections = Connections(address, "tests")
+        connections = Connections(address, "tests", pause=pause)
         for _ in range(10):
             with pytest.raises(BrokerError, match="connecting"):
                 async with connections.open_channel():
@@ -259,10 +256,8 @@ async def test_channels_that_come_and_go_beside_one_that_stays_keep_to_the_broke
 
 
 @pytest.mark.parametrize("hears", [True, False], ids=["told", "looking"])
-async def test_a_consumer_that_the_broker_cancels_ends_its_watch(
-    service: Service, hears: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(consumers, "_WATCH_SECONDS", 0.05 if not hears else FOR_EVER)
+async def test_a_consumer_that_the_broker_cancels_ends_its_watch(service: Service, hears: bool) -> None:
+    watch_seconds = 0.05 if not hears else FOR_EVER
     await service.add_worker("w1")
     queue = name_worker_queue(service.user, "w1")
     async with Connections(service.bootstrap().broker, "tests").open_channel() as channel:
@@ -271,7 +266,7 @@ async def test_a_consumer_that_the_broker_cancels_ends_its_watch(
         if not hears:
             channel.on_consumer_cancel_callbacks.clear()
             session.hears_cancels = False
-        consumer = Consumer(session, queue, 1, lambda session, message: None)
+        consumer = Consumer(session, queue, 1, lambda session, message: None, watch_seconds)
         await consumer.adjust(lambda: True)
         watching = asyncio.ensure_future(consumer.watch())
         await service.manage("DELETE", f"queues/{service.vhost}/{queue}")

@@ -4,9 +4,6 @@
 import asyncio
 from typing import Any
 
-import pytest
-
-from simyard_adapter import updates as module
 from simyard_adapter.current_session import CurrentSession
 from simyard_adapter.transport import BrokerError
 from simyard_adapter.updates import Updates
@@ -35,12 +32,9 @@ class Session:
             raise BrokerError("the connection closed")
 
 
-async def test_that_it_is_active_is_told_on_the_next_session_when_the_first_breaks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+async def test_that_it_is_active_is_told_on_the_next_session_when_the_first_breaks() -> None:
     current: Any = CurrentSession()
-    updates = Updates(current, Attributes(), lambda kind: kind.value, "worker")  # type: ignore[arg-type]
+    updates = Updates(current, Attributes(), lambda kind: kind.value, "worker", retry_seconds=0.01)  # type: ignore[arg-type]
     running = asyncio.ensure_future(updates.run())
     broken, whole = Session(breaks=True), Session()
     current.attach(broken)
@@ -54,10 +48,9 @@ async def test_that_it_is_active_is_told_on_the_next_session_when_the_first_brea
     await asyncio.wait({running})
 
 
-async def test_that_it_is_active_is_told_again_while_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ACTIVE_SECONDS", 0.05)
+async def test_that_it_is_active_is_told_again_while_it_is() -> None:
     current: Any = CurrentSession()
-    updates = Updates(current, Attributes(), lambda kind: kind.value, "worker")  # type: ignore[arg-type]
+    updates = Updates(current, Attributes(), lambda kind: kind.value, "worker", active_seconds=0.05)  # type: ignore[arg-type]
     running = asyncio.ensure_future(updates.run())
     session = Session()
     current.attach(session)
