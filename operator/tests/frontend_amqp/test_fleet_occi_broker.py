@@ -10,31 +10,26 @@ from pathlib import Path
 import pytest
 from amqp_frontends import ENDPOINT, QUEUE, Vhost
 
-from simyard.fleet.frontends import occi_broker
 from simyard.fleet.frontends.occi_broker import OcciBroker
 from simyard.messaging.admin import BrokerAdmin
 from simyard.messaging.connection import open_channel
 from simyard.messaging.credentials import make_master_key
 from simyard.messaging.occi_topology import (
     build_client_user_spec,
-    build_frontend_clients_user_spec,
     build_request_queue_spec,
     name_clients_vhost,
 )
-from simyard.messaging.topology import QueueKind, QueueSpec, build_frontend_user_spec
+from simyard.messaging.topology import QueueKind, QueueSpec
 
 
 @pytest.fixture
-async def occi(vhost: Vhost, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OcciBroker]:
+async def occi(vhost: Vhost) -> AsyncIterator[OcciBroker]:
     """Return the topology of an installation with a user of the test's own, because all tests share the broker."""
     user = f"frontend-{secrets.token_hex(8)}"
     main = vhost.access.enter_vhost(vhost.access.vhost.removesuffix("-occi"))
-    monkeypatch.setattr(occi_broker, "FRONTEND_USER", user)
-    for spec in (build_frontend_user_spec, build_frontend_clients_user_spec):
-        monkeypatch.setattr(occi_broker, spec.__name__, lambda spec=spec: replace(spec(), name=user))
     async with contextlib.aclosing(BrokerAdmin(main)) as admin:
         await admin.ensure_vhost()
-        broker = OcciBroker(main, admin, clients=True, endpoints=[ENDPOINT])
+        broker = OcciBroker(main, admin, clients=True, endpoints=[ENDPOINT], user=user)
         assert broker.vhost == vhost.access.vhost
         try:
             yield broker

@@ -15,7 +15,6 @@ from simyard.api.base import Json, Metadata
 from simyard.api.worker import Worker
 from simyard.kube.cache import Cache
 from simyard_dev.controlplane import ControlPlane
-from simyard_sites.kubernetes import client as client_module
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.resource import Resource
 
@@ -109,11 +108,11 @@ async def test_it_survives_the_api_server_and_its_age_tells(tmp_path: Path, simy
 
 
 async def test_a_list_of_several_pages_is_learnt_whole_and_forgets_what_is_not_in_it(
-    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+    control_plane: ControlPlane,
 ) -> None:
-    monkeypatch.setattr(client_module, "LIST_PAGE", 2)
     wanted = [f"page-{uuid.uuid4().hex}" for _ in range(5)]
     async with await KubeClient.connect(control_plane.kubeconfig) as client:
+        client.page_items = 2
         for name in wanted:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
             await client.create(CONFIG_MAPS, body, "default")

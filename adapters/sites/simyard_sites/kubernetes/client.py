@@ -76,7 +76,10 @@ class KubeClient:
         kubeconfig: The file with the configuration; None if it came from the environment.
         clock_skew_seconds: The time by which the server's clock is ahead, from its newest answer; None before the
             first.
+        page_items: The number of objects in one page of a list.
     """
+
+    page_items = LIST_PAGE
 
     def __init__(
         self,
@@ -153,7 +156,7 @@ class KubeClient:
         """
         items: list[Json] = []
         on_page = on_page or items.extend
-        query = {"limit": str(LIST_PAGE)}
+        query = {"limit": str(self.page_items)}
         if labels:
             query["labelSelector"] = labels
         if fields:

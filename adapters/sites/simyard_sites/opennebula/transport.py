@@ -39,13 +39,22 @@ class Transport:
     """The connections to one endpoint.
 
     oned serves 15 connections and closes each after its answer; further connections of all clients wait in its backlog.
-    Therefore at most ``settings.connections`` are open, and one of them is reserved for polls.
+    Therefore at most ``settings.connections`` are open, and one of them is reserved for polls. ``connect_seconds`` is
+    the time limit for a connection, ``max_answer_bytes`` the limit of one answer.
 
     Raises:
         InvalidSpecError: The proxy is not a URL, or the Secret's certificate is not valid.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        self._connect_seconds = connect_seconds
+        self._max_answer_bytes = max_answer_bytes
         self._url = URL(settings.endpoint)
         self._ssl = _tls(settings) if self._url.scheme == "https" else True
         self._proxy = URL(settings.proxy) if settings.proxy else None
@@ -105,7 +114,7 @@ class Transport:
     def _exchange(self, body: bytes) -> aiohttp.client._RequestContextManager:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=self._ssl)
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_seconds)
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=timeout, headers=_HEADERS, auto_decompress=False
             )
@@ -124,8 +133,8 @@ class Transport:
         else:
             async for chunk in response.content.iter_any():
                 body += chunk
-                if len(body) > MAX_ANSWER_BYTES:
-                    problem = f"its answer has more than {MAX_ANSWER_BYTES} bytes"
+                if len(body) > self._max_answer_bytes:
+                    problem = f"its answer has more than {self._max_answer_bytes} bytes"
                     break
         if not problem:
             return bytes(body)
@@ -136,7 +145,8 @@ class Transport:
     def _lost(self, error: Exception, seconds: float, changes: bool) -> SiteError:
         what = str(error)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            what = f"no connection within {CONNECT_SECONDS:.0f} s; check that the port serves {self._url.scheme}"
+            limit = f"{self._connect_seconds:.0f} s"
+            what = f"no connection within {limit}; check that the port serves {self._url.scheme}"
         elif isinstance(error, TimeoutError):
             what = f"it was silent for {seconds:.0f} s"
         place = f"{PATH}.proxy: {self._proxy}" if isinstance(error, aiohttp.ClientProxyConnectionError) else None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin, QueueInfo
@@ -32,12 +33,21 @@ class OcciBroker:
         vhost: the name of the virtual host; empty if there is none.
     """
 
-    def __init__(self, access: BrokerAccess, admin: BrokerAdmin, *, clients: bool, endpoints: Iterable[str]) -> None:
+    def __init__(
+        self,
+        access: BrokerAccess,
+        admin: BrokerAdmin,
+        *,
+        clients: bool,
+        endpoints: Iterable[str],
+        user: str = FRONTEND_USER,
+    ) -> None:
         """Create a broker without a virtual host.
 
         ``clients`` says whether clients may speak AMQP. ``endpoints`` are URLs of frontends that run outside of this
-        installation.
+        installation. ``user`` is the name of the frontends' user.
         """
+        self._user = user
         self._access = access
         self._admin = admin
         self.vhost = name_clients_vhost(access.vhost) if clients else ""
@@ -53,13 +63,13 @@ class OcciBroker:
         Raises:
             MessagingError: the broker did not create them.
         """
-        password = derive_password(key, FRONTEND_USER)
-        await self._admin.ensure_user(build_frontend_user_spec(), password)
-        content = self._access.as_user(FRONTEND_USER, password).to_secret()
+        password = derive_password(key, self._user)
+        await self._admin.ensure_user(replace(build_frontend_user_spec(), name=self._user), password)
+        content = self._access.as_user(self._user, password).to_secret()
         if self._clients is not None:
             await self._clients.ensure_vhost()
             await self._clients.ensure_platform(build_clients_specs())
-            await self._clients.ensure_user(build_frontend_clients_user_spec(), password)
+            await self._clients.ensure_user(replace(build_frontend_clients_user_spec(), name=self._user), password)
             content[VHOST_KEY] = self.vhost
         for endpoint in self._endpoints:
             await self.ensure_queue(endpoint)
