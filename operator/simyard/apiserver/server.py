@@ -15,7 +15,7 @@ from simyard.apiserver.frontproxy import CONFIG_MAPS, CONFIG_NAME, CONFIG_NAMESP
 from simyard.apiserver.settings import ApiServerSettings
 from simyard.files.catalog import open_catalog
 from simyard.messaging.access import BrokerAccess
-from simyard.serving.actions import SYNC_SECONDS, Actions
+from simyard.serving.actions import Actions
 from simyard.serving.attribute_feed import AttributeFeed
 from simyard.serving.attributes import Attributes
 from simyard.serving.authorization import Authorizer
@@ -57,7 +57,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             directory=directory,
             authorizer=Authorizer(client),
             broker=broker,
-            actions=Actions(client, directory, broker),
+            actions=Actions(client, directory, broker, sync_seconds=settings.sync_seconds),
             attributes=Attributes(directory, store, broker),
             logs=Logs(directory, broker, lambda: health.stopping),
             files=(files := Files(client, catalog, settings.watch_namespaces, settings.files_quota)),
@@ -74,9 +74,9 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             health.front_proxy_known = True
             for connection in server.connections:  # verified against the previous CA
                 connection.close()  # this alone leaves an idle connection open, and nothing answers on it any more
-                group.create_task(connection.shutdown(SYNC_SECONDS + 5))
+                group.create_task(connection.shutdown(settings.sync_seconds + 5))
 
-        runner = web.ServerRunner(server, shutdown_timeout=SYNC_SECONDS + 5)
+        runner = web.ServerRunner(server, shutdown_timeout=settings.sync_seconds + 5)
         try:
             await runner.setup()
             await web.TCPSite(runner, settings.bind, settings.port, ssl_context=tls.context).start()

@@ -10,6 +10,7 @@ from simyard.api.names import SYSTEM_NAMESPACE
 from simyard.files.access import StoreAccess
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.messaging.access import BrokerAccess
+from simyard.serving.actions import SYNC_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class ApiServerSettings:
         max_in_flight: limit of concurrent requests; further requests get status 429.
         drain_seconds: time for which the process still serves after it was asked to stop, so that load balancers
             notice.
+        sync_seconds: time limit for the result of a Sync action.
     """
 
     certificate: Path
@@ -45,3 +47,4 @@ class ApiServerSettings:
     port: int = 8443
     max_in_flight: int = 1000
     drain_seconds: float = 3.0
+    sync_seconds: int = SYNC_SECONDS

@@ -18,7 +18,7 @@ from simyard.frontend.entities.file_links import parse_file_path
 from simyard.frontend.entities.renderings import Renderings
 from simyard.frontend.entities.targets import Collection, Discovery, Instance, Target, find_target
 from simyard.frontend.exchange import OcciRequest, OcciResponse
-from simyard.frontend.reading import Reader, make_not_found_error
+from simyard.frontend.reading import FIND_SECONDS, Reader, make_not_found_error
 from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import Kind, Mixin
 from simyard.occi.negotiation import Rendering, choose_rendering
@@ -41,17 +41,22 @@ class Handlers:
     """Handlers of all requests, independent of the transport."""
 
     def __init__(
-        self, backend: Backend, *, endpoints: tuple[str, ...] = (), request_seconds: float = REQUEST_SECONDS
+        self,
+        backend: Backend,
+        *,
+        endpoints: tuple[str, ...] = (),
+        request_seconds: float = REQUEST_SECONDS,
+        find_seconds: float = FIND_SECONDS,
     ) -> None:
         """Create the handlers.
 
         ``endpoints`` are the URLs of all frontends of these entities: a URI below one of them names an entity of this
-        frontend.
+        frontend. ``find_seconds`` is the time limit for the search of one unknown entity at the API server.
         """
         self._backend = backend
         self._request_seconds = request_seconds
         renderings = Renderings(backend)
-        self._reader = Reader(backend, renderings)
+        self._reader = Reader(backend, renderings, find_seconds)
         self._writer = Writer(backend, self._reader, renderings, endpoints)
 
     async def handle(self, request: OcciRequest) -> OcciResponse:

@@ -61,11 +61,17 @@ class Authenticator:
 
     Simultaneous requests with the same token share one review. The answer is kept for ten seconds under a hash of the
     token, also for an invalid token. At most ``MAX_REVIEWS`` reviews are under way, and ``MAX_UNKNOWN_TOKEN_REVIEWS``
-    of them for unknown tokens.
+    of them for unknown tokens, each of which an invalid token occupies for ``refused_seconds`` longer.
     """
 
-    def __init__(self, client: KubeClient, answers: RecentAnswers[bytes, Identity | None] | None = None) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        answers: RecentAnswers[bytes, Identity | None] | None = None,
+        refused_seconds: float = REFUSED_SECONDS,
+    ) -> None:
         self._client = client
+        self._refused_seconds = refused_seconds
         self._answers = answers or RecentAnswers(TTL_SECONDS, CAPACITY, name="token review")
         self._places = asyncio.Semaphore(MAX_REVIEWS)
         self._unknown_places = asyncio.Semaphore(MAX_UNKNOWN_TOKEN_REVIEWS)
@@ -112,7 +118,7 @@ class Authenticator:
             async with self._unknown_places:
                 identity = await self._review_token(digest, token)
                 if identity is None:
-                    await asyncio.sleep(REFUSED_SECONDS)
+                    await asyncio.sleep(self._refused_seconds)
                 return identity
         finally:
             self._unknown_waiting -= 1

@@ -19,7 +19,7 @@ from simyard.frontend.backend import Invocation, Precondition, Verb
 from simyard.frontend.changes.actions import ActionForwarder, EntityActions
 from simyard.frontend.changes.creation import Creation
 from simyard.frontend.changes.deleting_requests import DeletedEntities
-from simyard.frontend.changes.scaling import Scaling
+from simyard.frontend.changes.scaling import WAIT_SECONDS, Scaling
 from simyard.frontend.changes.storing import ObjectStore, for_each
 from simyard.frontend.changes.updates import EntityChanges
 from simyard.frontend.changes.written import ReportedValues, Written, record_writes
@@ -75,6 +75,7 @@ class Objects:
 
     ``foreign`` is the connection to service adapters that registered themselves, None if such adapters are not served.
     ``endpoint`` is the beginning of this frontend's URLs; "" if only the requests of its clients contain it.
+    ``wait_seconds`` is the time limit for waits on workers.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Objects:
         foreign: ForeignAdapters | None = None,
         endpoint: str = "",
         clock: Callable[[], float] = time.time,
+        wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self.view = view = View(client, namespace, service, endpoint)
         self._deleted = DeletedEntities(view)
@@ -104,7 +106,7 @@ class Objects:
         self._downloads = Downloads(client, self._access, namespace)
         self._mixins = Mixins(view, self._store, self._access)
         self._creation = Creation(view, self._store, self._mixins)
-        scaling = Scaling(view, self._store, self._access)
+        scaling = Scaling(view, self._store, self._access, wait_seconds)
         self._changes = EntityChanges(
             view, self._store, self._access, self._creation, self._mixins, scaling, self._attributes
         )

@@ -60,9 +60,10 @@ class Members:
 class Reader:
     """Handlers of requests that change nothing."""
 
-    def __init__(self, backend: Backend, renderings: Renderings) -> None:
+    def __init__(self, backend: Backend, renderings: Renderings, find_seconds: float = FIND_SECONDS) -> None:
         self._backend = backend
         self._renderings = renderings
+        self._find_seconds = find_seconds
         self._kinds: BoundedCache[frozenset[str]] = BoundedCache("kinds", MAX_KEPT_LOCATIONS_BYTES, len)
 
     async def read_model(self, request: OcciRequest) -> OcciResponse:
@@ -124,10 +125,10 @@ class Reader:
         entity = self._backend.get_entity(path)
         if entity is None:
             try:
-                async with asyncio.timeout(FIND_SECONDS):
+                async with asyncio.timeout(self._find_seconds):
                     entity = await self._backend.find(path)
             except TimeoutError:
-                message = f"the Kubernetes API did not answer within {FIND_SECONDS:.0f} s"
+                message = f"the Kubernetes API did not answer within {self._find_seconds:.0f} s"
                 effect = f"it is unknown if {quote_input(path)} exists; nothing was done; try again"
                 raise OcciError(503, f"{message}: {effect}") from None
         if entity is None:

@@ -52,10 +52,21 @@ class Actions:
     """The calls of actions, for users whose rights are already checked."""
 
     def __init__(
-        self, client: KubeClient, directory: Directory, broker: BrokerClient, *, inline_results: bool = False
+        self,
+        client: KubeClient,
+        directory: Directory,
+        broker: BrokerClient,
+        *,
+        inline_results: bool = False,
+        sync_seconds: int = SYNC_SECONDS,
     ) -> None:
-        """Set up; ``inline_results`` keeps the results of recorded calls in their objects, however large they are."""
+        """Set up.
+
+        ``inline_results`` keeps the results of recorded calls in their objects, however large they are.
+        ``sync_seconds`` is the time limit for the result of a Sync action.
+        """
         self._inline_results = inline_results
+        self._sync_seconds = sync_seconds
         self._client = client
         self._directory = directory
         self._broker = broker
@@ -131,11 +142,11 @@ class Actions:
                 "action": action.name,
                 "parameters": dict(parameters),
                 "mode": ActionMode.SYNC.value,
-                "timeoutSeconds": min(action.timeout_seconds, SYNC_SECONDS),
+                "timeoutSeconds": min(action.timeout_seconds, self._sync_seconds),
             },
-            timeout_seconds=SYNC_SECONDS,
+            timeout_seconds=self._sync_seconds,
             message_id=message_id,
-            timeout_message=f'action "{action.name}" has not finished within {SYNC_SECONDS} s: {REMEDY}',
+            timeout_message=f'action "{action.name}" has not finished within {self._sync_seconds} s: {REMEDY}',
         )
         return make_action_result(target, destination, action, reply, called)
 

@@ -79,7 +79,7 @@ class Own:
 
 
 @contextlib.asynccontextmanager
-async def own_apiserver(stack: Stack, *, broker_port: int = 0, max_in_flight: int = 100) -> AsyncIterator[Own]:
+async def own_apiserver(stack: Stack, *, broker_port: int = 0, **limits: int) -> AsyncIterator[Own]:
     ports = Ports(stack.directory / "own")
     files = stack.authority.issue_server("own-serving", ["localhost"])
     settings = ApiServerSettings(
@@ -89,8 +89,8 @@ async def own_apiserver(stack: Stack, *, broker_port: int = 0, max_in_flight: in
         broker=replace(stack.access, port=broker_port or stack.access.port),
         bind=LOOPBACK,
         port=ports.reserve("apiserver"),
-        max_in_flight=max_in_flight,
         drain_seconds=0,
+        **limits,
     )
     stop = asyncio.Event()
     task = asyncio.create_task(serve(settings, stop, Health()))
@@ -179,13 +179,10 @@ async def test_a_call_whose_connection_breaks_says_that_it_may_have_run(stack: S
         assert "Retry-After" not in answer.headers, "a client that repeats the request would run the action twice"
 
 
-async def test_a_call_that_nobody_finishes_in_time_says_how_to_call_it_instead(
-    stack: Stack, running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("simyard.serving.actions.SYNC_SECONDS", 1)
+async def test_a_call_that_nobody_finishes_in_time_says_how_to_call_it_instead(stack: Stack, running: Running) -> None:
     stack.make_pool(running.namespace, "mute")
     worker = stack.make_worker(running.namespace, "mute-0", "mute", adapter=False)
-    async with own_apiserver(stack) as own:
+    async with own_apiserver(stack, sync_seconds=1) as own:
         for resource, name in (("workers", worker.name), ("workerpools", "mute")):
             answer = await own.client.post(path_of(running.namespace, resource, name, "actions/solve"))
             assert code(answer) == (504, "Timeout")

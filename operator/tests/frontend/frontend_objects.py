@@ -11,6 +11,7 @@ from typing import Any, cast
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.frontend.access import Access
+from simyard.frontend.changes.scaling import WAIT_SECONDS
 from simyard.frontend.exchange import Identity, OcciRequest, parse_target
 from simyard.frontend.exchange import OcciResponse as Response
 from simyard.frontend.handlers import Handlers
@@ -254,9 +255,11 @@ def _apply(raw: Json, operation: Json) -> None:
 class Bench:
     """A frontend's objects over :class:`Kube`."""
 
-    def __init__(self, service: str = "") -> None:
+    def __init__(self, service: str = "", *, wait_seconds: float = WAIT_SECONDS) -> None:
         self.kube = Kube()
-        self.objects = Objects(cast(KubeClient, self.kube), NAMESPACE, service, clock=lambda: 1767225610.0)
+        self.objects = Objects(
+            cast(KubeClient, self.kube), NAMESPACE, service, clock=lambda: 1767225610.0, wait_seconds=wait_seconds
+        )
         directory = self.objects.view.directory
         self._caches = {
             cache.resource.plural: cache
@@ -293,11 +296,11 @@ class Bench:
         assert found is not None, f"there is {path}"
         return found
 
-    def beside(self) -> Bench:
-        """Return another frontend of the same objects that knows the service, its pool and the site."""
-        other = Bench()
+    def beside(self, *more: Resource, wait_seconds: float = WAIT_SECONDS) -> Bench:
+        """Return another frontend of the same objects that knows the service, its pool, the site and ``more`` kinds."""
+        other = Bench(wait_seconds=wait_seconds)
         other.kube.objects = self.kube.objects
-        for resource in (names.SIMULATION_SERVICES, names.WORKER_POOLS, names.CLOUD_SITES):
+        for resource in (names.SIMULATION_SERVICES, names.WORKER_POOLS, names.CLOUD_SITES, *more):
             for raw in self.stored(resource).values():
                 other.hear(resource, raw)
         return other

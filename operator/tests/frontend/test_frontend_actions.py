@@ -12,7 +12,6 @@ from frontend_objects import ADA, Bench, pool, service, worker
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.frontend.backend import Invocation
-from simyard.frontend.changes import actions, scaling
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Draft
 from simyard.occi.standard import (
@@ -77,7 +76,7 @@ async def test_two_who_restart_at_the_same_moment_restart_once() -> None:
     assert spec(bench, names.WORKERS, "w")["restarts"] == 4
 
 
-async def test_who_waits_for_a_stop_hears_of_it_when_the_machine_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_for_a_stop_hears_of_it_when_the_machine_has_stopped() -> None:
     bench = Bench().fill()
     bench.put(names.WORKERS, worker())
     waiting = asyncio.create_task(act(bench, f"{COMPUTE_ACTION_SCHEME}stop", "/compute/uid-w", waits=True))
@@ -86,9 +85,9 @@ async def test_who_waits_for_a_stop_hears_of_it_when_the_machine_has_stopped(mon
     assert not waiting.done()
     bench.put(names.WORKERS, worker(machine="Stopped", ready=False, reason="Stopped"))
     assert await waiting is None
-    monkeypatch.setattr(actions, "WAIT_SECONDS", 0.01)
+    impatient = bench.beside(names.WORKERS, wait_seconds=0.01)
     with pytest.raises(OcciError, match="not done after") as late:
-        await act(bench, f"{COMPUTE_ACTION_SCHEME}start", "/compute/uid-w", waits=True)
+        await act(impatient, f"{COMPUTE_ACTION_SCHEME}start", "/compute/uid-w", waits=True)
     assert late.value.status == 504
 
 
@@ -142,7 +141,7 @@ async def test_a_pool_of_another_service_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("by_query", [True, False])
-async def test_who_waits_for_workers_hears_when_all_are_ready(by_query: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_for_workers_hears_when_all_are_ready(by_query: bool) -> None:
     bench = Bench().fill()
     given = {} if by_query else {"wait": True}
     waiting = asyncio.create_task(act(bench, SCALE, "/component/uid-pool", waits=by_query, replicas=2, **given))
@@ -160,9 +159,8 @@ async def test_who_waits_for_workers_hears_when_all_are_ready(by_query: bool, mo
         assert not waiting.done()
     observed(2, 2)
     assert await waiting is None
-    monkeypatch.setattr(scaling, "WAIT_SECONDS", 0.01)
     with pytest.raises(OcciError, match="2 of 5 workers are ready") as late:
-        await act(bench, SCALE, "/component/uid-pool", waits=True, replicas=5)
+        await act(bench.beside(wait_seconds=0.01), SCALE, "/component/uid-pool", waits=True, replicas=5)
     assert late.value.status == 504
 
 

@@ -11,7 +11,6 @@ from occi_memory import MemoryBackend, Served, served
 
 from simyard.frontend.budget import BodyBudget, SendingBudget
 from simyard.frontend.exchange import MAX_BODY_BYTES
-from simyard.frontend.http import transport as http_transport
 from simyard.frontend.http.connection import Limits
 from simyard.occi.errors import OcciError
 
@@ -129,12 +128,9 @@ async def test_bodies_that_are_waited_for_take_nobody_s_place(memory: MemoryBack
             writer.close()
 
 
-async def test_bodies_of_one_user_take_so_much_memory_and_not_more(
-    memory: MemoryBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_transport, "BodyBudget", lambda: BodyBudget(3 * MAX_BODY_BYTES, 2 * MAX_BODY_BYTES))
+async def test_bodies_of_one_user_take_so_much_memory_and_not_more(memory: MemoryBackend) -> None:
     memory.slow = asyncio.Event()
-    async with served(memory) as http:
+    async with served(memory, bodies=BodyBudget(3 * MAX_BODY_BYTES, 2 * MAX_BODY_BYTES)) as http:
         first = [asyncio.create_task(http.request("POST", "/compute/", body=body_of(MAX_BODY_BYTES))) for _ in "12"]
         async with asyncio.timeout(240):
             while len(memory.asked) < 2:  # noqa: ASYNC110 - what it waits for knows no events

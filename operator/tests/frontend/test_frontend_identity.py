@@ -56,8 +56,9 @@ def api() -> Api:
     return Api()
 
 
-def authenticator(api: Api, clock: Clock) -> Authenticator:
-    return Authenticator(api, RecentAnswers(TTL_SECONDS, CAPACITY, clock=clock))  # type: ignore[arg-type]
+def authenticator(api: Api, clock: Clock, refused_seconds: float = identity.REFUSED_SECONDS) -> Authenticator:
+    answers: RecentAnswers[bytes, Identity | None] = RecentAnswers(TTL_SECONDS, CAPACITY, clock=clock)
+    return Authenticator(api, answers, refused_seconds)  # type: ignore[arg-type]
 
 
 async def test_a_token_is_asked_about_once_in_ten_seconds(api: Api) -> None:
@@ -104,14 +105,13 @@ async def test_a_flood_of_made_up_tokens_asks_few_questions_at_a_time(api: Api) 
     assert api.most == identity.MAX_UNKNOWN_TOKEN_REVIEWS
 
 
-async def test_whoever_is_known_does_not_wait_for_strangers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_is_known_does_not_wait_for_strangers(api: Api) -> None:
     clock = Clock()
-    ask = authenticator(api, clock)
+    ask = authenticator(api, clock, refused_seconds=1000.0)
     await ask.identify_token("good")
     clock.now += identity.TTL_SECONDS + 1
-    monkeypatch.setattr(identity, "REFUSED_SECONDS", 1000.0)
-    monkeypatch.setattr(identity, "MAX_WAITING_UNKNOWN_TOKENS", 100)
-    strangers = [asyncio.create_task(ask.identify_token(f"bad{number}")) for number in range(100)]
+    waiting = range(identity.MAX_WAITING_UNKNOWN_TOKENS)
+    strangers = [asyncio.create_task(ask.identify_token(f"bad{number}")) for number in waiting]
     await asyncio.sleep(0)
     assert (await ask.identify_token("good")).user == "ada"
     with pytest.raises(OcciError) as refused:

@@ -12,7 +12,6 @@ from frontend_objects import ADA, Bench, worker
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.occi import MAX_MIXIN_MEMBERS
-from simyard.frontend.changes import storing
 from simyard.frontend.entities.mixins import make_mixin_name
 from simyard.occi.errors import OcciError
 from simyard.occi.model import Action, AttributeSpec, Mixin, ValueType
@@ -134,10 +133,7 @@ async def test_the_provider_s_mixins_are_neither_given_nor_taken() -> None:
         assert refused.value.status == 403
 
 
-async def test_members_that_many_frontends_change_at_the_same_time_are_all_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(storing, "PAUSE_SECONDS", 0.0005)
+async def test_members_that_many_frontends_change_at_the_same_time_are_all_there() -> None:
     first = await defined()
     names_of_workers = [f"w{n}" for n in range(12)]
     frontends = []

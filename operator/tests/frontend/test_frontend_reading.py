@@ -15,11 +15,13 @@ from occi_memory import (
     PLAIN,
     TAG_LINE,
     Caller,
+    MemoryBackend,
     compute,
     lines,
 )
 
-from simyard.frontend import reading
+from simyard.frontend.handlers import Handlers
+from simyard.occi.model import Entity
 from simyard.occi.standard import COMPUTE, NETWORKINTERFACE
 
 # The model
@@ -188,11 +190,13 @@ async def test_head_is_answered_like_get(call: Caller) -> None:
     assert (await call("HEAD", "/compute/none")).status == 404
 
 
-async def test_an_api_server_that_does_not_answer_is_a_503_and_no_time_out_of_a_change(
-    call: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "FIND_SECONDS", 0.01)
-    monkeypatch.setattr(call.backend, "find", lambda _: asyncio.Event().wait())
+async def test_an_api_server_that_does_not_answer_is_a_503_and_no_time_out_of_a_change() -> None:
+    class SilentBackend(MemoryBackend):
+        async def find(self, path: str) -> Entity | None:
+            return await asyncio.get_running_loop().create_future()
+
+    backend = SilentBackend()
+    call = Caller(backend, handlers=Handlers(backend, find_seconds=0.01))
     response = await call("GET", "/compute/unknown")
     assert response.status == 503 and b"unknown if" in response.body and b"carried out" not in response.body
 

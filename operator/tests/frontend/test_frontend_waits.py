@@ -9,7 +9,6 @@ import pytest
 from frontend_objects import NAMESPACE, Bench, pool, worker
 
 from simyard.api import names
-from simyard.frontend.changes import actions, scaling
 from simyard.frontend.exchange import OcciResponse
 from simyard.guest.messages import Registered
 from simyard.guest.values import ClaimedAttributes
@@ -108,7 +107,7 @@ async def test_a_stop_of_what_is_on_its_way_is_done_when_it_has_stopped(bench: B
     ],
 )
 async def test_the_stop_of_pools_is_done_when_none_of_their_workers_is_ready(
-    bench: Bench, path: str, scheme: str, pools: list[str], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, path: str, scheme: str, pools: list[str]
 ) -> None:
     for name in pools:
         pool_is(bench, name, 1)
@@ -120,9 +119,8 @@ async def test_the_stop_of_pools_is_done_when_none_of_their_workers_is_ready(
         await asyncio.sleep(0)
     assert (await waiting).status == 200
     pool_is(bench, pools[-1], 1)
-    monkeypatch.setattr(scaling, "WAIT_SECONDS", 0.01)
     await bench.ask("POST", f"{path}?action=start", action("start", scheme))
-    late = await bench.ask("POST", f"{path}?action=stop&wait=true", action("stop", scheme))
+    late = await bench.beside(wait_seconds=0.01).ask("POST", f"{path}?action=stop&wait=true", action("stop", scheme))
     assert (late.status, b"workers are still ready" in late.body) == (504, True)
 
 
@@ -147,7 +145,8 @@ async def test_the_same_again_is_no_error_while_the_first_is_on_its_way(bench: B
         assert (await bench.ask("POST", "/compute/uid-w?action=stop", action("stop"))).status == 200
 
 
-async def test_a_restart_that_takes_too_long_is_504(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "WAIT_SECONDS", 0.01)
-    late = await bench.ask("POST", "/compute/uid-w?action=restart&wait=true", action("restart"))
+async def test_a_restart_that_takes_too_long_is_504(bench: Bench) -> None:
+    late = await bench.beside(names.WORKERS, wait_seconds=0.01).ask(
+        "POST", "/compute/uid-w?action=restart&wait=true", action("restart")
+    )
     assert (late.status, b"restart was requested" in late.body) == (504, True)

@@ -33,8 +33,8 @@ TITLE = "\x1b]0;owned\x07"
 
 
 @contextlib.asynccontextmanager
-async def speaking(vhost: Vhost) -> AsyncIterator[ServiceAdapters]:
-    services = ServiceAdapters()
+async def speaking(vhost: Vhost, **settings: float) -> AsyncIterator[ServiceAdapters]:
+    services = ServiceAdapters(**settings)
     task = asyncio.create_task(services.run(vhost.frontend))
     try:
         await until(lambda: services.connected)
@@ -165,9 +165,8 @@ async def test_a_terminal_obeys_neither_results_nor_errors_nor_attributes(vhost:
     assert draft.attributes["cloud4e.name"] == "beam"
 
 
-async def test_an_adapter_that_does_not_answer_is_a_504(vhost: Vhost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simyard.frontend.amqp.cloud4e.ACTION_SECONDS", 0.2)
-    async with speaking(vhost) as services, adapter(vhost) as service:
+async def test_an_adapter_that_does_not_answer_is_a_504(vhost: Vhost) -> None:
+    async with speaking(vhost, action_seconds=0.2) as services, adapter(vhost) as service:
         with pytest.raises(OcciError) as refusal:
             await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=True))
     assert refusal.value.status == 504

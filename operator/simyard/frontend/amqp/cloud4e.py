@@ -54,9 +54,13 @@ Properties = spec.Basic.Properties
 
 
 class ServiceAdapters:
-    """Connection to foreign service adapters; it works while ``run`` runs."""
+    """Connection to foreign service adapters; it works while ``run`` runs.
 
-    def __init__(self) -> None:
+    ``action_seconds`` is the time limit for the reply to an action.
+    """
+
+    def __init__(self, action_seconds: float = ACTION_SECONDS) -> None:
+        self._action_seconds = action_seconds
         self._link: BrokerChannel | None = None
         self._replies = ""
         self._pending: dict[str, asyncio.Future[DeliveredMessage | None]] = {}
@@ -101,11 +105,11 @@ class ServiceAdapters:
             message_type="post",
             content_type=JSON,
             message_id=message_id,
-            expiration=str(round(ACTION_SECONDS * 1000)),
+            expiration=str(round(self._action_seconds * 1000)),
             headers={"path_info": f"{path}?{query}"},
         )
         body = orjson.dumps({"actions": [forwarded]})
-        async with _time_limit(f"the service adapter of {path} did not answer", ACTION_SECONDS):
+        async with _time_limit(f"the service adapter of {path} did not answer", self._action_seconds):
             await self._ensure_consumer(queue, path)
             if not invocation.wait:
                 await self._send(queue, path, body, properties)

@@ -11,7 +11,7 @@ from simyard.api.names import SERVICE_ACTIONS, ConditionType
 from simyard.api.service_action import ServiceAction
 from simyard.frontend.amqp.registration_waits import RegistrationWaits
 from simyard.frontend.backend import Invocation
-from simyard.frontend.changes.scaling import WAIT_SECONDS, Scaling
+from simyard.frontend.changes.scaling import Scaling
 from simyard.frontend.changes.storing import ObjectStore, add_check, for_each, translate_api_errors
 from simyard.frontend.entities.catalogue import SCALE, START_WORKERS
 from simyard.frontend.entities.computes import QUEUE, ComputeState, compute_state
@@ -184,11 +184,13 @@ class EntityActions:
             found = now()
             return found is None or check(found)
 
-        if not await self._view.wait_until(is_done, WAIT_SECONDS):
+        if not await self._view.wait_until(is_done, self._scaling.wait_seconds):
             found = now()
             state = found.state if found is not None else "gone"
             raise OcciError(
-                504, f"{name}: {term} was requested, but is not done after {WAIT_SECONDS:.0f} s ({state}); it goes on"
+                504,
+                f"{name}: {term} was requested, but is not done after {self._scaling.wait_seconds:.0f} s ({state});"
+                " it goes on",
             )
 
     async def _suspend_pools(self, pools: Sequence[CachedPool], invocation: Invocation) -> None:
@@ -250,7 +252,9 @@ class EntityActions:
     async def _wait_finished(self, action: ServiceAction) -> Mapping[str, Value]:
         """Wait until a ServiceAction has finished, and return its result."""
         metadata = action.metadata
-        async with translate_api_errors(f"ServiceAction {metadata.name} (it will have the result)", WAIT_SECONDS):
+        async with translate_api_errors(
+            f"ServiceAction {metadata.name} (it will have the result)", self._scaling.wait_seconds
+        ):
             while (found := _result(action)) is None:
                 events = self._client.watch(
                     SERVICE_ACTIONS,

@@ -24,9 +24,14 @@ MAX_REPLICAS = 100_000
 
 
 class Scaling:
-    """Changes of WorkerPools, each made once for one ``key``. The caller has checked the rights."""
+    """Changes of WorkerPools, each made once for one ``key``. The caller has checked the rights.
 
-    def __init__(self, view: View, store: ObjectStore, access: Access) -> None:
+    Attributes:
+        wait_seconds: time limit for waits on workers.
+    """
+
+    def __init__(self, view: View, store: ObjectStore, access: Access, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.wait_seconds = wait_seconds
         self._view = view
         self._store = store
         self._access = access
@@ -110,8 +115,8 @@ class Scaling:
         if found is not None:
             raise OcciError(
                 504,
-                f"WorkerPool {pool.metadata.name}: after {WAIT_SECONDS:.0f} s {found.ready} of {found.replicas} workers"
-                f" are ready; the others are still being started ({found.state})",
+                f"WorkerPool {pool.metadata.name}: after {self.wait_seconds:.0f} s {found.ready} of {found.replicas}"
+                f" workers are ready; the others are still being started ({found.state})",
             )
 
     async def wait_stopped(self, pool: CachedPool) -> None:
@@ -124,8 +129,8 @@ class Scaling:
         if found is not None:
             raise OcciError(
                 504,
-                f"WorkerPool {pool.metadata.name}: after {WAIT_SECONDS:.0f} s {found.ready} workers are still ready;"
-                f" they are being stopped ({found.state})",
+                f"WorkerPool {pool.metadata.name}: after {self.wait_seconds:.0f} s {found.ready} workers are still"
+                f" ready; they are being stopped ({found.state})",
             )
 
     async def _wait_until(self, pool: CachedPool, check: Callable[[CachedPool], bool]) -> CachedPool | None:
@@ -139,7 +144,7 @@ class Scaling:
             found = now()
             return found.metadata.uid != uid or (found.observed >= pool.metadata.generation and check(found))
 
-        return None if await self._view.wait_until(is_done, WAIT_SECONDS) else now()
+        return None if await self._view.wait_until(is_done, self.wait_seconds) else now()
 
     async def _create_pool(self, service: CachedService, name: str, replicas: int, key: str) -> CachedPool:
         metadata = Metadata(name=name, namespace=self._view.namespace)

@@ -70,11 +70,12 @@ class HttpFrontend:
         cors_origins: frozenset[str] = frozenset(),
         max_in_flight: int = 1000,
         limits: Limits | None = None,
+        bodies: BodyBudget | None = None,
     ) -> None:
         """Create the handler.
 
         ``endpoint`` is the beginning of absolute URIs; if it is "", they begin with ``https://`` and the request's
-        Host.
+        Host. ``bodies`` is the memory for bodies of requests.
         """
         self._handlers = handlers
         self._identify = identify
@@ -84,7 +85,7 @@ class HttpFrontend:
         self._max_in_flight = max_in_flight
         self._limits = limits or Limits()
         self._in_flight = 0
-        self._bodies = BodyBudget()
+        self._bodies = bodies or BodyBudget()
         self._sending = SendingBudget()
         IN_FLIGHT.labels(Transport.HTTP.value).set_function(lambda: self._in_flight)
 
