@@ -157,7 +157,7 @@ class Fleet:
         self._updates = OperatorUpdates(settings.broker, self._apply_event, permits=permits)
         self._dead_letters = DeadLetters(settings.broker, _count_dead_letter)
         self.statuses = WorkerStatuses(registry, self.liveness.has_consumer, timing)
-        self._metering = Metering(registry, partial(get_moment, client))
+        self._metering = Metering(registry, partial(get_moment, client), timing)
         self.sites = Sites(
             registry,
             self.statuses,
@@ -166,7 +166,7 @@ class Fleet:
             self._metering,
             SitesSettings(settings.namespace, settings.installation, settings.make_provider, timing),
         )
-        self._platform = PlatformHealth(self.find_most_overdue, lambda: client.clock_skew_seconds, clock)
+        self._platform = PlatformHealth(self.find_most_overdue, lambda: client.clock_skew_seconds, clock, timing)
         self._licences = Licences(registry)
 
         def heard(user: str) -> float:
@@ -184,12 +184,12 @@ class Fleet:
         )
         loads = FrontendLoads(client, settings.namespace, self.occi_broker)
         self.frontends = Frontends(
-            registry, self.recorder, self.occi_broker, loads, settings.namespace, settings.frontends
+            registry, self.recorder, self.occi_broker, loads, settings.namespace, settings.frontends, timing
         )
-        self._services = Services(registry, self._licences, self.frontends)
+        self._services = Services(registry, self._licences, self.frontends, timing)
         orders = Orders(registry, self.requester)
         self._drains = Drains(registry, orders)
-        self._takers = Takers(registry, orders)
+        self._takers = Takers(registry, orders, timing)
         self._rotation = Rotation(registry, self.broker, self._admin, orders, timing)
         self._sweep = None
         if settings.files is not None:

@@ -19,6 +19,7 @@ from simyard.api.usage import Usage, UsageRow
 from simyard.fleet.registry import Registry, find_removed, get_time
 from simyard.fleet.sites.machines import MachineTable
 from simyard.fleet.status_writes import write_status
+from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.usage_metrics import COLLECTOR
 from simyard.fleet.work_queue import KeyQueue, RateLimit
 from simyard.plan.metering import MAX_CATCH_UP_MILLISECONDS, Account, MachineKey, Metered, Moment, RowKey
@@ -27,10 +28,6 @@ from simyard_sites.base import Machine, MachineState, Stage
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, NotFoundError
 
-SPACING_SECONDS = 1.0
-STARTED_SECONDS = 10.0
-"""Delay before the start of machines is written. If a start is never written, no use is lost."""
-IDLE_SECONDS = 3600.0
 WRITES_PER_SECOND = 10.0
 """Rate of writes over all namespaces."""
 MAX_ENDED = 20_000
@@ -144,12 +141,16 @@ class Metering:
     process knows. So no time is counted twice, even if an operator is killed or a second one writes at the same time.
     """
 
-    def __init__(self, registry: Registry, clock: Callable[[], Moment] = get_moment) -> None:
+    def __init__(
+        self, registry: Registry, clock: Callable[[], Moment] = get_moment, timing: Timing = PRODUCTION
+    ) -> None:
         self.clock = clock
+        self._timing = timing
         self._registry = registry
         self._sites: dict[str, SiteMeter] = {}
         self._ledgers: dict[str, _Ledger] = {}
-        self._queue: KeyQueue[str] = KeyQueue("usage", self._write, concurrency=4, spacing_seconds=SPACING_SECONDS)
+        spacing = timing.usage_spacing_seconds
+        self._queue: KeyQueue[str] = KeyQueue("usage", self._write, concurrency=4, spacing_seconds=spacing)
         self._budget = RateLimit(WRITES_PER_SECOND, time.monotonic)
 
     async def run(self) -> NoReturn:
@@ -194,13 +195,13 @@ class Metering:
         price = self._price(site)
         metered = self._metered(site, machine, account, price.currency, now)
         account.open(key, metered, price, now, most_milliseconds)
-        self._queue.add(namespace, STARTED_SECONDS)
+        self._queue.add(namespace, self._timing.usage_started_seconds)
 
     def close(self, namespace: str, key: MachineKey, now: Moment | None) -> bool:
         """Count a machine for the last time; return whether it was counted until now."""
         closed = namespace in self._ledgers and self._ledgers[namespace].account.close(key, now)
         if closed:
-            self._queue.add(namespace, SPACING_SECONDS)
+            self._queue.add(namespace, self._timing.usage_spacing_seconds)
         return closed
 
     def advance(self, site: str, now: Moment) -> None:
@@ -218,7 +219,7 @@ class Metering:
         for usage in self._registry.usages:
             namespace = usage.metadata.namespace
             if self._ledger(namespace).account.differs(usage.status.rows, site):
-                self._queue.add(namespace, SPACING_SECONDS)
+                self._queue.add(namespace, self._timing.usage_spacing_seconds)
 
     def _metered(self, site: str, machine: Machine, account: Account, currency: str, now: Moment) -> Metered:
         """Return the row and the size of a machine: by its Worker's service, its pool's service, or the existing rows.
@@ -287,12 +288,12 @@ class Metering:
         elif new is not None:
             self._agree(new.metadata.namespace)
             # A former leader may have written machines that this process did not see.
-            self._queue.add(new.metadata.namespace, IDLE_SECONDS)
+            self._queue.add(new.metadata.namespace, self._timing.usage_idle_seconds)
 
     def _removed(self, namespace: str) -> None:
         """Forget the account of a namespace whose Usage was deleted, or create the Usage again for running machines."""
         if len(self._ledgers[namespace].account):
-            self._queue.add(namespace, SPACING_SECONDS)
+            self._queue.add(namespace, self._timing.usage_spacing_seconds)
         else:
             del self._ledgers[namespace]
             self._queue.forget(namespace)
@@ -309,15 +310,15 @@ class Metering:
         status, ended = ledger.account.build_status(), len(ledger.account.closed)
         usage = self._registry.usages.get(namespace, names.USAGE) or await self._create(namespace)
         if usage is None:
-            return SPACING_SECONDS
+            return self._timing.usage_spacing_seconds
         ledger.written = status.rows
         client, cache = self._registry.client, self._registry.usages
         if not await write_status(client, cache, usage.metadata, usage.status, status, guarded=True):
             await self._look(namespace)
-            return SPACING_SECONDS
+            return self._timing.usage_spacing_seconds
         ledger.stored = status.rows
         del ledger.account.closed[:ended]
-        return IDLE_SECONDS if len(ledger.account) else None
+        return self._timing.usage_idle_seconds if len(ledger.account) else None
 
     def _agree(self, namespace: str) -> _Ledger:
         """Return the account, continued from the stored rows.
@@ -331,7 +332,7 @@ class Metering:
         account = ledger.account.rebase(rows, self._price, self._knows, self.clock())
         self._ledgers[namespace] = new = _Ledger(account, rows)
         if account.closed:
-            self._queue.add(namespace, SPACING_SECONDS)
+            self._queue.add(namespace, self._timing.usage_spacing_seconds)
         return new
 
     async def _create(self, namespace: str) -> Usage | None:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from simyard.fleet.registry import get_time
+from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.plan.platform import PlatformProblem, choose_problem, find_problem
-
-LOOK_SECONDS = 15.0
 
 
 class PlatformHealth:
@@ -21,6 +20,7 @@ class PlatformHealth:
         overdue: Callable[[], tuple[str, float]],
         skew: Callable[[], float | None],
         clock: Callable[[], float],
+        timing: Timing = PRODUCTION,
     ) -> None:
         """``overdue`` returns the part of the work that is most overdue, and by how many seconds.
 
@@ -31,6 +31,7 @@ class PlatformHealth:
         self._overdue = overdue
         self._skew = skew
         self._clock = clock
+        self._timing = timing
         self._shown: PlatformProblem | None = None
         self._healthy_since = clock()
 
@@ -38,14 +39,15 @@ class PlatformHealth:
         """Check at intervals until cancelled."""
         while True:
             self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._timing.platform_look_seconds)
 
     def look(self) -> None:
         """Check once."""
         found = find_problem(*self._overdue(), self._skew(), get_time())
         if found is not None:
             self._healthy_since = self._clock()
-        shown = choose_problem(self._shown, found, self._clock() - self._healthy_since)
+        healthy_seconds = self._clock() - self._healthy_since
+        shown = choose_problem(self._shown, found, healthy_seconds, self._timing.platform_healed_seconds)
         if shown != self._shown:
             self._shown = shown
             for changed in self.on_change:

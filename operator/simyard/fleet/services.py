@@ -11,22 +11,24 @@ from simyard.fleet.frontends.reconciler import Frontends
 from simyard.fleet.pools.licences import Licences
 from simyard.fleet.registry import Registry, format_key, format_service_key, get_time
 from simyard.fleet.status_writes import write_status
+from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.work_queue import KeyQueue
 from simyard.kube.cache import Key
 from simyard.plan.service import PublishedService, ServiceCounts, plan_service
 from simyard.plan.worker import is_ready
 
-STATUS_SPACING_SECONDS = 1.0
-
 
 class Services:
     """Writer of the statuses of services: at most once a second for each service, after a change."""
 
-    def __init__(self, registry: Registry, licences: Licences, frontends: Frontends) -> None:
+    def __init__(
+        self, registry: Registry, licences: Licences, frontends: Frontends, timing: Timing = PRODUCTION
+    ) -> None:
         self._registry = registry
         self._licences = licences
         self._frontends = frontends
-        self._queue = KeyQueue("service", self._reconcile, spacing_seconds=STATUS_SPACING_SECONDS)
+        self._spacing = timing.status_spacing_seconds
+        self._queue = KeyQueue("service", self._reconcile, spacing_seconds=self._spacing)
 
     async def run(self) -> NoReturn:
         """Reconcile until cancelled."""
@@ -34,7 +36,7 @@ class Services:
 
     def licence_changed(self, key: Key) -> None:
         """Write the status of a service soon: the seats of its licence changed."""
-        self._queue.add(key, STATUS_SPACING_SECONDS)
+        self._queue.add(key, self._spacing)
 
     def frontends_changed(self, key: Key) -> None:
         """Write the status of a service: its frontends changed."""
@@ -55,7 +57,7 @@ class Services:
         """Count the Workers and the ready Workers of a service again."""
         worker = new or old
         if worker is not None and (old is None or new is None or is_ready(old) != is_ready(new)):
-            self._queue.add(_key(format_service_key(worker)), STATUS_SPACING_SECONDS)
+            self._queue.add(_key(format_service_key(worker)), self._spacing)
 
     async def _reconcile(self, key: Key) -> None:
         service = self._registry.services.get(*key)

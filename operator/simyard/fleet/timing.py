@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simyard.plan.actions import ACTION_TIMES, ActionTimes
+from simyard.plan.platform import HEALED_SECONDS
 from simyard.plan.rotation import DEADLINE_SECONDS, LINGER_SECONDS
 from simyard.plan.scale_in import DEFAULT_DRAIN_SECONDS
 from simyard.plan.worker_machines import CONFIRM_SECONDS
@@ -20,7 +21,7 @@ class Timing:
     """The pauses of one operator.
 
     Attributes:
-        status_spacing_seconds: the least time between two writes of the status of a pool or a site.
+        status_spacing_seconds: the least time between two writes of the status of a pool, a site or a service.
         stages_delay_seconds: the delay before a status write, so that several changes of a Worker share one write.
         teardown_check_seconds: the time between two looks at a pool that is being deleted.
         broker_retry_seconds: the delay before a further attempt to prepare the broker.
@@ -38,6 +39,15 @@ class Timing:
         login_deadline_seconds: the time in which every worker must use its newest login; then it is cut off.
         deletion_confirm_seconds: the time after which a site is asked whether it has deleted a machine.
         default_drain_seconds: the time that a worker without a ServiceAction gets to finish its Sync requests.
+        takers_spacing_seconds: the least time between two batches of requests to the workers of a pool.
+        frontend_look_seconds: the time between two readings of the frontends' load; the same as for Kubernetes' HPA.
+        frontend_spacing_seconds: the least time between two passes over the frontends of a service.
+        usage_spacing_seconds: the least time between two writes of the account of a namespace.
+        usage_started_seconds: the delay before the start of machines is written; a start that is never written costs
+            no use.
+        usage_idle_seconds: the time between two writes of an account while no machine starts or ends.
+        platform_look_seconds: the time between two checks of the platform itself.
+        platform_healed_seconds: the time without a problem after which the platform counts as healthy again.
         actions: the times that pace each ServiceAction.
     """
 
@@ -57,6 +67,14 @@ class Timing:
     login_deadline_seconds: float = DEADLINE_SECONDS
     deletion_confirm_seconds: float = CONFIRM_SECONDS
     default_drain_seconds: float = DEFAULT_DRAIN_SECONDS
+    takers_spacing_seconds: float = 0.2
+    frontend_look_seconds: float = 15.0
+    frontend_spacing_seconds: float = 1.0
+    usage_spacing_seconds: float = 1.0
+    usage_started_seconds: float = 10.0
+    usage_idle_seconds: float = 3600.0
+    platform_look_seconds: float = 15.0
+    platform_healed_seconds: float = HEALED_SECONDS
     actions: ActionTimes = ACTION_TIMES
 
 

@@ -58,7 +58,10 @@ def find_problem(
 
 
 def choose_problem(
-    shown: PlatformProblem | None, found: PlatformProblem | None, healthy_seconds: float
+    shown: PlatformProblem | None,
+    found: PlatformProblem | None,
+    healthy_seconds: float,
+    healed_seconds: float = HEALED_SECONDS,
 ) -> PlatformProblem | None:
     """Return the problem to show.
 
@@ -66,7 +69,8 @@ def choose_problem(
         shown: Problem that the CloudSites show now.
         found: Result of the newest check.
         healthy_seconds: Time since a check last found a problem.
+        healed_seconds: Time without a problem after which the shown problem counts as solved.
     """
     if found is None:
-        return shown if healthy_seconds < HEALED_SECONDS else None
+        return shown if healthy_seconds < healed_seconds else None
     return shown if shown is not None and shown.reason == found.reason else found

@@ -16,6 +16,7 @@ from simyard.api.names import USAGE
 from simyard.fleet.metering import Metering, SiteMeter
 from simyard.fleet.registry import Registry
 from simyard.fleet.sites.machines import MachineTable
+from simyard.fleet.timing import Timing
 from simyard.fleet.wiring import connect
 from simyard.plan.metering import Moment
 from simyard_sites.base import Machine, MachineState, Owner, Stage
@@ -24,6 +25,7 @@ from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError, N
 from simyard_sites.kubernetes.resource import Resource
 
 EPOCH = 1_700_000_000
+TIMING = Timing(usage_spacing_seconds=0.01, usage_started_seconds=0.01)
 
 
 @dataclass
@@ -95,6 +97,7 @@ class Process:
 
     server: ScriptedServer
     seconds: float = 0
+    timing: Timing = TIMING
     table: MachineTable = field(default_factory=MachineTable)
     registry: Registry = field(init=False)
     metering: Metering = field(init=False)
@@ -105,7 +108,7 @@ class Process:
         self.price(77, 13)
         for item in self.server.items.values():
             self.registry.usages.learn(copy.deepcopy(item))
-        self.metering = Metering(self.registry, self.clock)
+        self.metering = Metering(self.registry, self.clock, self.timing)
         connect(self.registry, self.metering)
         self.meter = self.metering.get_site_meter("site")
 

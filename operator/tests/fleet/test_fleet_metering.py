@@ -12,24 +12,17 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from metered_process import Process, ScriptedServer, machine, until
+from metered_process import TIMING, Process, ScriptedServer, machine, until
 from prometheus_client import REGISTRY
 
 from simyard.api.names import USAGE
 from simyard.api.usage import HOUR_MILLISECONDS
-from simyard.fleet import metering as module
-from simyard.fleet.metering import get_moment
+from simyard.fleet.metering import MAX_LATE_MILLISECONDS, get_moment
 from simyard.fleet.sites.machines import MachineTable
 from simyard.fleet.usage_metrics import COLLECTOR
 from simyard.plan.metering import Moment
 from simyard_sites.base import Machine, MachineState
 from simyard_sites.kubernetes.client import KubeClient
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SPACING_SECONDS", 0.01)
-    monkeypatch.setattr(module, "STARTED_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -197,7 +190,7 @@ async def test_a_clock_that_jumps_while_a_machine_starts_costs_a_minute_at_most(
     ahead = process.clock()
     process.metering.clock = lambda: Moment(ahead.wall + HOUR_MILLISECONDS, ahead.steady)
     process.see(machine(0, 1))
-    assert 2_000 <= process.counted() <= 2_000 + module.MAX_LATE_MILLISECONDS
+    assert 2_000 <= process.counted() <= 2_000 + MAX_LATE_MILLISECONDS
 
 
 async def test_what_ran_before_its_event_came_is_counted(server: ScriptedServer) -> None:
@@ -333,11 +326,9 @@ async def test_nothing_runs_any_more_at_a_site_that_is_removed_with_its_machines
         await until(lambda: server.rows()[0]["workers"] == 0)
 
 
-async def test_what_an_old_leader_wrote_late_is_put_right(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
-    old, new = Process(server), Process(server)
+async def test_what_an_old_leader_wrote_late_is_put_right(server: ScriptedServer) -> None:
+    timing = replace(TIMING, usage_idle_seconds=0.01)
+    old, new = Process(server, timing=timing), Process(server, timing=timing)
     async with new.running():
         async with old.running():
             old.begin(machine(0))

@@ -14,9 +14,9 @@ import pytest
 from simyard.api import names
 from simyard.api.base import Json
 from simyard.fleet.broker.orders import Orders
-from simyard.fleet.pools import takers as takers_module
-from simyard.fleet.pools.takers import Takers
+from simyard.fleet.pools.takers import BATCH, Takers
 from simyard.fleet.registry import Registry
+from simyard.fleet.timing import Timing
 from simyard.fleet.wiring import connect
 from simyard.guest.messages import read_event
 from simyard.messaging.errors import BrokerUnavailableError, NoConsumerError
@@ -53,7 +53,11 @@ class World:
     def __init__(self) -> None:
         self.registry = Registry(cast(Any, None))
         self.requester = FakeRequester()
-        self.takers = Takers(self.registry, Orders(self.registry, cast(Any, self.requester)))
+        self.takers = Takers(
+            self.registry,
+            Orders(self.registry, cast(Any, self.requester)),
+            Timing(takers_spacing_seconds=0.001),
+        )
         connect(self.registry, self.takers)
         self._numbers = itertools.count(1)
         self.put(names.WORKER_POOLS, "pool", {"serviceRef": {"name": "service"}})
@@ -116,8 +120,7 @@ def uids(*numbers: int) -> set[str]:
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(takers_module, "PASS_SPACING_SECONDS", 0.001)
+async def world() -> AsyncIterator[World]:
     made = World()
     task = asyncio.create_task(made.takers.run())
     yield made
@@ -132,17 +135,15 @@ async def test_a_few_of_a_large_pool_are_told_and_nobody_else(world: World) -> N
     assert await world.tells(STANDING_TAKERS) < uids(*range(50))
 
 
-async def test_all_are_told_in_batches_when_the_pool_is_used_and_who_comes_later_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(takers_module, "BATCH", 20)
-    world.workers(*range(90))
+async def test_all_are_told_in_batches_when_the_pool_is_used_and_who_comes_later_too(world: World) -> None:
+    count = 4 * BATCH
+    world.workers(*range(count))
     await world.tells(STANDING_TAKERS)
     world.hear(Event.ACTIVE, 3)
-    await world.tells(90)
-    assert world.requester.most_at_once <= 20
-    world.workers(90, 91)
-    assert await world.tells(92) == uids(*range(92))
+    await world.tells(count)
+    assert world.requester.most_at_once <= BATCH
+    world.workers(count, count + 1)
+    assert await world.tells(count + 2) == uids(*range(count + 2))
 
 
 async def test_takers_that_go_drain_or_work_are_replaced(world: World) -> None:

@@ -64,6 +64,8 @@ TIMING = Timing(
     login_linger_seconds=2.0,
     deletion_confirm_seconds=1.0,
     default_drain_seconds=0.5,
+    platform_look_seconds=0.1,
+    platform_healed_seconds=0.5,
     actions=ActionTimes(lost_grace_seconds=1.0, resend_seconds=1.0, fence_look_seconds=0.1),
 )
 """Pauses of the operator that are shorter in these tests."""

@@ -28,6 +28,7 @@ from simyard.fleet.pools.licences import Licences
 from simyard.fleet.recorder import EVENTS, Recorder
 from simyard.fleet.registry import Registry
 from simyard.fleet.services import Services
+from simyard.fleet.timing import Timing
 from simyard.fleet.wiring import connect
 from simyard.manifests.frontend import (
     BUDGETS,
@@ -44,6 +45,7 @@ from simyard_sites.kubernetes.resource import Resource
 
 PATIENCE_SECONDS = 240.0
 SERVICE = "beam"
+TIMING = Timing(status_spacing_seconds=0.1, frontend_look_seconds=0.3, frontend_spacing_seconds=0.1)
 
 
 class StageClient(KubeClient):
@@ -161,9 +163,9 @@ class FrontendStage:
             recorder = Recorder(client, "test")
             loads = FrontendLoads(client, self.platform, broker, port=port)
             used = (template or self.template) if offers else None
-            frontends = Frontends(registry, recorder, broker, loads, self.platform, used)
+            frontends = Frontends(registry, recorder, broker, loads, self.platform, used, TIMING)
             licences = Licences(registry)
-            services = Services(registry, licences, frontends)
+            services = Services(registry, licences, frontends, TIMING)
             connect(registry, licences, frontends, services)
             running = [asyncio.create_task(registry.run())]
             try:

@@ -15,9 +15,8 @@ import pytest
 from fleet_world import World, is_complete, living
 
 from simyard.api.base import find_condition
-from simyard.fleet import platform_health, registry
+from simyard.fleet import registry
 from simyard.messaging import events
-from simyard.plan import platform
 from simyard_sites.kubernetes import client
 
 JUMPS = [timedelta(hours=1), timedelta(hours=-1)]
@@ -30,11 +29,11 @@ class Clock:
         self.ahead = timedelta()
         original = registry.get_time
         for name, module in list(sys.modules.items()):
-            if name.startswith("simyard.") and getattr(module, "now", None) is original:
-                monkeypatch.setattr(module, "now", self.now)
+            if name.startswith("simyard.") and getattr(module, "get_time", None) is original:
+                monkeypatch.setattr(module, "get_time", self.get_time)
         monkeypatch.setattr(events, "time", SimpleNamespace(time=lambda: time.time() + self.ahead.total_seconds()))
 
-    def now(self) -> datetime:
+    def get_time(self) -> datetime:
         return datetime.now(UTC) + self.ahead
 
 
@@ -47,8 +46,6 @@ async def test_a_site_tells_that_the_clocks_differ_and_that_they_agree_again(
     make_world: Callable[[], Awaitable[World]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = await make_world()
-    monkeypatch.setattr(platform_health, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(platform, "HEALED_SECONDS", 0.5)
 
     def told(status: str, reason: str) -> bool:
         site = world.seen.sites.get("", world.name)

@@ -11,7 +11,6 @@ from frontend_stage import SERVICE, FrontendStage, StageClient
 
 from simyard.api import names
 from simyard.api.base import Json
-from simyard.fleet.frontends import reconciler as frontends_module
 from simyard.fleet.frontends.occi_broker import OcciBroker
 from simyard.manifests.frontend_account import BINDING, ROLE_BINDINGS, SERVICE_ACCOUNTS
 from simyard.messaging.access import BrokerAccess
@@ -21,11 +20,6 @@ from simyard_dev.controlplane import ControlPlane
 from simyard_sites.kubernetes.errors import ForbiddenError, NotFoundError
 
 FRONTEND: Json = {"replicas": 1}
-
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frontends_module, "SPACING_SECONDS", 0.1)
 
 
 @pytest.fixture

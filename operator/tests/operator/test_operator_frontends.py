@@ -18,8 +18,6 @@ from frontend_stage import SERVICE, Figures, FrontendStage, shown
 from simyard.api.base import Json
 from simyard.api.frontend import FrontendsStatus
 from simyard.api.frontend_pod import FrontendPod
-from simyard.fleet import services as services_module
-from simyard.fleet.frontends import reconciler as frontends_module
 from simyard.fleet.frontends.occi_broker import OcciBroker
 from simyard.manifests.frontend import BUDGETS, DEPLOYMENTS, SERVICES, build_frontend
 from simyard.messaging.access import BrokerAccess
@@ -31,13 +29,6 @@ from simyard_dev.controlplane import ControlPlane
 
 ALL = {"ServiceAccount", "RoleBinding", "Deployment", "Service", "PodDisruptionBudget"}
 ADDRESSES = [f"127.0.7.{number}" for number in range(1, 9)]
-
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frontends_module, "LOOK_SECONDS", 0.3)
-    monkeypatch.setattr(frontends_module, "SPACING_SECONDS", 0.1)
-    monkeypatch.setattr(services_module, "STATUS_SPACING_SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from simyard.fleet.frontends.occi_broker import OcciBroker
 from simyard.fleet.frontends.rights import FrontendRights, Part, apply_part, delete_part, read_part
 from simyard.fleet.recorder import Recorder
 from simyard.fleet.registry import Registry, find_removed
+from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.work_queue import KeyQueue
 from simyard.kube.cache import Cache, Key, make_key
 from simyard.manifests.frontend import (
@@ -58,10 +59,6 @@ SCALINGS = Counter(
     "simyard_frontend_scalings_total", "Changes of the number of frontends because of load.", ["direction"]
 )
 
-LOOK_SECONDS = 15.0
-"""Time between two readings of the load; the same as for Kubernetes' HPA."""
-SPACING_SECONDS = 1.0
-
 
 class Frontends:
     """Reconciler of the objects of all services' frontends; ``manifests/frontend.py`` describes the desired objects.
@@ -85,6 +82,7 @@ class Frontends:
         loads: FrontendLoads,
         namespace: str,
         template: FrontendTemplate | None,
+        timing: Timing = PRODUCTION,
     ) -> None:
         self.on_change: list[Callable[[Key], None]] = []
         self._registry = registry
@@ -93,11 +91,13 @@ class Frontends:
         self._loads = loads
         self._namespace = namespace
         self._template = template
+        self._look_seconds = timing.frontend_look_seconds
         self._scalings: dict[str, Scaling] = {}
         self._problems: dict[Key, Problem] = {}
         self._broker_reachable = False
         self._queues: set[str] = set()
-        self._queue = KeyQueue("frontend", self._reconcile, concurrency=4, spacing_seconds=SPACING_SECONDS)
+        spacing = timing.frontend_spacing_seconds
+        self._queue = KeyQueue("frontend", self._reconcile, concurrency=4, spacing_seconds=spacing)
         self._of_kind: dict[str, Cache[Part]] = {}
         for kind in template.kinds if template is not None else KINDS:
             cache = Cache(registry.client, kind, read_part, namespaces=(namespace,))
@@ -288,7 +288,7 @@ class Frontends:
     async def _scale(self, template: FrontendTemplate) -> NoReturn:
         """Scale services by their load, and restore queues that are missing, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
             await self._look_for_queues(template)
             asked = {
                 make_key(item): get_endpoint(*make_key(item), template)

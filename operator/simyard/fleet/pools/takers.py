@@ -15,6 +15,7 @@ from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
 from simyard.fleet.broker.orders import Orders
 from simyard.fleet.registry import Registry, find_removed, get_pool_uid
+from simyard.fleet.timing import PRODUCTION, Timing
 from simyard.fleet.work_queue import KeyQueue
 from simyard.guest.messages import Active, Registered
 from simyard.messaging.errors import MessagingError
@@ -24,8 +25,7 @@ from simyard.plan.worker import is_ready
 from simyard_adapter.wire import Request
 
 BATCH = 100
-PASS_SPACING_SECONDS = 0.2
-"""Time between two batches of a pool: 500 workers per second, so that the broker has time for calls."""
+"""Workers of a pool that receive the request at once; a pause follows, so that the broker has time for calls."""
 
 
 class Takers:
@@ -35,13 +35,13 @@ class Takers:
     operator learns this again. The adapters remember the request, and a repeated request does no harm.
     """
 
-    def __init__(self, registry: Registry, orders: Orders) -> None:
+    def __init__(self, registry: Registry, orders: Orders, timing: Timing = PRODUCTION) -> None:
         self._registry = registry
         self._orders = orders
         self._told: set[str] = set()
         self._used: set[str] = set()
         self._pools: defaultdict[str, PoolTakers] = defaultdict(PoolTakers)
-        self._queue = KeyQueue("takers", self._tell, spacing_seconds=PASS_SPACING_SECONDS)
+        self._queue = KeyQueue("takers", self._tell, spacing_seconds=timing.takers_spacing_seconds)
 
     async def run(self) -> NoReturn:
         """Send requests until cancelled."""
