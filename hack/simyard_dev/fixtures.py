@@ -18,7 +18,7 @@ import pytest
 from simyard_dev import watchdog
 from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
-from simyard_dev.local_broker import open_broker
+from simyard_dev.local_broker import LocalBroker, open_broker
 from simyard_dev.processes import kill_all
 
 if TYPE_CHECKING:
@@ -130,6 +130,17 @@ def control_plane(simyard_directory: Path) -> ControlPlane:
 def broker(simyard_directory: Path) -> Broker:
     """Return the ready broker of the run; tests share it and use queues or virtual hosts of their own."""
     broker = open_broker(simyard_directory / "broker", statistics_seconds=_STATISTICS_SECONDS)
+    broker.start()
+    return broker
+
+
+@pytest.fixture(scope="session")
+def mortal_broker(simyard_directory: Path) -> LocalBroker:
+    """Return a ready broker that tests may kill, slow down or fill; its event exchange is in the virtual host.
+
+    Tests that use it have the xdist group ``mortal-broker``, so that they run one after the other.
+    """
+    broker = LocalBroker(simyard_directory / "mortal-broker", statistics_seconds=_STATISTICS_SECONDS)
     broker.start()
     return broker
 

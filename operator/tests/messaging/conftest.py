@@ -4,7 +4,7 @@
 import contextlib
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import pytest
 from simyard.messaging.access import BrokerAccess
 from simyard.messaging.admin import BrokerAdmin
 from simyard_dev.broker import Broker
-from simyard_dev.local_broker import LocalBroker
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -50,12 +49,3 @@ async def make_worker(access: BrokerAccess, admin: BrokerAdmin) -> AsyncIterator
     """Return a function that creates a worker in its own pool, given the pool's uid."""
     async with worker_maker(access, admin) as make:
         yield make
-
-
-@pytest.fixture(scope="module")
-def mortal_broker(simyard_directory: Path) -> Iterator[LocalBroker]:
-    """Yield a broker that the tests of a module may kill; its event exchange is in the virtual host."""
-    broker = LocalBroker(simyard_directory / f"mortal-{secrets.token_hex(4)}")
-    broker.start()
-    yield broker
-    broker.stop(grace_seconds=0)

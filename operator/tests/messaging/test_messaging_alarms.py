@@ -18,6 +18,8 @@ from simyard.messaging.requests import Requester
 from simyard_adapter.wire import Request
 from simyard_dev.local_broker import LocalBroker
 
+pytestmark = pytest.mark.xdist_group("mortal-broker")
+
 PATIENCE_SECONDS = 240.0
 
 
@@ -70,7 +72,7 @@ async def test_the_operator_knows_of_an_alarm_without_sending_anything(
     mortal_broker: LocalBroker, admin: BrokerAdmin
 ) -> None:
     changes = asyncio.Event()
-    health = BrokerHealth(admin, alarm_changed=changes.set, nodes_changed=lambda: None)
+    health = BrokerHealth(admin, alarm_changed=changes.set, nodes_changed=lambda: None, look_seconds=0.2)
     async with running(health), asyncio.timeout(PATIENCE_SECONDS):
         async with short_of_memory(mortal_broker):
             while "short of memory" not in health.alarm:

@@ -22,6 +22,8 @@ from simyard.messaging.topology import build_worker_queue_spec
 from simyard_adapter.wire import Event, Request
 from simyard_dev.local_broker import LocalBroker
 
+pytestmark = pytest.mark.xdist_group("mortal-broker")
+
 CONSUME = """
 import asyncio, sys, aiormq
 
@@ -47,7 +49,12 @@ class Presence:
         recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
         self.liveness = Liveness(
-            access, admin, on_change=self._changed, grace_seconds=grace_seconds, recheck_seconds=recheck_seconds
+            access,
+            admin,
+            on_change=self._changed,
+            grace_seconds=grace_seconds,
+            statistics_seconds=1,
+            recheck_seconds=recheck_seconds,
         )
         self.history: dict[str, list[bool | None]] = {}
         self._changes = asyncio.Event()

@@ -36,9 +36,15 @@ class BrokerHealth:
     """
 
     def __init__(
-        self, admin: BrokerAdmin, *, alarm_changed: Callable[[], None], nodes_changed: Callable[[], None]
+        self,
+        admin: BrokerAdmin,
+        *,
+        alarm_changed: Callable[[], None],
+        nodes_changed: Callable[[], None],
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self.alarm = ""
+        self._look_seconds = look_seconds
         self._admin = admin
         self._alarm_changed = alarm_changed
         self._nodes_changed = nodes_changed
@@ -54,7 +60,7 @@ class BrokerHealth:
                     DEPTH.labels(name).set(math.nan if queue is None or queue.messages is None else queue.messages)
             except MessagingError as error:
                 log.debug("the nodes of the broker cannot be listed: %s", error)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
 
     def _apply_nodes(self, nodes: Mapping[str, NodeInfo]) -> None:
         running = frozenset(name for name, node in nodes.items() if node.running)
