@@ -25,7 +25,7 @@ IMAGE ?= simyard:dev
 VERSION ?=
 RELEASE_IMAGE ?= auto
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-kubevirt test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-files bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-soak test-kubevirt test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-files bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +42,11 @@ dev-up: venv ## Start control plane, broker, operator, aggregated API and two OC
 dev-down: venv ## Stop the servers of dev-up.
 	@$(DEV) down --dir $(RUN)/dev
 
-test: venv tools ## Set up and run all tests.
-	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+test: venv tools ## Set up and run all tests but the soak tests.
+	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup -m "not soak" $(PYTEST_ARGS)
+
+test-soak: venv tools ## Run the soak tests: small runs of all benchmarks, and faults that last for minutes.
+	@$(PY) -m pytest -n 2 --dist loadgroup -m soak $(PYTEST_ARGS)
 
 test-fast: venv ## Run the tests that start no processes: pure code, and what runs inside of pytest.
 	@$(PY) -m pytest -q -n $(FAST_WORKERS) --fast $(PYTEST_ARGS)

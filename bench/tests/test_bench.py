@@ -145,7 +145,7 @@ def test_the_bare_client_writes_all_that_a_started_worker_has() -> None:
     assert first["conditions"] == [{"type": "Ready", "status": "False"}]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_start_is_measured_on_a_real_platform(tmp_path: Path, simyard_directory: Path) -> None:
     file = tmp_path / "start.json"
     command = [

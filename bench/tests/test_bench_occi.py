@@ -128,7 +128,7 @@ def test_the_verdicts_of_both_benchmarks_are_of_one_form() -> None:
     assert {type(verdict) for verdict in (*check.verdicts([]), *promises.verdicts([]))} == {check.Verdict}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_frontends_are_measured_on_a_real_platform(tmp_path: Path, simyard_directory: Path) -> None:
     file = tmp_path / "occi.json"
     command = [

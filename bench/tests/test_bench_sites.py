@@ -155,7 +155,7 @@ def test_calls_that_change_something_are_told_from_those_that_read() -> None:
     assert changes(calls) == {"template": {"instantiate": 512}, "vm": {"action": 2}}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_sites_are_measured_at_simulated_clouds(tmp_path: Path, simyard_directory: Path) -> None:
     file = tmp_path / "sites.json"
     command = [

@@ -72,6 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers, and set the number of examples that property tests try."""
     config.addinivalue_line("markers", "slow: starts processes, or waits in real time")
     config.addinivalue_line("markers", "long: takes long, so it starts before most other tests")
+    config.addinivalue_line("markers", "soak: a benchmark or a soak test of a minute or more: `make test-soak`")
     sys.dont_write_bytecode = False  # otherwise each of hundreds of Python processes compiles its modules for seconds
     os.environ["PYTHONDONTWRITEBYTECODE"] = ""
     os.environ.setdefault("GOGC", _GARBAGE_PERCENT)

@@ -20,7 +20,7 @@ from simyard.api.worker_pool import WorkerPool
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.local_broker import LocalCluster
 
-pytestmark = [pytest.mark.xdist_group("broker-nodes"), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("broker-nodes"), pytest.mark.soak]
 log = logging.getLogger(__name__)
 
 WORKERS = 6
