@@ -65,6 +65,7 @@ class Stack:
         self._operators: dict[str, Operator] = {}
         self._kubeconfig = directory / "operator.kubeconfig"
         self.api = Api(control_plane.kubeconfig)
+        self._left: list[Scene] = []
 
     def up(self) -> None:
         self.api.install(install.build_objects(names.SYSTEM_NAMESPACE))
@@ -73,7 +74,10 @@ class Stack:
     def down(self) -> None:
         for operator in self._operators.values():  # or they would start the clouds again
             operator.process.stop(0)
-        for file in self.emulated.glob("*/pid"):
+        self._end_clouds("*")
+
+    def _end_clouds(self, pattern: str) -> None:
+        for file in self.emulated.glob(f"{pattern}/pid"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(file.read_text()), signal.SIGTERM)
 
@@ -82,6 +86,24 @@ class Stack:
         if name not in self._operators:
             self._operators[name] = Operator(self, name, options)
         return self._operators[name]
+
+    def leave(self, scene: Scene) -> None:
+        """Delete the pools and Workers of a scene; a later test need not wait until the operator has done that."""
+        for kind in (names.WORKER_POOLS, names.WORKERS):
+            path = f"/apis/{kind.api_version}/namespaces/{scene.namespace}/{kind.plural}"
+            assert self.api.request("DELETE", path).accepted
+        self._left.append(scene)
+
+    def tidy(self) -> None:
+        """Delete the sites of former scenes, and end their clouds, once they have no Workers and no machines.
+
+        Each operator that starts connects to all sites, and so each of them would cost each later test some time.
+        """
+        empty = [scene for scene in self._left if not scene.workers() and not scene.machines()]
+        for scene in empty:
+            self._left.remove(scene)
+            self.delete(names.CLOUD_SITES, "", scene.site)
+            self._end_clouds(f"*{scene.site}*")
 
     # The Kubernetes API
 
@@ -278,6 +300,7 @@ class Scene:
 @contextlib.contextmanager
 def scene(stack: Stack, **latencies: int) -> Iterator[Scene]:
     """A namespace with the service, and an emulated site with process guests; gone afterwards."""
+    stack.tidy()
     made = Scene(stack, unique("scene"), unique("site"))
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.namespace}}
     assert stack.api.create(namespace).accepted
@@ -288,7 +311,10 @@ def scene(stack: Stack, **latencies: int) -> Iterator[Scene]:
     stack.make(names.SIMULATION_SERVICES, made.namespace, SERVICE, spec)
     emulated = {"guests": "process", "latencies": latencies}
     stack.make(names.CLOUD_SITES, "", made.site, {"provider": {"emulated": emulated}, "orphanGraceSeconds": 1})
-    yield made
+    try:
+        yield made
+    finally:
+        stack.leave(made)
 
 
 def condition(item: Json, kind: str) -> Json:
