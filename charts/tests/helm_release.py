@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from dataclasses import dataclass
@@ -39,8 +40,11 @@ class Helm:
         return done.stdout
 
     def render(self, *values: str) -> list[Manifest]:
-        text = self.done("template", "simyard", str(CHART), *(f"--set={value}" for value in values))
-        return [item for item in yaml.safe_load_all(text) if item]
+        return read_manifests(self._render_once(values))
+
+    @functools.cache  # noqa: B019 - there is one Helm for all tests
+    def _render_once(self, values: tuple[str, ...]) -> str:
+        return self.done("template", "simyard", str(CHART), *(f"--set={value}" for value in values))
 
     def dry_run(self, manifests: list[Manifest]) -> None:
         """Let the API server check the manifests."""
@@ -51,6 +55,11 @@ class Helm:
     def get(self, *what: str) -> Manifest:
         found: Manifest = json.loads(self.control_plane.kubectl("-n", NAMESPACE, "get", *what, "-o", "json"))
         return found
+
+
+def read_manifests(text: str) -> list[Manifest]:
+    """Return the manifests in a YAML stream."""
+    return [item for item in yaml.load_all(text, yaml.CSafeLoader) if item]
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:

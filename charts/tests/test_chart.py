@@ -9,9 +9,19 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from cryptography import x509
-from helm_release import CHART, EXISTING, NAMESPACE, ROOT, Helm, Manifest, container_of, frontend_pod, of_kind
+from helm_release import (
+    CHART,
+    EXISTING,
+    NAMESPACE,
+    ROOT,
+    Helm,
+    Manifest,
+    container_of,
+    frontend_pod,
+    of_kind,
+    read_manifests,
+)
 
 from simyard.api.frontend_pod import FrontendPod
 from simyard.manifests import install
@@ -138,8 +148,8 @@ def test_names_that_look_like_numbers_stay_text(helm: Helm) -> None:
     for values in VARIANTS.values():
         sets = [f"--set={value}" for value in values]
         text = helm.done("template", "123", str(CHART), "--namespace=007", *sets)
-        for item in yaml.safe_load_all(text):
-            found = (item or {}).get("metadata", {})
+        for item in read_manifests(text):
+            found = item.get("metadata", {})
             texts = [found.get("namespace", ""), *found.get("labels", {}).values()]
             assert all(isinstance(value, str) for value in texts), item
 
@@ -173,8 +183,8 @@ def test_pods_have_the_priority_class(helm: Helm) -> None:
 
 def test_the_operator_takes_what_the_values_say_of_frontends(helm: Helm, tmp_path: Path) -> None:
     def told(*arguments: str) -> FrontendPod:
-        rendered = yaml.safe_load_all(helm.done("template", "simyard", str(CHART), *arguments))
-        return frontend_pod(container_of([item for item in rendered if item], "operator"))
+        rendered = read_manifests(helm.done("template", "simyard", str(CHART), *arguments))
+        return frontend_pod(container_of(rendered, "operator"))
 
     requests = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
     default = {"requests": requests, "limits": {"memory": "512Mi"}}
@@ -221,8 +231,9 @@ def test_what_is_switched_off_has_no_account(helm: Helm) -> None:
 def test_rendered_without_a_cluster_it_is_the_same_each_time(helm: Helm) -> None:
     """Tools that apply the output of `helm template` need this: with cert-manager, and with an external broker."""
     for broker in (("broker.mode=operator",), EXISTING):
-        values = ("certificates.mode=certManager", *broker)
-        assert helm.render(*values) == helm.render(*values)
+        sets = [f"--set={value}" for value in ("certificates.mode=certManager", *broker)]
+        first, second = (helm.done("template", "simyard", str(CHART), *sets) for _ in range(2))
+        assert first == second
 
 
 def test_a_certificate_names_hosts_and_addresses_apart(helm: Helm) -> None:

@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from helm_release import CHART, EXISTING, NAMESPACE, Helm, Manifest, container_of, frontend_pod, of_kind, pod_of
+from helm_release import (
+    CHART,
+    EXISTING,
+    NAMESPACE,
+    Helm,
+    Manifest,
+    container_of,
+    frontend_pod,
+    of_kind,
+    pod_of,
+    read_manifests,
+)
 
 from simyard.api.frontend_route import FrontendRoute, GatewayRoute
 from simyard.manifests.frontend import DEPLOYMENTS, FrontendTemplate, build_frontend
@@ -23,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("chart")
 def rendered(helm: Helm, folder: Path, values: Manifest) -> list[Manifest]:
     (folder / "values.yaml").write_text(json.dumps(values))
     text = helm.done("template", "simyard", str(CHART), f"--values={folder / 'values.yaml'}")
-    return [item for item in yaml.safe_load_all(text) if item]
+    return read_manifests(text)
 
 
 def frontend_deployment(manifests: list[Manifest], replicas: int = 2) -> Manifest:
@@ -157,7 +167,7 @@ def nodes(helm: Helm) -> Iterator[dict[str, Manifest]]:
 def test_two_nodes_that_take_pods_make_the_spread_required(helm: Helm, nodes: dict[str, Manifest]) -> None:
     def mode(*values: str) -> str:
         text = helm.done("template", "simyard", str(CHART), "--dry-run=server", *(f"--set={value}" for value in values))
-        return spread([item for item in yaml.safe_load_all(text) if item], "operator")[1]
+        return spread(read_manifests(text), "operator")[1]
 
     # A new node has the taint not-ready, which is temporary and does not count.
     assert mode() == "Ignore"
