@@ -38,14 +38,14 @@ def sizing(runs: Sequence[Run], rows: Sequence[Row], sizes: Sequence[int] = SIZE
     writes = started(lambda run: run.n * run.writes_per_worker)
     lines = [
         ("a start, where machines take no time", _each(started(lambda run: run.t_m_s), "{:.0f} s")),
-        ("writes to the API server for it", _each(writes, "{:,.0f}")),
-        *((f"CPU seconds for it: {shown}", _each(started(_cpu(name)), "{:.1f}")) for name, shown in _PROCESSES.items()),
+        ("writes to the API server during a start", _each(writes, "{:,.0f}")),
+        *((f"CPU seconds of a start: {shown}", _each(started(_cpu(name)), "{:.1f}")) for name, shown in _PROCESSES.items()),
         ("the operator's memory, at most", _each(memory, "{:.0f} MiB")),
         ("`operator.resources.requests.memory` at least", _each(map(_requested, memory), "{:.0f}Mi")),
         ("an OCCI frontend's memory, at most", _each(answered("get-compute", lambda row: row.rss_mib), "{:.0f} MiB")),
-        ("reads of one compute per second and frontend",
+        ("reads of one compute per second, for each frontend",
          _each(answered("get-compute", lambda row: row.per_second), "{:,.0f}")),
-        ("actions per second and frontend", _each(answered("action", lambda row: row.per_second), "{:,.0f}")),
+        ("actions per second, for each frontend", _each(answered("action", lambda row: row.per_second), "{:,.0f}")),
     ]  # fmt: skip
     head = ("", *(f"{size:,} workers" for size in sizes))
     last = starts[-1]

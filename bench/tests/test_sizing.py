@@ -24,7 +24,7 @@ def test_what_was_measured_is_said_as_it_was_measured() -> None:
     [row] = [row for row in ROWS if (row.case, row.workers, row.finished, row.frontends) == ("action", 10_000, 0, 1)]
     said = sizing(RUNS, ROWS, [10_000])
     assert cells(said, "the operator's memory, at most") == [round(run.operator_rss_mib)]
-    assert cells(said, "actions per second and frontend") == [round(row.per_second)]
+    assert cells(said, "actions per second, for each frontend") == [round(row.per_second)]
 
 
 def test_a_size_in_between_is_on_the_straight_line() -> None:
@@ -32,7 +32,7 @@ def test_a_size_in_between_is_on_the_straight_line() -> None:
     middle = (512 + 10_000) // 2
     said = sizing(RUNS, ROWS, [middle])
     expected = (small.cpu_s["rabbitmq"] + large.cpu_s["rabbitmq"]) / 2
-    assert cells(said, "CPU seconds for it: the broker") == [pytest.approx(expected, abs=0.06)]
+    assert cells(said, "CPU seconds of a start: the broker") == [pytest.approx(expected, abs=0.06)]
 
 
 def test_more_memory_is_asked_for_than_was_used() -> None:
