@@ -39,7 +39,8 @@ def sizing(runs: Sequence[Run], rows: Sequence[Row], sizes: Sequence[int] = SIZE
     lines = [
         ("a start, where machines take no time", _each(started(lambda run: run.t_m_s), "{:.0f} s")),
         ("writes to the API server during a start", _each(writes, "{:,.0f}")),
-        *((f"CPU seconds of a start: {shown}", _each(started(_cpu(name)), "{:.1f}")) for name, shown in _PROCESSES.items()),
+        *((f"CPU seconds of a start: {process}", _each(started(_cpu(name)), "{:.1f}"))
+          for name, process in _PROCESSES.items()),
         ("the operator's memory, at most", _each(memory, "{:.0f} MiB")),
         ("`operator.resources.requests.memory` at least", _each(map(_requested, memory), "{:.0f}Mi")),
         ("an OCCI frontend's memory, at most", _each(answered("get-compute", lambda row: row.rss_mib), "{:.0f} MiB")),
