@@ -25,7 +25,7 @@ IMAGE ?= simyard:dev
 VERSION ?=
 RELEASE_IMAGE ?= auto
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-soak test-kubevirt test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-files bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-soak test-kubevirt test-installation test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-files bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ test-fast: venv ## Run the tests that start no processes: pure code, and what ru
 test-kubevirt: venv tools ## Test the KubeVirt site with KubeVirt's own virt-api and virt-controller (first build: minutes).
 	@$(DEV) tools virt-api virt-controller virt-manifests >/dev/null
 	@$(PY) -m pytest -q -rs -n 0 e2e/kubevirt $(PYTEST_ARGS)
+
+test-installation: venv tools ## Run operator and apiserver as the chart says, with an existing broker.
+	@$(PY) -m pytest -q -rs -n 0 e2e/installation $(PYTEST_ARGS)
 
 test-occi-clients: venv tools ## Let jOCCI create, call and delete a compute (skipped without Java 17 and Maven).
 	@$(PY) -m pytest -q -rs e2e/occi-clients $(PYTEST_ARGS)
