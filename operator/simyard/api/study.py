@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -26,7 +26,9 @@ from simyard.api.base import (
     make_cel_rule,
     map_by,
 )
+from simyard.api.optimisation import OptimisationStatus, OptimisedDesign
 from simyard.api.service_action import ActionTarget
+from simyard.api.study_axis import MAX_AXES, Axes, Seed
 from simyard.api.worker_pool import CountOrPercent
 
 MAX_TASKS = 10_000_000
@@ -35,63 +37,8 @@ MAX_CHUNKS = 10_000
 """Maximum number of chunks of a study; the status has one bit for each."""
 MAX_CHUNK_TASKS = 1_000
 """Maximum number of tasks of a chunk."""
-MAX_AXES = 32
 MAX_FAILED_INDEXES = 100
-DESIGNS = ("grid", "table", "random", "latinHypercube", "sobol", "halton")
-
-Seed = Annotated[
-    int, Field(ge=0, le=2**31 - 1, description="Seed of the points: equal designs with equal seeds have equal points.")
-]
-
-
-class StudyAxis(ApiModel):
-    """Values of one parameter: a list (`values`), or a range (`start` and `stop`)."""
-
-    model_config = add_cel_rules(
-        make_cel_rule("has(self.start) == has(self.stop)", "`start` and `stop` need each other", ".start"),
-        make_cel_rule("!(has(self.step) && has(self.count))", "`step` and `count` exclude each other", ".step"),
-    )
-
-    name: Annotated[Term, Field(description="Name of the parameter.")]
-    values: Annotated[
-        list[Any] | None,
-        Field(
-            min_length=1,
-            max_length=10_000,
-            json_schema_extra={**ATOMIC, "items": FREE_FORM},
-            description="Values of the parameter. A design with samples draws each of them with the same frequency.",
-        ),
-    ] = None
-    start: Annotated[Decimal | None, Field(description="First value of the range.")] = None
-    stop: Annotated[
-        Decimal | None, Field(description="Last value of the range. It is included if the steps reach it.")
-    ] = None
-    step: Annotated[
-        Decimal | None,
-        Field(
-            description="Distance of neighbouring values. By default, a grid needs `count`, a sample of a number is"
-            " continuous, and a sample of an integer has the step 1."
-        ),
-    ] = None
-    count: Annotated[
-        int | None,
-        Field(ge=1, le=1_000_000, description="Number of values of a grid from `start` to `stop`, both included."),
-    ] = None
-    scale: Annotated[
-        Literal["Linear", "Log"],
-        Field(description="Scale on which values have equal distances, or samples are uniform."),
-    ] = "Linear"
-    unit: Annotated[
-        str,
-        Field(max_length=63, description="Unit of the values. The study is refused if the service declares another."),
-    ] = ""
-
-
-Axes = Annotated[
-    list[StudyAxis],
-    Field(min_length=1, max_length=MAX_AXES, json_schema_extra=map_by("name"), description="Parameters that vary."),
-]
-
+DESIGNS = ("grid", "table", "random", "latinHypercube", "sobol", "halton", "optimise")
 
 Row = Annotated[list[Any], Field(max_length=MAX_AXES, json_schema_extra={**ATOMIC, "items": FREE_FORM})]
 
@@ -150,6 +97,9 @@ class StudyDesign(ApiModel):
     )
     halton: Annotated[
         SampledDesign | None, Field(description="Halton sequence: samples that fill the space evenly.")
+    ] = None
+    optimise: Annotated[
+        OptimisedDesign | None, Field(description="Points that an algorithm chooses by the results of earlier points.")
     ] = None
 
 
@@ -291,6 +241,9 @@ class StudyStatus(ApiModel):
         Count | None, Field(description="Index of the task whose result fulfilled a rule of `stopWhen`.")
     ] = None
     result_bytes: Annotated[int, Field(ge=0, description="Size of the stored results.")] = 0
+    optimisation: Annotated[
+        OptimisationStatus | None, Field(description="State of the algorithm of the design `optimise`.")
+    ] = None
     started_time: Annotated[Time | None, Field(description="Time at which the first tasks were sent.")] = None
     finished_time: Annotated[Time | None, Field(description="Time at which the study ended.")] = None
     conditions: Conditions = []

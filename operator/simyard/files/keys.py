@@ -16,6 +16,7 @@ key, below ``<namespace uid>/``           content
 ``studies/<uid>/parts/<chunk>``           the rows of a chunk of a study: compressed CSV, with its summary as metadata
 ``studies/<uid>/assigned/<chunk>.<n>``    the uid of the worker that got the chunk in its n-th assignment
 ``studies/<uid>/begun/<chunk>.<n>``       empty: this worker has begun tasks that must not run twice
+``studies/<uid>/generations/<number>``    the points of a generation of an optimisation, with the results of former ones
 ``orphaned``                              empty: the sweep has not found the namespace since the object's time of change
 ``usage``                                 the number and size of the namespace's files, from the last sweep
 ========================================  ============================================================================
@@ -123,6 +124,10 @@ class StudyKeys:
         """Return the key of the rows of a chunk."""
         return f"{self.make_prefix(StudyObject.PART)}{chunk:05d}"
 
+    def make_generation(self, number: int) -> str:
+        """Return the key of a generation of an optimisation."""
+        return f"{self.make_prefix(StudyObject.GENERATION)}{number:05d}"
+
     def make_attempt(self, kind: StudyObject, chunk: int, attempt: int) -> str:
         """Return the key of a record about an assignment of a chunk."""
         return f"{self.make_prefix(kind)}{chunk:05d}.{attempt}"
@@ -134,6 +139,7 @@ class StudyObject(enum.StrEnum):
     PART = "parts"
     ASSIGNED = "assigned"
     BEGUN = "begun"
+    GENERATION = "generations"
 
 
 def parse_chunk(key: str) -> tuple[int, int] | None:

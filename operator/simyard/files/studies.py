@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 import orjson
 
 from simyard.files.access import StoreAccess
+from simyard.files.generations import GenerationStore
 from simyard.files.keys import StudyKeys, StudyObject, parse_chunk
 from simyard.files.signature import sign_url
 from simyard.files.store import ObjectStore, StoreError
@@ -56,11 +57,16 @@ class StoredStudy:
 
 
 class StudyStore:
-    """The objects of all studies. Every method raises a StoreError if the store does not answer."""
+    """The objects of all studies. Every method raises a StoreError if the store does not answer.
+
+    Attributes:
+        generations: the generations of optimisations.
+    """
 
     def __init__(
         self, access: StoreAccess, store: ObjectStore, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
+        self.generations = GenerationStore(store)
         self._access = access
         self._store = store
         self._clock = clock

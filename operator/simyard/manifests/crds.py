@@ -179,6 +179,7 @@ DEFINITIONS = (
             Column("Failed", ".status.failed", "integer", "Tasks that failed."),
             Column("Running", ".status.running", "integer", "Workers that run tasks."),
             Column("Rate", ".status.tasksPerSecond", description="Tasks per second."),
+            Column("Best", ".status.optimisation.best.value", description="Best value of an optimisation."),
             Column("Complete", f'.status.conditions[?(@.type=="{names.ConditionType.COMPLETE}")].status'),
             Column("Reason", f'.status.conditions[?(@.type=="{names.ConditionType.COMPLETE}")].reason'),
             Column("Ends", ".status.estimatedCompletionTime", description="Estimated end of the study.", wide=True),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard.api.study import StudySpec
-from simyard.plan.studies.designs import Design, build_design
+from simyard.plan.studies.designs import Design, Searched, build_design
 from simyard_adapter.declarations import Action, InvalidValuesError
 
 SOLVE = Action.from_json(
@@ -18,6 +18,7 @@ SOLVE = Action.from_json(
             {"name": "elements", "type": "integer", "minimum": 1, "maximum": 1000},
             {"name": "material", "type": "string", "enum": ["steel", "aluminium"]},
         ],
+        "result": [{"name": "mass", "type": "number"}, {"name": "name", "type": "string"}],
     }
 )
 SAMPLED = ("random", "latinHypercube", "sobol", "halton")
@@ -171,3 +172,61 @@ def test_a_grid_of_too_many_points_is_refused() -> None:
 def test_the_number_of_samples_belongs_to_the_design() -> None:
     axes = [{"name": "length", "start": 1, "stop": 2, "count": 3}]
     assert "spec.design.sobol.axes[0].count: belongs to a grid" in problem_of({"sobol": {"axes": axes, "count": 3}})
+
+
+SEARCHED = {"objectives": [{"result": "mass"}], "algorithm": "DE", "population": 4, "evaluations": 8}
+
+
+def search_of(*axes: dict, **fields: object) -> Searched:
+    fixed = {} if any(axis["name"] == "length" for axis in axes) else {"length": 100}
+    made = design_of({"optimise": {"axes": list(axes), **SEARCHED, **fields}}, fixed)
+    assert isinstance(made, Searched)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("axis", "positions", "values"),
+    [
+        ({"name": "length", "start": 1, "stop": 11, "unit": "mm"}, [0, 0.5, 1], [1, 6, 11]),
+        ({"name": "length", "start": 1, "stop": 100, "scale": "Log"}, [0, 0.5, 1], [1, pytest.approx(10), 100]),
+        ({"name": "elements", "start": 1, "stop": 4}, [0, 0.24, 0.25, 0.74, 0.75, 1], [1, 1, 2, 3, 4, 4]),
+        ({"name": "material", "values": ["steel", "aluminium"]}, [0, 0.49, 0.5, 1], ["steel"] * 2 + ["aluminium"] * 2),
+    ],
+)  # fmt: skip
+def test_coordinates_of_a_search_become_values_of_the_declared_type(
+    axis: dict, positions: list[float], values: list[object]
+) -> None:
+    search = search_of(axis, population=len(positions) if len(positions) >= 4 else 4)
+    search.coordinates[1] = [[position] for position in positions]
+    first = search.generations.get_tasks(1).start
+    assert [search.compute_point(first + place)[0] for place in range(len(positions))] == values
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "problem"),
+    [
+        ({"objectives": [{"result": "weight"}]}, "spec.design.optimise.objectives[0].result", "such results are: mass"),
+        (
+            {"constraints": [{"result": "name", "atMost": 1}]},
+            "spec.design.optimise.constraints[0].result",
+            "name is no result that is a number",
+        ),
+        ({"axes": [{"name": "length", "start": 5, "stop": 5}]}, "spec.design.optimise.axes[0].stop", "above `start`"),
+        (
+            {"axes": [{"name": "length", "start": 1, "stop": 5, "unit": "m"}]},
+            "spec.design.optimise.axes[0].unit",
+            "the service declares the unit mm",
+        ),
+        (
+            {"generations": 10_000, "evaluations": None, "population": 1000, "islands": {"count": 2}},
+            "spec.design.optimise.evaluations",
+            "have fewer islands or evaluations",
+        ),
+    ],
+)
+def test_a_search_that_does_not_fit_the_action_is_refused(fields: dict, path: str, problem: str) -> None:
+    axes = fields.pop("axes", [{"name": "length", "start": 1, "stop": 5}])
+    with pytest.raises(InvalidValuesError) as caught:
+        search_of(*axes, **fields)
+    assert path in str(caught.value)
+    assert problem in str(caught.value)

@@ -26,6 +26,7 @@ from simyard.fleet.actions.assignment import Presence, list_reserved
 from simyard.fleet.actions.fences import Fences
 from simyard.fleet.registry import Registry, find_removed, get_queue, get_time, list_target_keys
 from simyard.fleet.studies.flights import Flights, parse_chunk_id
+from simyard.fleet.studies.generations import PATIENCE_SECONDS, load_generations, misses_points
 from simyard.fleet.studies.runs import Run, load_run
 from simyard.fleet.studies.statuses import StudyStatuses, make_status
 from simyard.fleet.work_queue import KeyQueue
@@ -33,10 +34,11 @@ from simyard.guest.messages import Begun, ChunkEnded, PartWanted, Resulted
 from simyard.messaging.events import ReceivedEvent
 from simyard.messaging.requests import Requester
 from simyard.plan.actions import ACTION_TIMES, ActionTimes
-from simyard.plan.studies.designs import build_design
-from simyard.plan.studies.layout import choose_length, make_layout
+from simyard.plan.studies.designs import Searched, build_design, lay_out
+from simyard.plan.studies.layout import choose_length
 from simyard.plan.studies.study import (
     CONFIRM_SECONDS,
+    NO_POINTS,
     Ending,
     find_deadline,
     is_finished,
@@ -260,17 +262,19 @@ class Studies:
                 return None
             run = self._runs[uid] = loaded
         assert self._store is not None, "a study runs only with a store"
+        await load_generations(self._store.generations, study, run)
         await self._flights.settle(study, run, self._store)
         if (ending := await self._find_end(study, run)) is not None:
             return await self._end(study, run, ending)
-        if run.layout.length is None and run.progress.tasks:
-            return await self._decide_length(study, run)
+        if run.layout.length is None and (length := self._choose_length(study, run)) is not None:
+            return await self._write_length(study, run, length)
         waits = "" if study.spec.suspend else await self._assign(study, run)
         await self._flights.send(study, run)
         due = await self._statuses.write_progress(study, run, waits)
         now = get_time()
         looks = [due, LOOK_SECONDS if self._flights.has_lost(run) else self._flights.find_resend(run)]
         looks.append(get_seconds_until(now, [find_deadline(study)]))
+        looks.append(None if run.idle_since is None else PATIENCE_SECONDS)
         return min((seconds for seconds in looks if seconds is not None), default=None)
 
     async def _load(self, study: Study) -> Run | Ending:
@@ -318,12 +322,19 @@ class Studies:
         await self._statuses.write(study, record_end(study, run.progress, run.layout.tasks, ending, get_time()))
         return 0.0
 
-    async def _decide_length(self, study: Study, run: Run) -> float | None:
-        """Decide the length of chunks by the first tasks. It is written before a chunk of this length is assigned."""
-        chosen = choose_length(run.layout, run.progress.mean_seconds, len(self._list_workers(study)))
-        length = study.status.chunk_tasks or chosen  # another operator may have decided
+    def _choose_length(self, study: Study, run: Run) -> int | None:
+        """Return the length of chunks; None if it cannot be decided yet."""
+        workers = len(self._list_workers(study))
+        if isinstance(run.design, Searched):
+            chosen = run.design.generations.choose_length(workers) if workers else None
+        else:  # by the first tasks
+            chosen = choose_length(run.layout, run.progress.mean_seconds, workers) if run.progress.tasks else None
+        return study.status.chunk_tasks or chosen  # another operator may have decided
+
+    async def _write_length(self, study: Study, run: Run, length: int) -> float | None:
+        """Write the length of chunks before a chunk of this length is assigned."""
         await self._statuses.write(study, make_status(study, run, length, ""))
-        run.layout = make_layout(run.layout.tasks, study.spec.chunk_tasks, length)
+        run.layout = lay_out(run.design, study.spec.chunk_tasks, length)
         run.written_at, run.written_tasks = self._time(), run.progress.tasks
         return 0.0
 
@@ -340,7 +351,7 @@ class Studies:
         for worker_uid in workers:
             others[worker_uid] += self._registry.actions.count("worker", worker_uid)
         await self._flights.assign(study, run, self._store, workers, others)
-        return ""
+        return NO_POINTS if misses_points(run, self._time()) else ""
 
     def _list_workers(self, study: Study) -> list[str]:
         target = study.spec.target

@@ -14,8 +14,8 @@ from simyard.api.study import Study
 from simyard.files.keys import StudyKeys
 from simyard.files.studies import StudyStore
 from simyard.guest.chunks import ChunkSummary
-from simyard.plan.studies.designs import Design
-from simyard.plan.studies.layout import Layout, make_layout
+from simyard.plan.studies.designs import Design, Searched, lay_out
+from simyard.plan.studies.layout import Layout
 from simyard.plan.studies.progress import Progress
 from simyard_adapter.declarations import Action, Json
 from simyard_adapter.wire import WireError
@@ -61,6 +61,7 @@ class Run:
         returned: chunks that must be assigned again.
         next_chunk: first chunk that was never assigned, as far as this process knows.
         cancelled_at: loop time since which workers were asked to stop; None if they were not.
+        idle_since: loop time since which an optimisation has no points to run; None if it has some.
         written_at: loop time of the last write of the status.
         written_tasks: number of finished tasks in the last status.
     """
@@ -81,21 +82,29 @@ class Run:
     returned: list[int] = field(default_factory=list)
     next_chunk: int = 0
     cancelled_at: float | None = None
+    idle_since: float | None = None
     written_at: float = float("-inf")
     written_tasks: int = 0
+
+    @property
+    def known_chunks(self) -> int:
+        """Number of first chunks whose points are known."""
+        if isinstance(self.design, Searched):
+            return self.layout.list_chunks(self.design.chosen).start
+        return self.layout.chunks
 
     def count_open(self, most: int) -> int:
         """Return the number of chunks that can be assigned now; at most ``most``."""
         self._skip_finished()
         fresh = (
             chunk
-            for chunk in range(self.next_chunk, self.layout.chunks)
+            for chunk in range(self.next_chunk, self.known_chunks)
             if chunk not in self.flights and chunk not in self.progress.finished
         )
         return len(self.returned) + sum(1 for _ in itertools.islice(fresh, most))
 
     def _skip_finished(self) -> None:
-        while self.next_chunk < self.layout.chunks and (
+        while self.next_chunk < self.known_chunks and (
             self.next_chunk in self.progress.finished or self.next_chunk in self.flights
         ):
             self.next_chunk += 1
@@ -143,7 +152,7 @@ async def load_run(
     progress = Progress.read(study.status)
     if any(chunk not in stored.parts for chunk in progress.finished):
         progress = Progress()  # the rows are the truth, and some of those in the status are gone
-    layout = make_layout(design.count, study.spec.chunk_tasks, study.status.chunk_tasks)
+    layout = lay_out(design, study.spec.chunk_tasks, study.status.chunk_tasks)
     run = Run(keys, action, design, layout, progress, now, begun=stored.begun)
     for chunk in [chunk for chunk in stored.parts if chunk not in progress.finished]:
         part = await store.find_part(keys, chunk)

@@ -10,6 +10,8 @@ from simyard.fleet.registry import Registry, get_time
 from simyard.fleet.status_writes import write_status
 from simyard.fleet.studies.runs import Run
 from simyard.fleet.work_queue import RateLimit
+from simyard.plan.studies.designs import Searched
+from simyard.plan.studies.layout import ChunkSet
 from simyard.plan.studies.study import record_progress
 from simyard_sites.kubernetes.errors import ConflictError
 
@@ -47,7 +49,7 @@ class StudyStatuses:
         percent = max(1, run.layout.tasks // 100)
         soon = _describe(status) != _describe(study.status) or tasks // percent != run.written_tasks // percent
         due = run.written_at + (SPACING_SECONDS if soon else MAX_SECONDS)
-        if due > time:
+        if due > time and not _completes_generation(study, run):
             return due - time
         if (delay := self._budget.reserve()) > 0:
             return delay
@@ -67,6 +69,15 @@ class StudyStatuses:
         ):
             await registry.fetch_study(study)
             raise ConflictError(409, "Conflict", "the study was changed meanwhile")
+
+
+def _completes_generation(study: Study, run: Run) -> bool:
+    """Return whether the process that chooses the next points waits for the status."""
+    if not isinstance(run.design, Searched):
+        return False
+    shown, newest = ChunkSet.decode(study.status.finished_chunks), run.design.chosen - 1
+    ready = run.design.generations.is_ready
+    return ready(newest, run.layout, run.progress.finished) and not ready(newest, run.layout, shown)
 
 
 def _describe(status: StudyStatus) -> object:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
-from simyard.api.study import StudyAxis
+from simyard.api.study_axis import StudyAxis
 from simyard_adapter.declarations import InvalidValueError, Json, Value, ValueType
 
 MAX_CHECKED_STEPS = 10_000
@@ -19,7 +19,7 @@ class Axis(Protocol):
     """Values of one parameter."""
 
     def sample(self, position: float) -> Json:
-        """Return the value at a position in [0, 1); equal parts of the axis belong to equal parts of the interval."""
+        """Return the value at a position in [0, 1]; equal parts of the axis belong to equal parts of the interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Choices:
         return self.values[place]
 
     def sample(self, position: float) -> Json:
-        """Return the value at a position in [0, 1)."""
-        return self.values[int(position * len(self.values))]
+        """Return the value at a position in [0, 1]."""
+        return self.values[min(int(position * self.count), self.count - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Steps:
         return _to_number(self.start + place * self.step)
 
     def sample(self, position: float) -> Json:
-        """Return the value at a position in [0, 1)."""
-        return self.get_value(int(position * self.count))
+        """Return the value at a position in [0, 1]."""
+        return self.get_value(min(int(position * self.count), self.count - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class LogSteps:
         return _shorten(self.start * (self.stop / self.start) ** (place / (self.count - 1)))
 
     def sample(self, position: float) -> Json:
-        """Return the value at a position in [0, 1)."""
-        return self.get_value(int(position * self.count))
+        """Return the value at a position in [0, 1]."""
+        return self.get_value(min(int(position * self.count), self.count - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Interval:
     log: bool = False
 
     def sample(self, position: float) -> Json:
-        """Return the value at a position in [0, 1)."""
+        """Return the value at a position in [0, 1]."""
         if self.log:
             value = math.exp(math.log(self.start) + position * (math.log(self.stop) - math.log(self.start)))
         else:
@@ -104,7 +104,7 @@ class RoundedInterval:
     stop: int
 
     def sample(self, position: float) -> Json:
-        """Return the integer at a position in [0, 1)."""
+        """Return the integer at a position in [0, 1]."""
         low, high = math.log(self.start), math.log(self.stop + 1)
         return min(int(math.exp(low + position * (high - low))), self.stop)
 

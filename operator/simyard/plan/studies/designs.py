@@ -8,12 +8,15 @@ points only. The points have the same order and the same values on every machine
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from simyard.api.study import MAX_TASKS, SampledDesign, StudyAxis, StudySpec
+from simyard.api.study import MAX_TASKS, SampledDesign, StudySpec
+from simyard.api.study_axis import StudyAxis
 from simyard.plan.studies import sequences
 from simyard.plan.studies.axes import Axis, GridAxis, read_grid_axis, read_sampled_axis
+from simyard.plan.studies.generations import Generations
+from simyard.plan.studies.layout import Layout, make_layout
 from simyard_adapter.declarations import (
     Action,
     InvalidValueError,
@@ -78,7 +81,43 @@ class Table:
         return self.rows[index]
 
 
-Design = Grid | Sampled | Table
+@dataclass(slots=True)
+class Searched:
+    """Points that an algorithm chooses, one generation after the other.
+
+    Attributes:
+        names: names of the parameters that vary.
+        axes: axes of the space.
+        generations: the tasks of each generation.
+        chosen: number of generations whose points are chosen.
+        coordinates: coordinates in [0, 1] of the points of each generation that is not finished.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    generations: Generations
+    chosen: int = 0
+    coordinates: dict[int, Sequence[Sequence[float]]] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """The number of points of all generations."""
+        return self.generations.tasks
+
+    def compute_point(self, index: int) -> tuple[Json, ...]:
+        """Return the values of one point; its generation must be in ``coordinates``."""
+        generation, place = divmod(index, self.generations.size)
+        return self._place(self.coordinates[generation][place])
+
+    def compute_middle(self) -> tuple[Json, ...]:
+        """Return the point in the middle of the space."""
+        return self._place([0.5] * len(self.axes))
+
+    def _place(self, coordinates: Sequence[float]) -> tuple[Json, ...]:
+        return tuple(axis.sample(position) for axis, position in zip(self.axes, coordinates, strict=True))
+
+
+Design = Grid | Sampled | Table | Searched
 """Points of a study: ``names`` of the parameters that vary, their ``count``, and a function of the index."""
 
 
@@ -90,10 +129,10 @@ def build_design(spec: StudySpec, action: Action) -> Design:
             error has the path of the field.
     """
     numbers = [item.name for item in action.result if item.type in (ValueType.NUMBER, ValueType.INTEGER)]
-    for place, rule in enumerate(spec.stop_when):
-        if rule.result not in numbers:
-            problem = f"{rule.result} is no result that is a number; such results are: {', '.join(numbers) or 'none'}"
-            raise InvalidValuesError([InvalidValueError(f"spec.stopWhen[{place}].result", problem)])
+    for path, result in _list_results(spec):
+        if result not in numbers:
+            problem = f"{result} is no result that is a number; such results are: {', '.join(numbers) or 'none'}"
+            raise InvalidValuesError([InvalidValueError(path, problem)])
     try:
         design = _read_design(spec, {item.name: item for item in action.parameters})
     except InvalidValueError as error:
@@ -102,12 +141,31 @@ def build_design(spec: StudySpec, action: Action) -> Design:
         raise InvalidValuesError(
             [InvalidValueError(PATH, f"has {design.count} points, at most {MAX_TASKS} are accepted")]
         )
+    example = design.compute_middle() if isinstance(design, Searched) else design.compute_point(0)
     check_values(
-        {**spec.parameters, **dict(zip(design.names, design.compute_point(0), strict=True))},
+        {**spec.parameters, **dict(zip(design.names, example, strict=True))},
         action.parameters,
         "spec.parameters",
     )
     return design
+
+
+def lay_out(design: Design, wanted: int | None, decided: int | None) -> Layout:
+    """Return the chunks of a design; the other arguments are those of :func:`make_layout`."""
+    if isinstance(design, Searched):
+        return design.generations.make_layout(wanted, decided)
+    return make_layout(design.count, wanted, decided)
+
+
+def _list_results(spec: StudySpec) -> Iterator[tuple[str, str]]:
+    """Yield the path and the name of each result that must be a number."""
+    for place, rule in enumerate(spec.stop_when):
+        yield f"spec.stopWhen[{place}].result", rule.result
+    if (search := spec.design.optimise) is not None:
+        for place, objective in enumerate(search.objectives):
+            yield f"{PATH}.optimise.objectives[{place}].result", objective.result
+        for place, constraint in enumerate(search.constraints):
+            yield f"{PATH}.optimise.constraints[{place}].result", constraint.result
 
 
 def _read_design(spec: StudySpec, declared: dict[str, Value]) -> Design:
@@ -126,21 +184,30 @@ def _read_design(spec: StudySpec, declared: dict[str, Value]) -> Design:
             for place, row in enumerate(given.table.rows)
         ]
         return Table(names, tuple(rows))
-    for field, sampled, make_draw in (
+    if (search := given.optimise) is not None:
+        path = f"{PATH}.optimise.axes"
+        names = _check_names([axis.name for axis in search.axes], spec, declared, path)
+        generations = Generations.read(search)
+        generations.check(f"{PATH}.optimise.evaluations")
+        return Searched(names, _read_axes(search.axes, declared, path), generations)
+    for kind, sampled, make_draw in (
         ("random", given.random, lambda count: sequences.draw_uniform),
         ("latinHypercube", given.latin_hypercube, _make_stratified),
         ("sobol", given.sobol, lambda count: sequences.draw_sobol),
         ("halton", given.halton, lambda count: sequences.draw_halton),
     ):
         if sampled is not None:
-            return _read_sampled(sampled, spec, declared, f"{PATH}.{field}.axes", make_draw(sampled.count))
+            return _read_sampled(sampled, spec, declared, f"{PATH}.{kind}.axes", make_draw(sampled.count))
     raise InvalidValueError(PATH, "needs exactly one kind of design")
 
 
 def _read_sampled(given: SampledDesign, spec: StudySpec, declared: dict[str, Value], path: str, draw: Draw) -> Sampled:
     names = _check_names([axis.name for axis in given.axes], spec, declared, path)
-    axes = tuple(_read_axis(axis, declared, f"{path}[{place}]") for place, axis in enumerate(given.axes))
-    return Sampled(names, axes, given.count, given.seed, draw)
+    return Sampled(names, _read_axes(given.axes, declared, path), given.count, given.seed, draw)
+
+
+def _read_axes(axes: Sequence[StudyAxis], declared: dict[str, Value], path: str) -> tuple[Axis, ...]:
+    return tuple(_read_axis(axis, declared, f"{path}[{place}]") for place, axis in enumerate(axes))
 
 
 def _read_axis(axis: StudyAxis, declared: dict[str, Value], path: str) -> Axis:

@@ -30,24 +30,40 @@ class Layout:
         tasks: number of tasks of the study.
         trials: number of first chunks that have one task each.
         length: number of tasks of each further chunk; the last may have fewer. None while it is not known.
+        generation: number of tasks of each generation of an optimisation; the last chunk of a generation may have
+            fewer tasks than the others. None without generations.
     """
 
     tasks: int
     trials: int
     length: int | None
+    generation: int | None = None
 
     @property
     def chunks(self) -> int:
         """Number of chunks, as far as they are known."""
         if self.length is None:
             return self.trials
+        if self.generation is not None:
+            return self.tasks // self.generation * math.ceil(self.generation / self.length)
         return self.trials + math.ceil((self.tasks - self.trials) / self.length)
+
+    def list_chunks(self, generation: int) -> range:
+        """Return the chunks of a generation of an optimisation; none while their length is not known."""
+        if self.length is None or self.generation is None:
+            return range(0)
+        chunks = math.ceil(self.generation / self.length)
+        return range(generation * chunks, (generation + 1) * chunks)
 
     def get_tasks(self, chunk: int) -> range:
         """Return the indexes of the tasks of a chunk."""
         if chunk < self.trials:
             return range(chunk, chunk + 1)
         length = self.length or 1
+        if self.generation is not None:
+            generation, place = divmod(chunk, math.ceil(self.generation / length))
+            first = generation * self.generation + place * length
+            return range(first, min(first + length, (generation + 1) * self.generation))
         first = self.trials + (chunk - self.trials) * length
         return range(first, min(first + length, self.tasks))
 

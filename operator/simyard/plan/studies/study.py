@@ -9,6 +9,7 @@ from typing import Any
 
 from simyard.api.base import Condition, find_condition, set_condition
 from simyard.api.names import ConditionType, Reason
+from simyard.api.optimisation import OptimisationStatus
 from simyard.api.study import Study, StudyStatus
 from simyard.plan.studies.progress import Progress
 from simyard.plan.times import add_seconds
@@ -17,6 +18,10 @@ from simyard_adapter.wire import ErrorReason
 _MESSAGE_CHARACTERS = 2_000
 CONFIRM_SECONDS = 30.0
 """Time in which workers confirm that they have stopped the tasks of a study that ends early."""
+NO_POINTS = (
+    "the process `simyard optimiser` has not chosen the next points: the platform team sets optimiser.enabled of the"
+    " chart, or looks at the logs of this process"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,9 @@ def find_deadline(study: Study) -> datetime | None:
 
 def plan_end(study: Study, progress: Progress, tasks: int, now: datetime) -> Ending | None:
     """Return the end of a study; None if it goes on."""
-    if progress.tasks >= tasks and not progress.cancelled:
+    search = study.status.optimisation
+    searching = study.spec.design.optimise is not None and (search is None or search.ended is None)
+    if progress.tasks >= tasks and not progress.cancelled and not searching:
         failed, most = progress.counted_failures, _count_permitted(study, tasks)
         if failed > most:
             return Ending(Reason.TOO_MANY_FAILED_TASKS, _describe_failures(failed, most), early=False)
@@ -64,9 +71,18 @@ def plan_end(study: Study, progress: Progress, tasks: int, now: datetime) -> End
         return Ending(Reason.TOO_MANY_FAILED_TASKS, _describe_failures(failed, most))
     if progress.stopped_by is not None:
         return Ending(Reason.STOP_RULE_MET, f"task {progress.stopped_by} fulfils spec.stopWhen", complete=True)
-    if progress.tasks >= tasks:
+    if search is not None and search.ended is not None and search.ended != "BudgetSpent":
+        return Ending(Reason.STOP_RULE_MET, _describe_search_end(study, search), complete=True)
+    if progress.tasks >= tasks and not searching:
         return Ending(ErrorReason.CANCELLED.value, f"{progress.cancelled} tasks were cancelled")
     return None
+
+
+def _describe_search_end(study: Study, search: OptimisationStatus) -> str:
+    path = "spec.design.optimise"
+    if search.ended == "GoodEnough" and search.best is not None:
+        return f"task {search.best.index} fulfils {path}.goodEnough: {search.best.value}"
+    return f"no gain in the generations of {path}.maxGenerationsWithoutGain"
 
 
 def record_progress(
@@ -80,7 +96,7 @@ def record_progress(
         fields |= {"tasks_per_second": "", "estimated_completion_time": None}
         reason, message = Reason.SUSPENDED, "spec.suspend is true"
     elif waits and not running:
-        reason, message = Reason.WAITING_FOR_WORKER, waits
+        reason, message = Reason.WAITING_FOR_OPTIMISER if waits == NO_POINTS else Reason.WAITING_FOR_WORKER, waits
     else:
         reason, message = Reason.RUNNING, ""
     return _make_status(study, fields, ConditionType.COMPLETE, False, reason, message, now)
