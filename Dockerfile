@@ -11,8 +11,11 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN command -v strip >/dev/null \
  || { apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils >/dev/null; }
 # pip verifies the dependencies by their hashes; our own three distributions are built from the tree.
-COPY operator/requirements.lock ./
-RUN python3 -m venv /opt/simyard && /opt/simyard/bin/pip install --no-compile --require-hashes -r requirements.lock
+# A value of OPTIMISER adds the libraries of `simyard optimiser`, which are larger than all others together.
+ARG OPTIMISER=
+COPY operator/requirements.lock operator/optimiser-requirements.lock ./
+RUN python3 -m venv /opt/simyard \
+ && /opt/simyard/bin/pip install --no-compile --require-hashes -r "${OPTIMISER:+optimiser-}requirements.lock"
 COPY hack/build-requirements.lock ./
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r build-requirements.lock
 COPY adapters adapters

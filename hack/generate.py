@@ -60,7 +60,7 @@ def generate_files() -> dict[str, str]:
         for definition in DEFINITIONS
     }
     prefix = '{{ include "simyard.fullname" . }}'
-    accounts = Accounts(f"{prefix}-operator", f"{prefix}-apiserver", f"{prefix}-frontend")
+    accounts = Accounts(*(f"{prefix}-{part}" for part in ("operator", "apiserver", "frontend", "optimiser")))
     access = install.build_access("{{ .Release.Namespace }}", accounts)
     files["charts/simyard/files/access.yaml"] = HEADER + "---\n".join(map(_text, access))
     values = chart_values.read(REPOSITORY / CHART / "values.yaml")

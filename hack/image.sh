@@ -1,6 +1,7 @@
 #!/bin/sh
 # image.sh [TAG]: builds the container image (default simyard:dev) with the Docker engine. BASE names another base image
-# than python:3.13-slim (it needs Python 3.11 or later with venv), VERSION the release, PIP_CERT the CAs that pip trusts.
+# than python:3.13-slim (it needs Python 3.11 or later with venv), VERSION the release, OPTIMISER=1 adds the
+# libraries of the optimiser, PIP_CERT the CAs that pip trusts.
 set -eu
 cd "$(dirname "$0")/.."
 image=${1:-simyard:dev}
@@ -19,6 +20,6 @@ case $name in *:*) tag=${name##*:} ;; *) tag=latest ;; esac
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 seconds=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 docker build --quiet -t "$image" --build-arg "BASE=$base" --build-arg "BUILD_BASE=$build_base" \
-  --build-arg "VERSION=${VERSION:-$tag}" --build-arg "REVISION=$revision" \
+  --build-arg "OPTIMISER=${OPTIMISER:-}" --build-arg "VERSION=${VERSION:-$tag}" --build-arg "REVISION=$revision" \
   --build-arg "CREATED=$(date -u -d "@$seconds" +%Y-%m-%dT%H:%M:%SZ)" . >/dev/null
 docker image inspect "$image" --format '{{index .RepoTags 0}}: {{.Size}} bytes'

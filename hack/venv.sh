@@ -33,6 +33,7 @@ compile() { # OUTPUT INPUT...: pins with hashes, and keeps present pins where po
 if [ "${1:-}" = --lock ]; then
   compile requirements.lock pyproject.toml --group dev             # for developers
   compile operator/requirements.lock operator/pyproject.toml -c requirements.lock # for the image
+  compile operator/optimiser-requirements.lock operator/pyproject.toml --extra optimise -c requirements.lock
   echo hatchling | compile hack/build-requirements.lock - -c requirements.lock    # for building wheels
   compile hack/docs-requirements.lock --group docs -c requirements.lock           # for the documentation
 fi

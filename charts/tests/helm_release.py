@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "simyard"
 NAMESPACE = "simyard-system"
 EXISTING = ("broker.mode=existing", "broker.existing.secretName=mine")
+OPTIMISER = ("optimiser.enabled=true", "files.mode=existing", "files.existingSecret=store")
 Manifest = dict[str, Any]
 
 

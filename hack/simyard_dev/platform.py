@@ -55,6 +55,7 @@ class Platform:
         self.emulated = environment.directory / "emulated"
         self.operator = Process(self.directory, "operator")
         self.apiserver = Process(self.directory, "apiserver")
+        self.optimiser = Process(self.directory, "optimiser")
         self._operator_command = operator_command
         self._ports = Ports(self.directory)
         self._keys = self.directory / "keys"
@@ -73,15 +74,19 @@ class Platform:
             self._ports.reserve("apiserver-metrics")
         if not self.operator.is_alive():
             self._ports.reserve("operator-metrics")
+        if not self.optimiser.is_alive():
+            self._ports.reserve("optimiser-metrics")
         if self._occi:
             self.frontends.reserve()
         with step("installing Simyard"):
             self._install()
-        with step("starting the operator and the aggregated apiserver"):
+        with step("starting the operator, the aggregated apiserver and the optimiser"):
             self._start_operator()
             self._start_apiserver()
+            self._start_optimiser()
             self.operator.wait_ready(lambda: self._answers("operator-metrics"), READY_SECONDS)
             self.apiserver.wait_ready(lambda: self._answers("apiserver-metrics"), READY_SECONDS)
+            self.optimiser.wait_ready(lambda: self._answers("optimiser-metrics"), READY_SECONDS)
             self._kubectl("wait", f"apiservice/{self._api_service}", "--for=condition=Available", "--timeout=240s")
         if self._occi:
             with step("starting the OCCI frontends"):
@@ -90,7 +95,7 @@ class Platform:
 
     def down(self) -> None:
         """Stop the processes, and the emulated clouds with their machines."""
-        for process in (*self.frontends.processes, self.apiserver, self.operator):
+        for process in (*self.frontends.processes, self.optimiser, self.apiserver, self.operator):
             process.stop(GRACE_SECONDS)
         for cloud in self.emulated.glob("*"):
             command = [sys.executable, "-m", "simyard_sites.emulated", "stop", "--directory", str(cloud)]
@@ -143,6 +148,18 @@ class Platform:
                 f"--metrics-port={self._ports['apiserver-metrics']}",
                 f"--tls-cert={self._keys / 'apiserver.crt'}",
                 f"--tls-key={self._keys / 'apiserver.key'}",
+                f"--files-directory={self.environment.files.access}",
+            ],
+            dict(os.environ),
+        )
+
+    def _start_optimiser(self) -> None:
+        self.optimiser.start(
+            [
+                SIMYARD,
+                "optimiser",
+                f"--kubeconfig={self._kubeconfig(names.OPTIMISER)}",
+                f"--metrics-port={self._ports['optimiser-metrics']}",
                 f"--files-directory={self.environment.files.access}",
             ],
             dict(os.environ),

@@ -95,7 +95,7 @@ spec:
 {{- define "simyard.container" -}}
 {{- $ := index . 0 }}{{ $role := index . 1 }}{{ $values := index $.Values $role }}
 name: {{ $role }}
-image: {{ include "simyard.image" $ | quote }}
+image: {{ default (include "simyard.image" $) $values.image | quote }}
 imagePullPolicy: {{ $.Values.image.pullPolicy }}
 {{- with $values.extraEnv }}
 env: {{- toYaml . | nindent 2 }}

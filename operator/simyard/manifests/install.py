@@ -33,6 +33,7 @@ def build_access(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[
         *rbac.build_operator_rights(namespace, accounts),
         *rbac.build_site_roles(),
         *rbac.build_apiserver_rights(namespace, accounts),
+        *rbac.build_optimiser_rights(namespace, accounts),
         *rbac.build_frontend_rights(namespace, accounts),
         *rbac.build_user_roles(),
         *admission.build_action_policy(namespace, accounts),

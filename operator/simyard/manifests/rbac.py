@@ -71,6 +71,7 @@ class Accounts:
     operator: str = names.OPERATOR
     apiserver: str = names.APISERVER
     frontend: str = names.FRONTEND
+    optimiser: str = names.OPTIMISER
 
 
 DEFAULT_ACCOUNTS = Accounts()
@@ -83,17 +84,20 @@ def _build_account(
 
     ``cluster_rules`` are for objects without a namespace. ``namespaced_rules`` are for objects of the users'
     namespaces; a binding in each watched namespace can replace their ClusterRoleBinding. ``own_rules`` are valid in the
-    platform's own namespace.
+    platform's own namespace, if there are any.
     """
     in_cluster = f"{name}-cluster"
+    own = [
+        _build_role(name, own_rules, namespace),
+        _build_binding(name, "Role", name, name, namespace, namespace),
+    ]
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": build_metadata(name, namespace)},
         _build_role(in_cluster, cluster_rules),
         _build_binding(in_cluster, "ClusterRole", in_cluster, name, namespace),
         _build_role(name, namespaced_rules),
         _build_binding(name, "ClusterRole", name, name, namespace),
-        _build_role(name, own_rules, namespace),
-        _build_binding(name, "Role", name, name, namespace, namespace),
+        *(own if own_rules else ()),
     ]
 
 
@@ -198,6 +202,20 @@ def build_apiserver_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
             "kube-system",
         ),
     ]
+
+
+def build_optimiser_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
+    """Return the account and rights of the optimiser, which reads studies and writes their status."""
+    return _build_account(
+        accounts.optimiser,
+        namespace,
+        [_build_rule("", ["namespaces"], ["get"])],  # the keys of a namespace's files begin with its uid
+        [
+            _build_rule(names.GROUP, [names.STUDIES.plural], _READ),
+            _build_rule(names.GROUP, [f"{names.STUDIES.plural}/status"], ["patch"]),
+        ],
+        [],
+    )
 
 
 def build_frontend_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:

@@ -22,7 +22,9 @@ GC_THRESHOLD = (20_000, 10, 10)
 
 With Python's defaults, the collector visits the long-lived caches so often that it takes a tenth of the CPU.
 """
-_ROLES = {name: f"simyard.roles.{name}" for name in ("operator", "apiserver", "frontend", "check", "cleanup")}
+_ROLES = {
+    name: f"simyard.roles.{name}" for name in ("operator", "apiserver", "frontend", "optimiser", "check", "cleanup")
+}
 
 
 class _Roles(click.Group):

@@ -3,6 +3,7 @@
 
 import itertools
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -11,17 +12,21 @@ from pathlib import Path
 import pytest
 
 from kube_api import Api
+from simyard.files.access import StoreAccess
+from simyard.files.store import ObjectStore
 from simyard.manifests import install
 from simyard.messaging.access import BrokerAccess
 from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.file_store import FileStore
 from simyard_dev.local_broker import open_broker
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fleet_world import World
+from fleet_world import World, living
 from memory_cloud import MemoryCloud
 from operator_stack import Operator, Scene, Stack, scene
+from study_world import StudyWorld
 
 
 @pytest.fixture(scope="session")
@@ -76,3 +81,28 @@ async def make_world(
             )
 
         yield make
+
+
+@pytest.fixture
+def file_store(simyard_directory: Path) -> Iterator[FileStore]:
+    server = FileStore(simyard_directory / f"studies-{secrets.token_hex(4)}")
+    server.start()
+    yield server
+    server.stop(0)
+
+
+@pytest.fixture
+async def quiet_studies(make_world: Callable[[], Awaitable[World]], file_store: FileStore) -> AsyncIterator[StudyWorld]:
+    """A world without an operator."""
+    access = StoreAccess.from_directory(file_store.access)
+    async with ObjectStore(access) as store:
+        yield StudyWorld(await make_world(), access, store)
+
+
+@pytest.fixture
+async def studies(quiet_studies: StudyWorld) -> AsyncIterator[StudyWorld]:
+    """A world with an operator and a pool of two workers."""
+    async with living(quiet_studies.world, files=quiet_studies.access) as operator:
+        await quiet_studies.world.ready(operator)
+        await quiet_studies.start()
+        yield quiet_studies

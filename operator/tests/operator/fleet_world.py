@@ -76,6 +76,7 @@ class World:
 
     Attributes:
         seen: the namespace's objects, by caches of the test's own.
+        kubeconfig: the file of the API server.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class World:
     ) -> None:
         self.name = f"world-{uuid.uuid4().hex[:8]}"
         self.cloud = cloud
-        self._kubeconfig = kubeconfig
+        self.kubeconfig = kubeconfig
         self._statistics_seconds = statistics_seconds
         self._home_vhost = access.vhost
         self.access = replace(access, vhost=self.name)
@@ -139,7 +140,7 @@ class World:
         return operator
 
     async def _connect(self, life: Life | None) -> WorldClient:
-        client = await WorldClient.connect(self._kubeconfig)
+        client = await WorldClient.connect(self.kubeconfig)
         client.namespace = client.site = self.name
         client.life = life
         return client

@@ -4,45 +4,15 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fleet_world import World, is_complete, living
+from fleet_world import is_complete, living
 from study_world import StudyWorld
 
 from simyard.api import names
 from simyard.api.names import ConditionType
 from simyard.api.study import Study
-from simyard.files.access import StoreAccess
-from simyard.files.store import ObjectStore
-from simyard_dev.file_store import FileStore
-
-
-@pytest.fixture
-def file_store(simyard_directory: Path) -> Iterator[FileStore]:
-    server = FileStore(simyard_directory / f"studies-{secrets.token_hex(4)}")
-    server.start()
-    yield server
-    server.stop(0)
-
-
-@pytest.fixture
-async def quiet_studies(make_world: Callable[[], Awaitable[World]], file_store: FileStore) -> AsyncIterator[StudyWorld]:
-    """A world without an operator."""
-    access = StoreAccess.from_directory(file_store.access)
-    async with ObjectStore(access) as store:
-        yield StudyWorld(await make_world(), access, store)
-
-
-@pytest.fixture
-async def studies(quiet_studies: StudyWorld) -> AsyncIterator[StudyWorld]:
-    """A world with an operator and a pool of two workers."""
-    async with living(quiet_studies.world, files=quiet_studies.access) as operator:
-        await quiet_studies.world.ready(operator)
-        await quiet_studies.start()
-        yield quiet_studies
 
 
 async def test_a_grid_runs_on_two_workers_and_its_rows_are_in_the_store(studies: StudyWorld) -> None:
