@@ -3,14 +3,18 @@
 
 import csv
 import io
+import re
 from datetime import UTC, datetime, timedelta
 
+import click
 import pytest
 
 from simyard.api.study import Study
 from simyard.cli.output import Failure
 from simyard.cli.study.picture import Labels, choose_columns, draw_study
 from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, read_points
+from simyard.cli.study.search import SearchOptions, add_generations
+from simyard.cli.study.search_picture import draw_search
 from simyard.cli.study.table import Columns, write_csv
 from simyard.cli.study.watch import format_progress
 
@@ -124,3 +128,100 @@ def test_a_picture_needs_numbers_and_known_names() -> None:
     failed = [[str(i), str(i), "0", "", "", "", "0", "1", "ActionFailed", "no"] for i in range(3)]
     with pytest.raises(Failure, match="no task has a result that is a number"):
         choose_columns(columns, failed, [], "")
+
+
+DESIGN = {
+    "axes": [{"name": "x", "start": 0, "stop": 9}],
+    "objectives": [{"result": "z"}],
+    "constraints": [{"result": "g", "atMost": 1}],
+    "algorithm": "DE",
+    "population": 4,
+    "evaluations": 16,
+    "islands": {"count": 2},
+}
+SEARCH_HEADER = ["index", "parameters.x", "result.z", "result.g", "worker", "seconds", "attempts", "reason", "error"]
+
+
+def optimisation_with(design: dict | None = None, **status: object) -> Study:
+    found = study_with(**status)
+    spec = {**found.spec.to_json(), "design": {"optimise": {**DESIGN, **(design or {})}}}
+    return Study.model_validate({"metadata": {"name": "s"}, "spec": spec, "status": status})
+
+
+def search_row(index: int, z: object, g: object = 0) -> list[str]:
+    return [str(index), "1", str(z), str(g), "w", "0.1", "1", "", ""]
+
+
+def test_options_of_a_search_become_its_design() -> None:
+    options = SearchOptions(
+        minimise=("volume",), bounds=("deflection<=2", "stress >= -1.5e1"), evaluations=2000, islands=3
+    )
+    axes = [{"name": "height", "start": 1, "stop": 5}]
+    assert options.make_design(axes, 7) == {
+        "optimise": {
+            "axes": axes,
+            "objectives": [{"result": "volume", "goal": "Minimise"}],
+            "constraints": [{"result": "deflection", "atMost": 2}, {"result": "stress", "atLeast": -15}],
+            "algorithm": "DE",
+            "evaluations": 2000,
+            "seed": 7,
+            "islands": {"count": 3},
+        }
+    }
+    several = SearchOptions(minimise=("a",), maximise=("b",), generations=5).make_design(axes, 0)["optimise"]
+    assert several["algorithm"] == "NSGAII"
+    assert several["objectives"][1] == {"result": "b", "goal": "Maximise"}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (SearchOptions(evaluations=100), "needs --minimise or --maximise"),
+        (SearchOptions(minimise=("a",)), "needs a budget"),
+        (SearchOptions(minimise=("a",), bounds=("b=2",), evaluations=9), "write RESULT<=NUMBER"),
+        (SearchOptions(minimise=("a",), bounds=("b<=two",), evaluations=9), "write RESULT<=NUMBER"),
+    ],
+)
+def test_a_search_that_lacks_an_option_is_refused(options: SearchOptions, problem: str) -> None:
+    with pytest.raises(click.UsageError, match=re.escape(problem)):
+        options.make_design([], 0)
+
+
+def test_rows_of_an_optimisation_have_their_generation_and_their_island() -> None:
+    rows = [SEARCH_HEADER, *(search_row(index, 1) for index in (0, 3, 4, 8, 15))]
+    found = list(add_generations(rows, optimisation_with()))
+    assert found[0][:4] == ["index", "generation", "island", "parameters.x"]
+    assert [row[:3] for row in found[1:]] == [
+        ["0", "0", "0"], ["3", "0", "0"], ["4", "0", "1"], ["8", "1", "0"], ["15", "1", "1"],
+    ]  # fmt: skip
+    assert list(add_generations(rows, study_with())) == rows
+
+
+def test_the_progress_of_an_optimisation_shows_its_best_point() -> None:
+    best = {"index": 7, "value": "1.5", "parameters": [{"name": "x", "value": "3"}]}
+    line = format_progress(optimisation_with(tasks=16, succeeded=8, optimisation={"generations": 2, "best": best}), NOW)
+    assert "generation 2  best 1.5 (task 7)" in line
+    assert "no feasible point yet" in format_progress(optimisation_with(tasks=16, optimisation={}), NOW)
+    assert "front 5" in format_progress(optimisation_with(tasks=16, optimisation={"frontSize": 5}), NOW)
+
+
+@pytest.mark.parametrize(
+    ("design", "said"),
+    [
+        ({}, ["best feasible point", "z [mm]"]),
+        ({"objectives": [{"result": "z"}, {"result": "g"}], "constraints": []}, ["front", "z [mm]", "g"]),
+    ],
+)
+def test_an_optimisation_is_drawn_by_its_convergence_or_its_front(design: dict, said: list[str]) -> None:
+    rows = [search_row(0, 5), search_row(1, 3, 2), search_row(2, "", ""), search_row(3, 4)]
+    study = optimisation_with(design).spec.design.optimise
+    assert study is not None
+    picture = draw_search("title", rows, Columns.read(SEARCH_HEADER), study, Labels({"z": "mm"}), "svg").decode()
+    assert all(text in picture for text in said)
+
+
+def test_without_a_feasible_point_there_is_nothing_to_draw() -> None:
+    design = optimisation_with().spec.design.optimise
+    assert design is not None
+    with pytest.raises(Failure, match="no point is feasible yet"):
+        draw_search("title", [search_row(0, 5, 2)], Columns.read(SEARCH_HEADER), design, Labels({}), "svg")

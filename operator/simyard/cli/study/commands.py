@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -18,7 +19,9 @@ from simyard.cli.kubectl import Kubectl, KubectlError
 from simyard.cli.output import Failure, print_table, say
 from simyard.cli.study.create import clone, create, retry_failed
 from simyard.cli.study.picture import Labels, choose_columns, draw_study
-from simyard.cli.study.table import Columns, TextFile, read_rows, write_csv, write_parquet
+from simyard.cli.study.search import add_generations
+from simyard.cli.study.search_picture import draw_search
+from simyard.cli.study.table import Columns, Row, TextFile, read_rows, write_csv, write_parquet
 from simyard.cli.study.watch import follow_study
 from simyard.cli.targets import TargetType
 
@@ -56,15 +59,15 @@ def results(kubectl: Kubectl, name: str, output: str, path: Path | None) -> None
     if output == "parquet":
         if path is None:
             raise click.UsageError("Parquet is a binary format: name a file with --file")
-        write_parquet(read_rows(kubectl, name), path)
+        write_parquet(_read_table(kubectl, name), path)
     elif output == "table":
         _show_table(kubectl, name)
     elif path is not None:
         with path.open("w", newline="", encoding="utf-8") as file:
-            count = write_csv(read_rows(kubectl, name), file) if output == "csv" else _write_json(kubectl, name, file)
+            count = write_csv(_read_table(kubectl, name), file) if output == "csv" else _write_json(kubectl, name, file)
         say(f"{count} rows written to {path}", err=True)
     elif output == "csv":
-        write_csv(read_rows(kubectl, name), _Printer())
+        write_csv(_read_table(kubectl, name), _Printer())
     else:
         _write_json(kubectl, name, _Printer())
 
@@ -80,6 +83,8 @@ def results(kubectl: Kubectl, name: str, output: str, path: Path | None) -> None
 def plot(kubectl: Kubectl, name: str, parameter: str | None, by: str | None, result: str | None, output: str) -> None:
     """Draw a result of the study NAME over one or two of its parameters.
 
+    Without -x, an optimisation is drawn by its convergence, or by its front if it has two objectives.
+
     For example: kubectl simyard study plot beams -x length --by load -o png > beams.png
     """
     if sys.stdout.isatty():
@@ -88,10 +93,15 @@ def plot(kubectl: Kubectl, name: str, parameter: str | None, by: str | None, res
     lines = read_rows(kubectl, name)
     columns = Columns.read(next(lines))
     rows = list(islice(lines, MAX_DRAWN_ROWS))
-    chosen = choose_columns(columns, rows, [item for item in (parameter, by) if item], result or "")
+    labels = Labels(_find_units(kubectl, found))
     title = f"{found.spec.action} of {found.spec.target.name}: {len(rows)} tasks of study {name}"
-    picture = draw_study(title, rows, columns, chosen, Labels(_find_units(kubectl, found)), cast(Format, output))
-    sys.stdout.buffer.write(picture)
+    if found.spec.design.optimise is not None and not (parameter or by or result):
+        sys.stdout.buffer.write(
+            draw_search(title, rows, columns, found.spec.design.optimise, labels, cast(Format, output))
+        )
+        return
+    chosen = choose_columns(columns, rows, [item for item in (parameter, by) if item], result or "")
+    sys.stdout.buffer.write(draw_study(title, rows, columns, chosen, labels, cast(Format, output)))
 
 
 @click.command()
@@ -134,8 +144,13 @@ class _Printer:
         return len(text)
 
 
+def _read_table(kubectl: Kubectl, name: str) -> Iterator[Row]:
+    """Yield the header and the rows of a study's table."""
+    return add_generations(read_rows(kubectl, name), Study.model_validate(kubectl.get(STUDIES, name)))
+
+
 def _show_table(kubectl: Kubectl, name: str) -> None:
-    lines = read_rows(kubectl, name)
+    lines = _read_table(kubectl, name)
     columns = Columns.read(next(lines))
     rows = list(islice(lines, MAX_SHOWN_ROWS + 1))
     print_table([text.upper() for text in columns.shown], rows[:MAX_SHOWN_ROWS])
@@ -144,7 +159,7 @@ def _show_table(kubectl: Kubectl, name: str) -> None:
 
 
 def _write_json(kubectl: Kubectl, name: str, file: TextFile) -> int:
-    lines = read_rows(kubectl, name)
+    lines = _read_table(kubectl, name)
     columns = Columns.read(next(lines))
     count = 0
     for count, row in enumerate(lines, start=1):  # noqa: B007 - the count is the result

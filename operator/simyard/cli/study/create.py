@@ -17,6 +17,7 @@ from simyard.cli.files import make_reference
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, say
 from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, parse_value, read_points
+from simyard.cli.study.search import SearchOptions, add_search_options
 from simyard.cli.study.table import Columns, read_rows
 from simyard.cli.study.watch import follow_study
 from simyard.cli.targets import Target, TargetType
@@ -40,18 +41,21 @@ MAX_TABLE_ROWS = 10_000
 @click.option("--design", type=click.Choice(["grid", *SAMPLED]), default="grid", show_default=True,
               help="The choice of the points.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), help="The number of samples.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of the samples.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="The seed of the samples, or of the search.")  # fmt: skip
 @click.option("--table", "table", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A CSV file with the points; its header has the names of the parameters.")  # fmt: skip
 @click.option("--parallelism", type=click.IntRange(min=1), help="The largest number of workers at the same time.")
 @click.option("--retries", type=click.IntRange(0, 10), help="The number of times that a failed task is run again.")
 @click.option("--max-failed", metavar="N|N%", help="The number of failed tasks above which the study fails.")
+@add_search_options
 @click.option("--wait", is_flag=True, help="Show the progress until the study has ended.")
 @click.option("--dry-run", is_flag=True, help="Print the object, and create nothing.")
 @make_output_option()
 @click.pass_obj
 def create(
     kubectl: Kubectl,
+    /,
     name: str,
     target: Target,
     action: str,
@@ -66,11 +70,13 @@ def create(
     wait: bool,
     dry_run: bool,
     output: str | None,
+    **search: Any,
 ) -> None:
     """Create the study NAME, which calls ACTION of TARGET (pool/NAME or service/NAME) for many points.
 
     `-p length=500:3450:50 -p load=10,20,40` makes all combinations. Further forms are START:STOP:xCOUNT, and `:log` at
-    the end for equal ratios. A design with samples needs --count, and accepts START:STOP.
+    the end for equal ratios. A design with samples needs --count, and accepts START:STOP. So does a search, which
+    --minimise or --maximise begins: it chooses points by the results of earlier points.
     """
     declared = _find_parameters(kubectl, target, action)
     fixed, axes = _read_parameters(kubectl, parameters, declared)
@@ -78,7 +84,9 @@ def create(
         "target": {"kind": target.resource.kind, "name": target.name},
         "action": action,
         "parameters": fixed,
-        "design": _make_design(design, count, seed, axes, table, {item.name: item.type for item in declared}),
+        "design": _make_design(
+            design, count, seed, axes, table, {item.name: item.type for item in declared}, SearchOptions(**search)
+        ),
     }
     given = {"parallelism": parallelism, "retriesPerTask": retries, "maxFailedTasks": _read_share(max_failed)}
     spec |= {key: value for key, value in given.items() if value is not None}
@@ -198,8 +206,16 @@ def _read_parameters(
 
 
 def _make_design(
-    design: str, count: int | None, seed: int, axes: list[Json], table: Path | None, kinds: dict[str, str]
+    design: str,
+    count: int | None,
+    seed: int,
+    axes: list[Json],
+    table: Path | None,
+    kinds: dict[str, str],
+    search: SearchOptions,
 ) -> Json:
+    if search.given and (table is not None or design != "grid" or count is not None):
+        raise click.UsageError("a search chooses its points: leave out --table, --design and --count")
     if table is not None:
         if axes or design != "grid":
             given = " ".join(f"{axis['name']}={format_axis(axis)}" for axis in axes) or f"--design {design}"
@@ -207,6 +223,8 @@ def _make_design(
         return {"table": _read_table(table, kinds)}
     if not axes:
         raise click.UsageError("no parameter varies: give a list or a range, such as -p length=500:3450:50")
+    if search.given:
+        return search.make_design(axes, seed)
     if design == "grid":
         if count is not None:
             raise click.UsageError("a grid has all combinations: --count belongs to the other designs")

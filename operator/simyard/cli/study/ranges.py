@@ -101,9 +101,9 @@ def _parse_range(text: str) -> Json:
     if found is None:
         raise RangeError(f"{text!r} is no range: {HINT}")
     start, stop, step, count, log = found.groups()
-    axis: Json = {"start": _decimal(start), "stop": _decimal(stop)}
+    axis: Json = {"start": parse_decimal(start), "stop": parse_decimal(stop)}
     if step:
-        axis["step"] = _decimal(step)
+        axis["step"] = parse_decimal(step)
     if count:
         axis["count"] = int(count)
     if log:
@@ -111,7 +111,13 @@ def _parse_range(text: str) -> Json:
     return axis
 
 
-def _decimal(text: str) -> int | str:
-    """Return a number as Kubernetes objects hold it: an integer, or a decimal in a string."""
+def parse_decimal(text: str) -> int | str:
+    """Return a number as Kubernetes objects hold it: an integer, or a decimal in a string.
+
+    Raises:
+        RangeError: the text is no number.
+    """
+    if not re.fullmatch(_NUMBER, text):
+        raise RangeError(f"{text!r} is no number")
     value = Decimal(text)
     return int(value) if value == value.to_integral_value() and abs(value) < 2**31 else str(float(value))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from simyard.api.base import find_condition
 from simyard.api.names import STUDIES, ConditionType
+from simyard.api.optimisation import OptimisationStatus
 from simyard.api.study import Study
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, say
@@ -63,14 +64,27 @@ def format_progress(study: Study, now: datetime) -> str:
             parts.append(f"{_format_seconds(left)} left")
         if not done and (condition := find_condition(status.conditions, ConditionType.COMPLETE)) is not None:
             parts.append(condition.message)
+    if (search := status.optimisation) is not None:
+        parts.append(_format_search(search))
     if status.failed:
         parts.append(f"{status.failed} failed ({', '.join(f'{it.reason} {it.count}' for it in status.failures)})")
     return "  ".join(part for part in parts if part)
 
 
+def _format_search(search: OptimisationStatus) -> str:
+    """Return the state of an optimisation: its best point, or the size of its front."""
+    text = f"generation {search.generations}"
+    if search.front_size is not None:
+        return f"{text}  front {search.front_size}"
+    if search.best is None:
+        return f"{text}  no feasible point yet"
+    return f"{text}  best {search.best.value} (task {search.best.index})"
+
+
 def _report_end(study: Study) -> None:
     status, name = study.status, study.metadata.name
     failed = find_condition(status.conditions, ConditionType.FAILED)
+    best = status.optimisation.best if status.optimisation is not None else None
     started = status.started_time or study.metadata.creation_timestamp
     if status.tasks and started is not None and status.finished_time is not None:
         seconds = (status.finished_time - started).total_seconds()
@@ -79,6 +93,9 @@ def _report_end(study: Study) -> None:
         say(f"{failure.count} x {failure.reason}, such as task {failure.first_index}: {failure.message}", err=True)
     if failed is not None and failed.status == "True":
         raise Failure(f"study/{name}: {failed.reason}: {failed.message}")
+    if best is not None:
+        point = ", ".join(f"{item.name}={item.value}" for item in best.parameters)
+        say(f"best: {best.value} in task {best.index}, with {point}", err=True)
     say(f"see the results with: kubectl simyard study results {name}", err=True)
 
 
