@@ -324,6 +324,8 @@ class CalculixBeam(Connector):
             parameter("max_displacement", "number", unit="mm", required=True, description=_DISPLACEMENT),
             parameter("theory", "number", unit="mm", description="Of beams: Euler and Bernoulli's F L^3 / (3 E I)."),
             parameter("error_percent", "number", unit="%", description="Of beams: error of max_displacement."),
+            parameter("volume", "number", unit="mm^3", description="Of beams."),
+            parameter("height_to_width", "number", description="Of beams: height divided by width."),
             parameter("max_stress", "number", unit="MPa", description="Largest von Mises stress, if S was requested."),
             parameter("nodes", "integer", description="Number of nodes of the mesh."),
             parameter("elements", "integer", description="Number of elements of the mesh."),
@@ -356,8 +358,8 @@ class CalculixBeam(Connector):
         ratio = ratio if poisson_ratio is None else poisson_ratio
         beam = Cantilever(length, width, height, load, elements, modulus, ratio)
         result = self._run(context, beam.deck())
-        theory = beam.deflection()
-        return {**result, "theory": theory, "error_percent": round(100 * (result["max_displacement"] / theory - 1), 4)}
+        sizes = {"volume": length * width * height, "height_to_width": height / width, "theory": beam.deflection()}
+        return {**result, **sizes, "error_percent": round(100 * (result["max_displacement"] / sizes["theory"] - 1), 4)}
 
     @action(
         description="Cancel the solution that is running.",

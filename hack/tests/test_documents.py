@@ -39,6 +39,7 @@ DOCUMENTS = (
     "docs/occi.md",
     "docs/files.md",
     "docs/studies.md",
+    "docs/optimisation.md",
     "docs/rotation.md",
 )
 
