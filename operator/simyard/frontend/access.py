@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rights of users over OCCI: the rights of their Kubernetes identity to the objects behind the entities.
 
-Reading takes ``get`` or ``list`` of the objects, and of SimulationServices for the model. Creating, changing and
-deleting a compute takes ``create``, ``patch`` and ``delete`` of Workers. Power actions change the Worker (``patch``),
-actions that scale change the pool. The actions and attributes of a service take the same rights as in the aggregated
-API: ``create`` of ``workers/actions/NAME`` and ``update`` of ``workers/attributes/NAME`` in
+To read, a user needs ``get`` or ``list`` on the objects; for the model, on SimulationServices. To create, change or
+delete a compute, a user needs ``create``, ``patch`` or ``delete`` on Workers. Power actions need ``patch`` on Workers,
+and scaling actions ``patch`` on WorkerPools. The actions and attributes of a service need the same rights as in the
+aggregated API: ``create`` on ``workers/actions/NAME`` and ``update`` on ``workers/attributes/NAME`` in
 ``subresources.simyard.dev``.
 
-A request is checked once, by :meth:`Access.may`, before any entity is looked up. A right that depends on the content of
-the request or on the state of the entities is checked by :meth:`Access.check` at the place where it becomes known.
+Before the frontend looks up an entity, :meth:`Access.may` checks the right that follows from verb and path. Some rights
+depend on the content of the request or on the state of the entities. :meth:`Access.check` checks these rights later.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ _VERBS = {
     Verb.ACT: "patch",
 }
 PLAIN_SECONDS = 1.0
-"""Time for which this class keeps a permission of ``_PLAIN``; the authorizer keeps its answers for ten seconds."""
+"""Seconds for which this class caches an answer for a permission of ``_PLAIN``.
+
+The authorizer caches for ten seconds.
+"""
 MAX_CACHED_PERMISSIONS = 10_000
 _CREATABLE = (COMPUTES, AMQPLINKS)
 _RESOURCES = {APPLICATIONS: SIMULATION_SERVICES, COMPONENTS: WORKER_POOLS, COMPONENTLINKS: WORKER_POOLS}
@@ -84,11 +87,11 @@ _PLAIN = {
     (Verb.LIST, COMPUTES): Permission("list", WORKERS),
     (Verb.LIST, DISCOVERY_PATH): Permission("list", SIMULATION_SERVICES),
 }
-"""Permissions that depend only on verb and location; nearly all requests need one of them."""
+"""The permissions that depend only on verb and location. Nearly all requests need one of these permissions."""
 
 
 class Access:
-    """Checks of rights by kube-apiserver, with answers that are kept for some seconds."""
+    """A checker of the rights of users. It asks kube-apiserver, and caches each answer for some seconds."""
 
     def __init__(self, client: KubeClient, view: View, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._authorizer = Authorizer(client, clock=clock)
@@ -97,7 +100,7 @@ class Access:
         self._plain: dict[tuple[Identity, Verb, str], float] = {}
 
     async def may(self, identity: Identity, verb: Verb, path: str, action: str = "") -> None:
-        """Raise an error unless a user has the permission for an entity or a location, as :class:`Backend` says."""
+        """Raise an error if a user lacks the permission for a verb on an entity or location: see :class:`Backend`."""
         location = path[: path.rfind("/") + 1]
         if verb is Verb.CREATE and location not in _CREATABLE and path not in DISCOVERY:
             return  # the 501 that follows is the same for every user
@@ -114,10 +117,10 @@ class Access:
         self._plain[identity, verb, location] = self._clock() + PLAIN_SECONDS
 
     async def check(self, identity: Identity, permission: Permission) -> None:
-        """Raise an error unless a user has a permission to the named object, or to all objects of the resource.
+        """Raise an error unless a user has a permission for the named object, or for all objects of the resource.
 
-        The permission to all objects is checked first. Most users have it for all objects or for none, so the answer
-        serves thousands of entities.
+        The method first asks about all objects. Most users have a permission for all objects or for none, so one answer
+        is enough for thousands of entities.
 
         Raises:
             OcciError: 403, or 503 if the Kubernetes API does not answer now.
@@ -167,7 +170,7 @@ class Access:
         return Permission(_VERBS[verb], resource, named.metadata.name if named is not None else "")
 
     def _action_permission(self, path: str, action: str) -> Permission:
-        """Return the permission for an action. If the path is a collection, it depends on the action alone."""
+        """Return the permission for an action. For a collection, the permission depends only on the action."""
         worker = self._view.find_worker(path)
         name = worker.metadata.name if worker is not None else ""
         if (declared := self._view.catalogue.find_declared_action(action)) is not None:

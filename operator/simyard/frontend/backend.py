@@ -29,12 +29,12 @@ class Verb(enum.StrEnum):
 
 
 Precondition = Callable[[], None]
-"""Raises OcciError if an entity is not as the client expects it."""
+"""A function that raises OcciError if an entity does not fulfil the conditions of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """Call of an action by a user.
+    """A user's call of an action.
 
     Attributes:
         identity: the user.
@@ -42,10 +42,10 @@ class Invocation:
         attributes: the parameters of the action by their names, checked against its declaration.
         wait: True to answer when the action is done, False to answer when it is accepted; None for the default of the
             action.
-        key: the idempotency key: an action is carried out once for one key. "" if the request has no key.
-        check: checks a single entity again before the write. An action of a service writes nothing to its entity:
-            before such an action, ``check`` checks the entity as the API server has it. None if the request has no
-            conditions.
+        key: the idempotency key: the backend carries out an action once for one key. "" if the request has no key.
+        check: a function that the backend calls for a single entity just before the write; None if the request has no
+        conditions. An action of a service writes nothing to its entity: before such an action, the backend reads the
+        entity from the API server and then calls the function.
     """
 
     identity: Identity
@@ -56,24 +56,24 @@ class Invocation:
     check: Precondition | None = None
 
     def select_entity(self, path: str) -> Invocation:
-        """Return the invocation on one of several entities, with an idempotency key of its own."""
+        """Return the invocation for the entity at ``path``, one of several, with a separate idempotency key."""
         return replace(self, key=compute_digest(f"{self.key} {path}")) if self.key else self
 
 
 class Backend(Protocol):
-    """Entities by path, kept in memory, and changes of the objects behind them.
+    """The entities of a frontend by path, in memory, and the methods that change the objects behind them.
 
-    Sync methods answer from memory. Async methods may wait for other processes. Every such wait has a deadline and ends
-    in OcciError 503 (nothing was done) or 504 (the change may have been made). The handlers call :meth:`may` before
-    anything else. A change checks further rights only for objects that it changes in addition to its own entities.
+    Sync methods answer from memory. Async methods may wait for other processes. Every such wait has a deadline, after
+    which the method raises OcciError 503 (nothing was done) or 504 (the change may have been made). The handlers call
+    :meth:`may` before any other method. A method that changes further objects checks the rights for these objects.
     """
 
     @property
     def version(self) -> int:
-        """A number that grows with every visible change, values of attributes included."""
+        """A number that grows with every visible change, also with new values of attributes."""
 
     def get_model(self) -> Model:
-        """Return the model, which has all categories: the same object and ``version`` until a category changes."""
+        """Return the model, which has all categories. Until a category changes, this is the same object."""
 
     def get_entity(self, path: str) -> Entity | None:
         """Return the entity at a path such as ``/compute/<id>``."""
@@ -81,17 +81,17 @@ class Backend(Protocol):
     def list_paths(self, location: str) -> tuple[str, ...]:
         """Return the paths of the members of a kind, of a mixin or below a path, by creation time.
 
-        The tuple is a snapshot. It remains the same object until a member is added or removed, so a listing that was
-        rendered from it can be kept.
+        The tuple is a snapshot. Until a member is added or removed, the method returns the same object, so the caller
+        can cache a listing that it rendered from the tuple.
         """
 
     def list_entities(self, paths: Iterable[str]) -> Iterable[Entity]:
         """Return the entities at these paths that still exist."""
 
     def make_part_key(self, path: str) -> Hashable:
-        """Return a key that changes whenever the entity's rendering changes, except by a change of the model.
+        """Return a key that changes whenever the entity's rendering changes; None if no entity exists at the path.
 
-        The key is None if no entity exists at the path.
+        A change of the model can change the rendering, but does not change the key.
         """
 
     def measure_age_seconds(self, path: str) -> float | None:
@@ -135,10 +135,10 @@ class Backend(Protocol):
     async def update(
         self, identity: Identity, entity: Entity, update: Update, *, replace: bool, check: Precondition | None = None
     ) -> Entity:
-        """Change an entity, and return it as it is afterwards.
+        """Change an entity, and return the changed entity.
 
-        ``replace`` is true if the client sent the whole entity. ``check`` checks the entity again before the write, and
-        no other change comes between check and write.
+        ``replace`` is true if the client sent the whole entity. The backend calls ``check`` before the write, and
+        writes only if the object has not changed since then.
 
         Raises:
             OcciError: the change is not possible, or ``check`` raised it.
@@ -149,38 +149,41 @@ class Backend(Protocol):
     ) -> None:
         """Delete entities and their links. An entity that does not exist any more counts as deleted.
 
-        With a ``key``, every frontend knows for a while which request has deleted the entities: see
-        :meth:`was_deleted`. ``check`` has the same meaning as in :meth:`update`. After a compute of a pool has been
-        marked for deletion, it is deleted even if it changes.
+        The ``key`` is that of the request, so that every frontend can answer a repeated request: see
+        :meth:`was_deleted`. ``check`` has the same meaning as in :meth:`update`. A compute of a pool is first marked
+        for deletion; later changes of this compute do not stop the deletion.
         """
 
     def was_deleted(self, path: str, key: str) -> bool:
         """Return true if the request with this key has deleted the entity at a path a short time ago."""
 
     async def act(self, entities: Sequence[Entity], invocation: Invocation) -> Mapping[str, Value] | None:
-        """Carry out an action on every entity, and return the result of an action on a single entity, if it has one.
+        """Carry out an action on every entity. For a single entity, return the result; None if there is none.
 
         Raises:
             OcciError: the first failure, after every entity was tried.
         """
 
     async def refresh(self, entities: Sequence[Entity], seconds: float = 1.0) -> None:
-        """Ask the adapters of entities for their newest values in parallel, for at most ``seconds``.
+        """Ask the adapters of all entities at once for their newest values, and wait for at most ``seconds``.
 
-        A failure leaves the last known values in place; it raises nothing.
+        The method raises no error: without an answer, the last known values remain.
         """
 
     def is_due(self, path: str) -> bool:
-        """Return true if the entity at a path has adapters that never report by themselves and must be asked now."""
+        """Return true if the frontend must now ask an adapter for values of the entity at a path.
+
+        These are adapters that never report values themselves.
+        """
 
     async def pull(self, path: str, seconds: float = 1.0) -> None:
-        """Ask the adapters that never report by themselves for the values at a path, for at most ``seconds``.
+        """Ask the adapters that report no values themselves for the values at a path; wait for at most ``seconds``.
 
-        A failure leaves the last known values in place; it raises nothing.
+        The method raises no error: without an answer, the last known values remain.
         """
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
-        """Add user mixins with their actions, or replace existing mixins if the user has the right to."""
+        """Add user mixins with their actions; replace existing mixins if the user has the right to change them."""
 
     async def undefine(self, identity: Identity, ids: Sequence[str]) -> None:
         """Remove user mixins from the model and from all entities."""

@@ -14,7 +14,7 @@ MAX_BYTES_PER_USER = 16 * 1024 * 1024
 
 
 class BodyBudget:
-    """Bytes of request bodies that have arrived and are not answered yet, limited per user and in total."""
+    """The bytes of unanswered request bodies: a counter with limits per user and in total."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, max_bytes_per_user: int = MAX_BYTES_PER_USER) -> None:
         self._max_bytes = max_bytes
@@ -45,7 +45,7 @@ class BodyBudget:
 
 
 class SendingBudget:
-    """Bytes of large responses that are being sent. A kept listing that many clients receive counts once."""
+    """The bytes of the large responses that are being sent. A cached listing that many clients receive counts once."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -53,7 +53,7 @@ class SendingBudget:
         self._readers: Counter[int] = Counter()
 
     def check(self, body: bytes) -> None:
-        """Refuse to send a further large response if the limit is reached. The first response may have any size.
+        """Raise an error if this large response would exceed the limit. A single response may have any size.
 
         Raises:
             OcciError: 503.

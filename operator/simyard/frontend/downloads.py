@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads of files by OCCI clients: a redirection to a signed URL of the file store.
+"""Redirects OCCI clients that download a file to a signed URL of the file store.
 
 The frontend has no access to the file store. It asks the aggregated API for the signed URL, after it has checked that
 the user has the right that the aggregated API demands: ``get`` on ``files``.
@@ -16,7 +16,7 @@ from simyard_sites.kubernetes.errors import ApiError, NotFoundError
 
 
 class Downloads:
-    """The files of one namespace, for users of its frontend."""
+    """The signed URLs of the files of one namespace, for users of its frontend."""
 
     def __init__(self, client: KubeClient, access: Access, namespace: str) -> None:
         self._client = client

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request and its response, independent of the transport that carries them. Plain data.
+"""Defines a request and its response, independent of the transport. Plain data.
 
-No code changes a request or a response after its creation. The classes are not frozen, because every request creates
-two objects and a frozen dataclass costs four times as much.
+No code changes a request or a response. The classes are nevertheless not frozen, because every request creates both,
+and to create a frozen dataclass costs four times as much CPU time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OcciRequest:
         identity: the user.
         base: the beginning of absolute URIs, without a trailing slash: ``https://host:port``.
         key: the idempotency key: the same for every delivery of one request. "" if the request has no key.
-        first: the first header of each name, if the transport has found these headers already.
+        first: the first header of each name; None if the transport has not computed this mapping.
     """
 
     method: str

@@ -28,7 +28,7 @@ from simyard.serving.status import StatusError
 log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 60.0
-"""Time limit for a request that changes something, including all its waits, for example for the result of an action."""
+"""Time limit for a request that changes something, with all its waits, such as the wait for the result of an action."""
 VERSION = (1, 2)
 _READING = frozenset({"GET", "HEAD"})
 PAGING = frozenset({"page", "number"})
@@ -50,8 +50,8 @@ class Handlers:
     ) -> None:
         """Create the handlers.
 
-        ``endpoints`` are the URLs of all frontends of these entities: a URI below one of them names an entity of this
-        frontend. ``find_seconds`` is the time limit for the search of one unknown entity at the API server.
+        ``endpoints`` are the URLs of all frontends of these entities: a URI that begins with one of them names an
+        entity of this frontend. ``request_seconds`` is the time limit for a request that changes something.
         """
         self._backend = backend
         self._request_seconds = request_seconds
@@ -60,7 +60,7 @@ class Handlers:
         self._writer = Writer(backend, self._reader, renderings, endpoints)
 
     async def handle(self, request: OcciRequest) -> OcciResponse:
-        """Return the response to a request; refusals and failures are responses as well."""
+        """Return the response to a request. An error is a response too: the method raises no OcciError."""
         try:
             if request.method in _READING:  # its waits have their own deadlines, and a timer would cost more than a GET
                 return await self._read(request)
@@ -92,7 +92,7 @@ class Handlers:
         return self._reader.read_model(request)
 
     async def _redirect_to_file(self, request: OcciRequest, address: str) -> OcciResponse:
-        """Redirect to the content of a file. The URL is a secret of the user, so nobody may keep the response."""
+        """Return a redirection to the content of a file. Caches may not store it, because the URL is a secret."""
         url = await self._backend.find_download(request.identity, address)
         return OcciResponse(307, b"", "text/plain", (("Location", url), ("Cache-Control", "no-store")))
 
@@ -156,7 +156,7 @@ def _no_post_error(request: OcciRequest) -> OcciError:
 
 
 def _put_error(request: OcciRequest) -> OcciError | None:
-    """Return the error of a PUT to a path that belongs to no kind; None for other methods."""
+    """Return the error for a PUT to a path that belongs to no kind; None if the method is not PUT."""
     if request.method != "PUT":
         return None
     path = quote_input(request.path)
@@ -164,13 +164,13 @@ def _put_error(request: OcciRequest) -> OcciError | None:
 
 
 def list_allowed_methods(target: Target) -> tuple[str, ...]:
-    """Return the methods that are served for a target."""
+    """Return the HTTP methods that a target supports."""
     put = isinstance(target, Instance) or (isinstance(target, Collection) and isinstance(target.category, Mixin))
     return ("GET", "HEAD", "POST", *(("PUT",) if put else ()), "DELETE", "OPTIONS")
 
 
 def make_error_response(error: OcciError, accept: str | None) -> OcciResponse:
-    """Return an error as one line of text, or as JSON if the client accepts JSON."""
+    """Return the response for an error: one line of text, or JSON if the client accepts JSON."""
     try:
         rendering = choose_rendering(accept)
     except OcciError:
@@ -202,8 +202,8 @@ def _is_known(user_agent: str) -> bool:
 def _translate_status(error: StatusError) -> OcciError:
     """Return the OCCI error for an error of the packages that are shared with the aggregated API.
 
-    OCCI has neither 422 nor 429. A 503 of these packages contains a time for the next attempt only if nothing was done;
-    in the other case OCCI uses 504.
+    OCCI has neither 422 nor 429. A 503 of these packages names a time for the next attempt only if nothing was done; a
+    503 without this time becomes 504.
     """
     if error.code == 503 and not error.retry_after_seconds:
         return OcciError(504, error.message)

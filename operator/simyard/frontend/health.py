@@ -11,7 +11,7 @@ RunCheck = Callable[[], HealthCheck]
 
 
 class Health:
-    """State of the process: it is ready if every item of ``checks`` is good and the process was not asked to stop."""
+    """The health of the process. It is ready if all ``checks`` succeed and it was not asked to stop."""
 
     def __init__(self) -> None:
         self.checks: list[RunCheck] = []

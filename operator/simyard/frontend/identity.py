@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authentication by a Kubernetes token: a TokenReview checks it, and its result is kept for some seconds.
+"""Authenticates users by a Kubernetes token: asks for a TokenReview, and caches its result for some seconds.
 
-An old client that knows only Basic authentication sends the token as the password; the user name is ignored.
+A client that supports only Basic authentication sends the token as the password, with any user name.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MAX_REVIEWS = 32
 MAX_UNKNOWN_TOKEN_REVIEWS = 16
 """Maximum number of simultaneous reviews of unknown tokens.
 
-Because of this limit, a client that sends many invented tokens does not delay users whose tokens are known.
+Because of this limit, a client that sends many invalid tokens does not delay users whose tokens are known.
 """
 MAX_WAITING_UNKNOWN_TOKENS = 1000
 """Maximum number of unknown tokens that wait for a review; a request with a further unknown token gets 503."""
 REFUSED_SECONDS = 0.1
-"""Additional time for which an invalid token occupies its place: at most 160 of them reach kube-apiserver in a second.
+"""Additional time for which the review of an invalid token counts: kube-apiserver gets at most 160 of them per second.
 """
 MAX_TOKEN_CHARACTERS = 16 * 1024
 CHALLENGES = (("WWW-Authenticate", 'Bearer realm="simyard"'), ("WWW-Authenticate", 'Basic realm="simyard"'))
-"""Headers of a 401. Basic is offered as well, because old clients wait for this offer before they send credentials."""
+"""The headers of a 401. They also offer Basic, because old clients send credentials only after this offer."""
 
 _AUTH = "a table of type (basic), username and password (a Kubernetes token)"
 
@@ -47,7 +47,7 @@ _JOINED = TOKEN_REVIEWS.labels("joined")
 
 
 class Authorization:
-    """An ``Authorization`` header with its hash, for all requests that repeat it."""
+    """An ``Authorization`` header with its hash, which is computed once for all requests with the same header."""
 
     __slots__ = ("digest", "text")
 
@@ -57,11 +57,12 @@ class Authorization:
 
 
 class Authenticator:
-    """Identification of users by their tokens.
+    """The authenticator of a frontend, which finds the user of a token.
 
-    Simultaneous requests with the same token share one review. The answer is kept for ten seconds under a hash of the
-    token, also for an invalid token. At most ``MAX_REVIEWS`` reviews are under way, and ``MAX_UNKNOWN_TOKEN_REVIEWS``
-    of them for unknown tokens, each of which an invalid token occupies for ``refused_seconds`` longer.
+    Simultaneous requests with the same token share one review. The result, also for an invalid token, is cached for ten
+    seconds under a hash of the token. At most ``MAX_REVIEWS`` reviews run at a time, and at most
+    ``MAX_UNKNOWN_TOKEN_REVIEWS`` of unknown tokens. The review of an invalid token counts for ``refused_seconds``
+    longer.
     """
 
     def __init__(
@@ -87,16 +88,15 @@ class Authenticator:
         return self._find(digest) or await self._review(digest, read_token(authorization.text))
 
     async def identify_token(self, token: str) -> Identity:
-        """Return the user whose token came in a message; errors as for :meth:`identify_header`."""
+        """Return the user of a token from an AMQP message. Raises the same errors as :meth:`identify_header`."""
         if not token:
             raise OcciError(401, f"header auth is required: {_AUTH}; or X-AUTH-TOKEN")
         return self._find(digest := _digest("token", token)) or await self._review(digest, token)
 
     def _find(self, digest: bytes) -> Identity | None:
-        """Return the user of a token that was reviewed within the last seconds; None if the token needs a review.
+        """Return the user of a token from the cache; None if the token needs a review.
 
-        Raises:
-            OcciError: 401, the token was found to be invalid.
+        Raises: OcciError: 401, the cached result says that the token is invalid.
         """
         kept = self._answers.get(digest)
         return None if kept is None else kept.answer or _refuse()
@@ -157,7 +157,7 @@ def read_token(authorization: str) -> str:
 
 
 def _digest(what: str, text: str) -> bytes:
-    """Return a hash of a text; a header and a token with the same text have different hashes."""
+    """Return a hash of ``what`` and a text, so that a header and a token with the same text have different hashes."""
     return hashlib.sha256(f"{what} {text}".encode("utf-8", "surrogateescape")).digest()
 
 

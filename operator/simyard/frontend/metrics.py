@@ -47,7 +47,10 @@ class Transport(enum.StrEnum):
 
 
 class _Times:
-    """Durations of requests with the same labels; the last item of ``counts`` is for durations above all buckets."""
+    """The histogram of requests with the same labels.
+
+    The last item of ``counts`` is for durations above all buckets.
+    """
 
     __slots__ = ("counts", "seconds")
 
@@ -57,10 +60,10 @@ class _Times:
 
 
 class _Requests(Collector):
-    """Counters and durations of requests.
+    """The counters and histograms of requests.
 
-    Every request is counted, so counting must be fast. Only the event loop's thread uses the counters, so they need no
-    locks, which the library's own metrics have.
+    Every request changes them, so they must be fast. Only the thread of the event loop uses them, so they need no
+    locks, which the metrics of prometheus-client have.
     """
 
     def __init__(self) -> None:
@@ -93,7 +96,7 @@ REGISTRY.register(_requests)
 
 
 def count_request(transport: Transport, method: str, code: int, seconds: float) -> None:
-    """Count a request. Labels have few values, so clients cannot add values by their requests."""
+    """Count a request with its duration. An unknown method gets a common label, so clients cannot create labels."""
     key = (transport, method, code)
     times = _requests.times.get(key)
     if times is None:

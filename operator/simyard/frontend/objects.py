@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend of the handlers: Simyard's objects as OCCI entities (:class:`simyard.frontend.backend.Backend`)."""
+"""Implements the backend of the handlers (:class:`simyard.frontend.backend.Backend`) with Simyard's objects."""
 
 from __future__ import annotations
 
@@ -60,22 +60,24 @@ from simyard_sites.kubernetes.errors import ConflictError
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 0.05
-"""Time limit in which the watch must bring the writes of another replica; later, they are read from the API server."""
+"""Time to wait for a watch event with the write of another replica. After it, the frontend reads the API server."""
 
 
 class ForeignAdapters(ActionForwarder, Protocol):
-    """The service adapters behind links that clients made, by the Cloud4E binding."""
+    """The foreign service adapters behind links that clients created."""
 
     async def pull(self, queue: str, model: Model, *, timeout_seconds: float) -> Draft | None:
         """Return the link as its adapter reports it; None if the adapter does not answer."""
 
 
 class Objects:
-    """Entities of one namespace, or of one ``service`` in it; they are up to date while ``run`` and ``broker.run`` run.
+    """The entities of a namespace, or of one ``service`` in it.
 
-    ``foreign`` is the connection to service adapters that registered themselves, None if such adapters are not served.
-    ``endpoint`` is the beginning of this frontend's URLs; "" if only the requests of its clients contain it.
-    ``wait_seconds`` is the time limit for waits on workers.
+    They are up to date while ``run`` and ``broker.run`` run.
+
+    ``foreign`` is the connection to foreign service adapters; None if the frontend does not serve them. ``endpoint`` is
+    the URL of this frontend; "" if it is that of each request. ``wait_seconds`` is the maximum time to wait for
+    workers.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class Objects:
 
     @asynccontextmanager
     async def visible(self) -> AsyncIterator[None]:
-        """Run a block, and return when every replica shows its writes, even if the block ended with an error."""
+        """Run a block, and return when every replica shows its writes; wait also if the block ended with an error."""
         with record_writes() as record:
             try:
                 yield
@@ -146,7 +148,7 @@ class Objects:
     async def catch_up(self, objects: Iterable[Written], reports: Iterable[ReportedValues]) -> None:
         """Wait until the copies of this replica have the writes of another replica.
 
-        The watch brings them soon; an object for which the watch is late is read from the API server.
+        The method waits for the watch for ``WATCH_SECONDS``, then reads the missing objects from the API server.
         """
         caches = {cache.resource.plural: cache for cache in self.view.caches}
         wanted = [item for item in objects if item.resource in caches]
@@ -300,8 +302,7 @@ class Objects:
     async def _pull(self, link: OcciLink, seconds: float) -> None:
         """Ask the adapter of a link, and store changed values in the OcciLink, so that every frontend shows them.
 
-        If another frontend was faster, this one stores nothing, and shows the values that the other frontend has
-        stored.
+        If another frontend has stored newer values, this frontend stores nothing and shows those values.
         """
         view, metadata, queue, path = self.view, link.metadata, str(get_queue(link)), link_path(link)
         if self._foreign is None:
@@ -337,7 +338,7 @@ class Objects:
     # User mixins
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
-        """Add user mixins, or replace them if the user may."""
+        """Add user mixins; replace existing mixins if the user has the right to change them."""
         await self._mixins.define(identity, definitions)
 
     async def undefine(self, identity: Identity, ids: Sequence[str]) -> None:

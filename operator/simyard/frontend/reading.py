@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of GET and HEAD."""
+"""Handles GET and HEAD."""
 
 from __future__ import annotations
 
@@ -136,13 +136,13 @@ class Reader:
         return entity
 
     async def _refresh(self, entities: Sequence[Entity]) -> None:
-        """Ask for fresh values; if a value does not come in time, its last known value is shown."""
+        """Ask the adapters for fresh values. If an adapter does not answer in time, its last values remain."""
         with REFRESHES.time(), suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_SECONDS + 0.5):
                 await self._backend.refresh(entities, REFRESH_SECONDS)
 
     async def select_paths(self, request: OcciRequest, target: Collection, draft: Draft) -> Sequence[str]:
-        """Return the paths of the members on the page that the user may see and that pass the filter."""
+        """Return the paths on the requested page of the members that the user may see and that pass the filter."""
         model = self._backend.get_model()
         page = pages.read_page(request.query)
         members = await self.list_members(request.identity, target)
@@ -178,8 +178,8 @@ class Reader:
     async def _matching(self, members: Members, wanted: Filter, model: Model) -> Sequence[str]:
         """Return the paths of the members that pass the filter.
 
-        If possible, the location of a member decides. Otherwise the member itself is checked, and other tasks get their
-        turn in between.
+        If the location of a member already decides, the method does not read the member. It yields to the event loop
+        between members.
         """
         paths = members.paths
         if not wanted:
@@ -207,7 +207,7 @@ def _build_filter(draft: Draft | None, target: Collection, model: Model) -> Filt
 
 
 def _decide_location(location: str, wanted: Filter, model: Model) -> bool | None:
-    """Return true if all members below a location pass the filter, false if none passes; None if some may pass.
+    """Return true if all members below a location pass the filter, false if none passes, None if some can pass.
 
     Links that clients made are below the location of their abstract kind, not of their own kind.
     """
@@ -220,7 +220,7 @@ def _decide_location(location: str, wanted: Filter, model: Model) -> bool | None
 
 
 def make_not_found_error(path: str) -> OcciError:
-    """Return the error for a missing entity: 404, also for a deleted entity, because clients do not know 410."""
+    """Return the error for a missing entity: 404, also if it was deleted, because clients do not handle 410."""
     return OcciError(404, f"there is no entity at {quote_input(path)}")
 
 
@@ -231,14 +231,14 @@ def respond(rendered: Rendered, headers: tuple[tuple[str, str], ...] = (), statu
 
 
 def _answer_known(request: OcciRequest, rendered: Rendered, headers: tuple[tuple[str, str], ...] = ()) -> OcciResponse:
-    """Return the response to a GET: 304 if the client has the rendering already."""
+    """Return the response to a GET: 304 if ``If-None-Match`` has the tag of the rendering."""
     if rendered.tag and is_known(request, rendered.tag):
         return OcciResponse(304, b"", rendered.content_type, (*headers, ("ETag", rendered.tag)))
     return respond(rendered, headers)
 
 
 def choose_instance_rendering(request: OcciRequest) -> Rendering:
-    """Return the rendering that a client wants for an entity or the model; text/uri-list is for listings only.
+    """Return the rendering that a client accepts for an entity or the model; text/uri-list is for listings only.
 
     Raises:
         OcciError: 400, the client accepts only text/uri-list; 406, it accepts no rendering of this frontend.
@@ -266,7 +266,7 @@ def read_flag(query: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def wants_fresh(request: OcciRequest) -> bool:
-    """Return true if the adapters must be asked before the answer."""
+    """Return true if a client asks for fresh values: ``?fresh=true`` or ``Cache-Control: no-cache``."""
     control = request.get_header("cache-control")
     if control is not None and any(item.strip().lower() == "no-cache" for item in control.split(",")):
         return True

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas of a frontend: every replica shows a client the client's own writes.
+"""Makes sure that after a write, every replica of a frontend shows the write to the client.
 
 Problem: every replica answers from its own copies. The watch of the Kubernetes API updates them some milliseconds after
-a write, and some hundred milliseconds under load. A client whose requests reach different replicas would read the state
+a write, and some hundred milliseconds under load. A client whose requests reach different replicas could read the state
 before its own write.
 
-Approach: the replica that has written sends the other replicas the resource, uid and resourceVersion of the written
-object. They wait until their watch brings this version, and ask the API server if the watch is late. The replica
-answers its client when the copies of all replicas have the write. The alternative is a token that the client sends with
-each read. It would cost every read a wait, and clients would have to support it.
+Approach: the replica that has written sends the other replicas the resource, uid and resourceVersion of the object.
+Each of them waits until its watch has received this version, asks the API server if the watch is late, and confirms.
+The first replica answers its client when all others have confirmed. The alternative is a token that the client sends
+with each read. Every read would then have to wait for the watch, and clients would have to support the token.
 
-The broker carries the messages, on an exchange that only frontends use. Each replica has an exclusive queue, so the end
-of a replica is known at once: a message to it comes back as unroutable. A replica that hangs delays a write once, by
-``CONFIRM_SECONDS``; then no replica waits for it until it sends a message again. Replicas find each other by a greeting
-to all, when they connect and every ``GREETING_SECONDS``. A replica without a connection to the broker waits for no
-other replica, and no other replica waits for it. Then a client may read a state that is as old as the delay of the
-watch. Objects never come from a message, only from the API server.
+The broker carries the messages, on an exchange that only frontends use. Each replica has an exclusive queue, so the
+others notice its end at once: the broker returns a message to it as unroutable. A replica that hangs delays one write,
+by ``CONFIRM_SECONDS``; then no replica waits for it until it sends a message again. Replicas find each other by a
+greeting to all, which they send when they connect and every ``GREETING_SECONDS``. If a replica has no connection to the
+broker, the replicas do not wait for each other; a client may then read a state that is as old as the delay of the
+watch. A message contains no object: replicas get objects only from the API server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_APPLIED_AT_ONCE = 100
 _NAME = "frontend replicas"
 Properties = spec.Basic.Properties
 Apply = Callable[[Iterable[Written], Iterable[ReportedValues]], Awaitable[None]]
-"""Waits until the copies of this replica have the writes."""
+"""A function that waits until the copies of this replica have the writes."""
 
 CONFIRMED = Histogram(
     "simyard_occi_replicas_seconds", "Time for which answers waited until the other replicas had the writes."
@@ -60,7 +60,7 @@ UNCONFIRMED = Counter("simyard_occi_replicas_late_total", "Replicas that did not
 
 @dataclass(slots=True)
 class _Replica:
-    """Another replica; it is ``late`` if it did not confirm a write in time, and has sent no message since then."""
+    """Another replica. It is ``late`` if it did not confirm a write in time and has sent no message since then."""
 
     queue: str
     late: bool = False
@@ -68,7 +68,7 @@ class _Replica:
 
 
 class Replicas:
-    """The other replicas of this frontend; they are found while ``run`` runs."""
+    """The other replicas of this frontend. The object finds them while ``run`` runs."""
 
     def __init__(self, group: str, apply: Apply, *, confirm_seconds: float = CONFIRM_SECONDS) -> None:
         """Create the link to the other replicas.
@@ -86,7 +86,7 @@ class Replicas:
 
     @property
     def known(self) -> int:
-        """Number of other replicas for which writes wait."""
+        """The number of other replicas whose confirmation a write waits for."""
         return sum(not other.late for other in self._others.values())
 
     async def run(self, access: AccessSource) -> NoReturn:
@@ -97,7 +97,7 @@ class Replicas:
         raise AssertionError("the tasks end by cancellation only")
 
     async def wait_confirmed(self, record: Record) -> None:
-        """Wait until every other replica shows the writes, or its time is over."""
+        """Wait until every other replica has confirmed the writes, at most for ``confirm_seconds``."""
         others = list(self._others.values())
         if not record or not others:
             return

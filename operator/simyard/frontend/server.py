@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a frontend: it listens, keeps its copies up to date, and stops without dropping a request."""
+"""Runs the process of a frontend: it listens, keeps its copies up to date, and answers all requests before it stops."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ log = logging.getLogger(__name__)
 SECRETS = Resource("", "v1", "secrets", "Secret")
 BACKLOG = 1024
 STOP_SECONDS = REQUEST_SECONDS + 5
-"""Time for requests that are under way when the process stops: longer than the time limit of a request.
+"""Time for the requests in progress when the process stops; it is longer than the time limit of a request.
 
-Together with ``drain_seconds`` before it, it must fit into the grace period of the pod (``GRACE_SECONDS`` of its
+This time and ``drain_seconds`` together must be shorter than the grace period of the pod (``GRACE_SECONDS`` of its
 manifest).
 """
 
 
 async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health) -> None:
-    """Serve until ``stop`` is set, then finish the requests that are under way; ``health`` shows the present state.
+    """Serve until ``stop`` is set, then finish the requests in progress; add the checks of the frontend to ``health``.
 
     Raises:
         OSError: the certificate cannot be read, or a port is in use.
@@ -95,7 +95,8 @@ async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health)
 def _add_checks(health: Health, objects: Objects, amqp: AmqpTransport | None) -> None:
     """Add the checks of a frontend to its health.
 
-    A broker that is down does not make the frontend unready: requests that need the broker fail, all others are served.
+    The frontend stays ready while the broker is down: it then refuses requests that need the broker, and serves all
+    others.
     """
 
     def copies() -> HealthCheck:

@@ -12,12 +12,12 @@ from simyard.messaging.access import BrokerAccess
 
 @dataclass(frozen=True, slots=True)
 class FrontendSettings:
-    """Settings of one frontend process.
+    """The settings of one frontend process.
 
     Attributes:
         certificate: the serving certificate (PEM); the files of certificate and key are read again when they change.
         key: the private key of the certificate.
-        kubeconfig: the credentials for the Kubernetes API; None for ``$KUBECONFIG`` or the cluster of this process.
+        kubeconfig: the kubeconfig file; None for ``$KUBECONFIG`` or the cluster in which the process runs.
         namespace: the namespace whose objects the frontend serves.
         service: the SimulationService that it serves; "" for all services of the namespace.
         platform_namespace: the namespace of the platform, which has the Secret with the broker's credentials.
@@ -26,15 +26,15 @@ class FrontendSettings:
         amqp_endpoint: the URL that gives the queue of AMQP clients its name, equal on all frontends that share the
             queue; "" without AMQP.
         other_endpoints: the URLs of other frontends of the namespace; their URIs name the same entities.
-        cloud4e: true if service adapters of Cloud4E are served as well.
+        cloud4e: true if the frontend also serves foreign service adapters.
         broker: the credentials for the broker; None if the Secret has them.
         bind: the address to listen at.
         port: the port for clients, with TLS.
-        cors_origins: the web origins that may send the browser's own credentials; all other origins may send tokens
-            only.
+        cors_origins: the web origins whose scripts may use credentials that the browser keeps; scripts of all other
+            origins may only send tokens.
         max_in_flight: the maximum number of simultaneous requests; a further request gets 503.
-        drain_seconds: the time for which the process still accepts requests after it was asked to stop, so that load
-            balancers notice.
+        drain_seconds: the time for which the process still accepts requests after it was asked to stop. In this time,
+            load balancers notice that it is not ready.
     """
 
     certificate: Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for a condition on the objects in memory."""
+"""Waits until the objects in memory fulfil a condition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class ChangeWaiters:
-    """The waiters of a view; each waiter checks its condition again after every change."""
+    """The requests that wait for a condition on a view. Each checks its condition again after every change."""
 
     def __init__(self) -> None:
         self._events: set[asyncio.Event] = set()

@@ -3,10 +3,10 @@
 
 An amqplink contains the name of an adapter's queue.
 
-An action on such a link is forwarded to its queue; if no adapter reads the queue, the client gets 503 at once. The
-attributes of a link are requested from its adapter when a client wants fresh values. The backend calls
-:meth:`ServiceAdapters.invoke` for an action on an amqplink that a client has made, and :meth:`ServiceAdapters.pull`
-when it refreshes one. An adapter registers with ordinary OCCI requests (``POST /-/`` with its mixin, ``POST
+The frontend forwards an action on such a link to this queue; if the queue has no consumer, the client gets 503 at once.
+When a client wants fresh values, the frontend asks the adapter for the attributes of the link. The backend calls
+:meth:`ServiceAdapters.invoke` for an action on an amqplink that a client has created, and :meth:`ServiceAdapters.pull`
+when it refreshes such a link. An adapter registers with ordinary OCCI requests (``POST /-/`` with its mixin, ``POST
 /amqplink/``), or with a single request (:mod:`simyard.frontend.amqp.registration`).
 """
 
@@ -54,7 +54,7 @@ Properties = spec.Basic.Properties
 
 
 class ServiceAdapters:
-    """Connection to foreign service adapters; it works while ``run`` runs.
+    """The frontend's connection to foreign service adapters. It is open while ``run`` runs.
 
     ``action_seconds`` is the time limit for the reply to an action.
     """
@@ -78,8 +78,8 @@ class ServiceAdapters:
     async def invoke(self, queue: str, path: str, invocation: Invocation) -> Mapping[str, Value] | None:
         """Forward an action to the queue of a link.
 
-        The idempotency key becomes the id of the message, for an adapter that carries out each message once. A client
-        that waits gets the result; Cloud4E's own adapters never return a result.
+        The id of the message is the idempotency key, so an adapter can recognise a repeated message. A client that
+        waits gets the result; Cloud4E's own adapters never return a result.
 
         Args:
             queue: the queue of the link, ``occi.amqplink.queue``.
@@ -87,11 +87,12 @@ class ServiceAdapters:
             invocation: the action, its parameters, and whether the client waits.
 
         Returns:
-            The result, a JSON object; None if the client does not wait; then the action is in the adapter's queue.
+            The result, a JSON object. If the client does not wait: None, as soon as the action is in the adapter's
+            queue.
 
         Raises:
-            OcciError: 503, no adapter reads the queue, and nothing was done; 504, the adapter did not answer; else the
-                error that the adapter answered.
+            OcciError: 503, no adapter consumes the queue, and nothing was done; 504, the adapter did not answer;
+                otherwise the error in the adapter's answer.
         """
         action, attributes = invocation.action, invocation.attributes
         query = urlencode(
@@ -153,8 +154,8 @@ class ServiceAdapters:
     async def _ask(self, queue: str, timeout_seconds: float) -> bytes | None:
         """Send ``update_link`` to the queue, and return the answer from the reply queue, as Cloud4E's server did.
 
-        The name of the reply queue is fixed. So two frontends that ask at the same time may get each other's answer,
-        which has the same content.
+        The name of the reply queue is fixed. If two frontends ask at the same time, each may receive the answer to the
+        other. Both answers have the same content.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -176,7 +177,7 @@ class ServiceAdapters:
             return None
 
     async def _ensure_consumer(self, queue: str, path: str) -> None:
-        """Raise an error unless an adapter reads the queue.
+        """Raise an error unless an adapter consumes the queue.
 
         Raises:
             OcciError: 503, no consumer; 400, the name is not one of a service adapter's queue.
@@ -213,7 +214,7 @@ class ServiceAdapters:
 
     @asynccontextmanager
     async def _channel(self) -> AsyncIterator[AbstractChannel]:
-        """Open a channel for operations that the broker may answer by closing the channel."""
+        """Open a separate channel for an operation after whose failure the broker closes the channel."""
         if self._link is None:
             raise _no_broker()
         try:
@@ -254,9 +255,9 @@ def _text(value: Value) -> str:
 
 
 def _result(delivered: DeliveredMessage, path: str) -> Mapping[str, Value]:
-    """Return the body of a reply.
+    """Return the body of an adapter's reply, parsed as JSON.
 
-    Its headers ``status_code`` and ``is_error`` have the same meaning as in a response of this frontend.
+    The headers ``status_code`` and ``is_error`` of the reply have the same meaning as in a response of this frontend.
 
     Raises:
         OcciError: the reply is an error, or :mod:`simyard.guest` refuses it.

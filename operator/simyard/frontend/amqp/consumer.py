@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer of the queue that all frontends of an endpoint share: OCCI over AMQP (Cloud4E's binding).
 
-A request is acknowledged when the broker has its response. So a request that a frontend could not finish is delivered
-to another frontend. A request that changes something carries an idempotency key
-(:attr:`~simyard.frontend.exchange.OcciRequest.key`), so the backend carries it out once. A message that cannot be
-parsed and has no reply queue goes to the dead letters.
+The frontend acknowledges a request when the broker has confirmed the response. If a frontend ends before, the broker
+delivers the request to another frontend. A request that changes something has an idempotency key
+(:attr:`~simyard.frontend.exchange.OcciRequest.key`), so the backend carries it out once. The frontend rejects a message
+that it cannot parse and that has no reply queue; the broker moves it to the dead-letter queue.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ from simyard.occi.errors import OcciError
 log = logging.getLogger(__name__)
 
 PREFETCH = 100
-"""Unacknowledged messages per consumer. Most of them wait for the results of actions, or for a place."""
-MAX_REQUESTS_AT_ONCE = 10
-"""Maximum number of requests that are handled at a time, without actions."""
-MAX_ACTIONS_PER_USER = 40
-"""Maximum number of one user's actions under way in this process.
+"""Maximum number of unacknowledged messages of a consumer.
 
-Their results may take long, so a user with many actions must leave room for other users.
+Most of them wait for results of actions, or for their turn.
+"""
+MAX_REQUESTS_AT_ONCE = 10
+"""Maximum number of requests, other than actions, that the frontend handles at a time."""
+MAX_ACTIONS_PER_USER = 40
+"""Maximum number of actions of one user that are in progress in this process.
+
+Actions may take long, so a user with many actions must leave room for other users.
 """
 HANDLE_SECONDS = 120.0
 PUBLISH_SECONDS = 10.0
@@ -60,7 +63,7 @@ _IN_FLIGHT = IN_FLIGHT.labels(Transport.AMQP.value)
 
 Handle = Callable[[OcciRequest], Awaitable[OcciResponse]]
 Identify = Callable[[str], Awaitable[Identity]]
-"""Returns the user of a token; raises OcciError 401 or 503."""
+"""A function that returns the user of a token. It raises OcciError 401 or 503."""
 
 
 class AmqpServer:
@@ -69,7 +72,7 @@ class AmqpServer:
     def __init__(self, endpoint: str, handle: Handle, identify: Identify) -> None:
         """Create the server.
 
-        ``endpoint`` is the URL that gives the queue its name, and the beginning of absolute URIs.
+        ``endpoint`` is the URL from which the name of the queue follows. Absolute URIs begin with it.
         """
         self.queue = name_request_queue(endpoint)
         self._base = endpoint.rstrip("/")
@@ -94,7 +97,7 @@ class AmqpServer:
 
     @property
     def connected(self) -> bool:
-        """True if requests are received and can be answered."""
+        """True while the server can receive requests and send responses."""
         return self._consuming is not None and self._publishing.is_set()
 
     async def run(self, access: BrokerAccess) -> NoReturn:
@@ -172,7 +175,7 @@ class AmqpServer:
             self._idle.set()
 
     async def _serve(self, link: BrokerChannel, delivered: DeliveredMessage) -> None:
-        """Answer a message and acknowledge it; requeue a message whose answer the broker does not accept now."""
+        """Respond to a message, then acknowledge it; requeue it if the broker does not accept the response now."""
         tag = delivered.delivery_tag
         assert tag is not None, "a delivery has a tag"
         envelope = Envelope.of(delivered.header.properties)
@@ -233,7 +236,10 @@ class AmqpServer:
         return response
 
     async def _handle_in_turn(self, request: OcciRequest) -> OcciResponse:
-        """Wait for a place, then handle the request. Actions have their own places, because they may take long."""
+        """Wait until fewer than the permitted number of requests are in progress, then handle the request.
+
+        Actions are counted separately, because they may take long.
+        """
         user = request.identity.user
         if request.method != "POST" or "action" not in request.query:
             async with self._places:
@@ -254,11 +260,11 @@ class AmqpServer:
         return response
 
     async def _reply(self, envelope: Envelope, response: OcciResponse, *, last: bool) -> None:
-        """Send the response to the broker; if the reply queue is missing or full, only count the lost response.
+        """Publish the response. If the reply queue is missing or full, count the lost response and raise no error.
 
         Raises:
-            MessagingError: the broker did not accept the response. In the ``last`` attempt, a refusal by the broker is
-                not raised.
+            MessagingError: the broker did not accept the response. In the ``last`` attempt, a refusal by the broker
+                raises no error.
         """
         body, properties = build_message(envelope, response)
         try:

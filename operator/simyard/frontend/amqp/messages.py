@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of messages of the Cloud4E binding into requests, and of responses into messages. Pure.
+"""Converts messages of the Cloud4E binding into requests, and responses into messages. Pure.
 
 A request has the properties ``type`` (the HTTP method in lower case), ``content_type``, ``reply_to``, ``message_id``,
 and the headers ``path_info`` (path and query), ``accept``, ``auth`` (a table: ``type`` basic, ``username``,
@@ -29,9 +29,9 @@ MAX_HEADER_BYTES = 64 * 1024
 """Limit for the headers of a request or a response: all headers of a message must fit into one frame of at most 128
 KiB."""
 UNIQUE_ID_CHARACTERS = 16
-"""Minimum length of a unique message id.
+"""Minimum length of a message id that identifies a request alone.
 
-A shorter id is a counter, which is unique only together with the reply queue.
+A shorter id is a counter: it identifies a request only together with the reply queue and the timestamp.
 """
 PASSED = frozenset(
     {
@@ -55,7 +55,10 @@ RETURNED = {
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The part of a request that its response needs; it can be read even if the rest is malformed."""
+    """The properties of a request that its response needs.
+
+    They can be read even if the rest of the request is malformed.
+    """
 
     reply_to: str
     correlation_id: str
@@ -64,7 +67,7 @@ class Envelope:
 
     @classmethod
     def of(cls, properties: Properties) -> Envelope:
-        """Return the envelope of a message; parts that cannot be read are empty."""
+        """Return the envelope of a message, with "" in place of each part that cannot be read."""
         headers = properties.headers or {}
         accept = next((value for name, value in headers.items() if name.lower() == "accept"), "")
         path = headers.get("path_info")
@@ -87,8 +90,8 @@ class UnauthenticatedRequest:
         headers: names in lower case, and values.
         body: the whole body.
         token: the credentials of the sender; "" if there are none.
-        fingerprint: the same value for every delivery of this request, and for its repetition by the client; "" without
-            a message id.
+        fingerprint: a digest that is the same for every delivery of this request, also if the client sends it again; ""
+            without a message id.
     """
 
     method: str
@@ -105,7 +108,7 @@ class UnauthenticatedRequest:
         return self.method != "GET"
 
     def authenticate(self, identity: Identity, base: str) -> OcciRequest:
-        """Return the authenticated request: this request with its user."""
+        """Return this request as an OcciRequest of the user ``identity``, with absolute URIs below ``base``."""
         key = _digest(identity.user, self.fingerprint) if self.fingerprint and self.changes else ""
         return OcciRequest(self.method, self.path, self.query, self.headers, self.body, identity, base, key)
 
@@ -191,7 +194,7 @@ def _read_headers(table: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _read_token(table: Mapping[str, object]) -> str:
-    """Return the token in the place of a password, as in ``Authorization: Basic`` over HTTP."""
+    """Return the token from the table ``auth``, whose ``password`` is the token; as in ``Authorization: Basic``."""
     auth = table.get("auth")
     if isinstance(auth, Mapping):
         if str(auth.get("type")).lower() != "basic":

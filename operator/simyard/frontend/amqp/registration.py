@@ -21,18 +21,18 @@ from simyard.occi.values import format_value
 
 JSON = Rendering.JSON.value
 _MODEL = Model(STANDARD)
-"""The standard's categories: enough to find the id in a request. The handlers read the request by their own model."""
+"""The categories of the standard, which are enough to find the id in a request. The handlers use the complete model."""
 Handle = Callable[[OcciRequest], Awaitable[OcciResponse]]
 
 
 def accept_registrations(handle: Handle) -> Handle:
-    """Return handlers that also accept registrations as service adapters send them.
+    """Return a handler that also accepts the registrations of foreign service adapters, and calls ``handle``.
 
-    ``POST /amqplink/`` of a link whose id exists already replaces the link, because an adapter sends it again after a
-    restart. One message may also be a whole registration: a JSON document of ``mixins`` and ``actions`` (definitions,
-    as for ``POST /-/``) and ``links``, each with an ``id``. The mixins are defined, then every link is created or
-    replaced; a repetition of the message changes nothing. The response is that of the last request, or of the first
-    refused request.
+    If the id of a link in ``POST /amqplink/`` exists already, the handler replaces the link, because an adapter sends
+    it again after a restart. One message may also be a whole registration: a JSON document of ``mixins`` and
+    ``actions`` (definitions, as for ``POST /-/``) and ``links``, each with an ``id``. The handler defines the mixins,
+    then creates or replaces every link; if the message arrives again, nothing changes. The response is that of the last
+    request, or of the first refused request.
     """
 
     async def handle_registration(request: OcciRequest) -> OcciResponse:
@@ -56,8 +56,8 @@ def accept_registrations(handle: Handle) -> Handle:
 async def _replace(handle: Handle, request: OcciRequest) -> OcciResponse:
     """Send PUT of a link; if the adapter now serves a different compute, delete the old link first.
 
-    The ends of a link cannot change. So the old link is deleted, but only if the new compute exists and the old link
-    prevents the change.
+    Source and target of a link cannot change. This function therefore deletes the old link, but only if the new compute
+    exists and the ends of the two links differ.
     """
     response = await handle(request)
     if request.method != "PUT" or response.status != 403 or not await _connects_others(handle, request):
@@ -82,7 +82,10 @@ async def _connects_others(handle: Handle, request: OcciRequest) -> bool:
 
 
 def _draft(request: OcciRequest) -> Draft:
-    """Return the content of a request; if it cannot be read, an empty draft: then the handlers report the error."""
+    """Return the content of a request.
+
+    If it cannot be read, return an empty draft: the handlers then report the error.
+    """
     try:
         return parse(read_content_type(request.get_header("content-type")), request.headers, request.body, _MODEL)
     except OcciError:
@@ -106,7 +109,7 @@ def _build_put(request: OcciRequest, path: str) -> OcciRequest:
 
 
 def _location_response(request: OcciRequest, path: str, rendering: Rendering) -> OcciResponse:
-    """Return the response to a creation, for a link that existed."""
+    """Return the response to the creation of a link, although the link existed already."""
     rendered = render_locations([path], rendering, request.base)
     headers = (*rendered.headers, ("Location", request.base + path))
     return OcciResponse(200, rendered.body, rendered.content_type, headers)

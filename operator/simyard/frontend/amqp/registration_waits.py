@@ -13,14 +13,14 @@ from simyard.serving.objects import CachedWorker
 
 
 class RegistrationWaits:
-    """The waits for registrations; ``wake`` has the waiters check their conditions again."""
+    """The waits of requests for registrations of workers. ``wake`` has all waiters check their conditions again."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._awaited: dict[tuple[str, str], list[asyncio.Event]] = {}
 
     def apply_event(self, event: ReceivedEvent) -> None:
-        """Note a registration, and wake the requests that wait for it."""
+        """Record the registration in an event, and wake the requests that wait for it."""
         waiting = self._awaited.get((event.user, event.worker_uid))
         if waiting is not None and isinstance(event.message, Registered):
             for registered in waiting:
@@ -29,9 +29,9 @@ class RegistrationWaits:
 
     @contextmanager
     def watch(self, worker: CachedWorker) -> Iterator[Callable[[], bool]]:
-        """Yield a function that returns true once the adapter of a worker has registered within the block.
+        """Yield a function that returns true as soon as the adapter of a worker has registered since the block began.
 
-        The broker guarantees that the registration comes from this worker.
+        The broker guarantees that the registration comes from a worker of the same pool.
         """
         registered, key = asyncio.Event(), (worker.user, worker.metadata.uid)
         waiting = self._awaited.setdefault(key, [])

@@ -33,13 +33,16 @@ FINISH_SECONDS = REQUEST_SECONDS + 5
 
 
 class AmqpTransport:
-    """The endpoint's queue and the foreign service adapters; it reconnects whenever the credentials change."""
+    """The AMQP side of a frontend: the server of the endpoint's queue, and the foreign service adapters.
+
+    It connects again whenever the credentials change.
+    """
 
     def __init__(self, endpoint: str, handle: Handle, identify: Identify, services: ServiceAdapters | None) -> None:
         """Create the transport.
 
-        ``endpoint`` is the URL that names the queue. ``services`` are the foreign service adapters, None if they are
-        off.
+        ``endpoint`` is the URL from which the name of the queue follows. ``services`` is the connection to foreign
+        service adapters; None if the frontend does not serve them.
         """
         self._services = services
         self._server = AmqpServer(endpoint, accept_registrations(handle) if services is not None else handle, identify)
@@ -48,14 +51,17 @@ class AmqpTransport:
 
     @property
     def health_check(self) -> HealthCheck:
-        """The state of the connection, for health checks. It is also good if clients may not speak AMQP."""
+        """The state of the connection, for ``/readyz``.
+
+        It is also good if the installation offers no AMQP to clients.
+        """
         if self._access is None:
             return HealthCheck("amqp", True, "off: the broker has no virtual host for clients")
         connected = self._server.connected
         return HealthCheck("amqp", connected, f"serves {self._server.queue}" if connected else "not connected")
 
     def use_access(self, access: BrokerAccess | None) -> None:
-        """Use this access to the clients' virtual host from now on; None if this host does not exist."""
+        """Use this access to the clients' virtual host from now on; None if there is no such virtual host."""
         if access != self._access:
             self._access = access
             self._changed.set()
@@ -85,7 +91,7 @@ class AmqpTransport:
 
 
 def build_clients_access(access: BrokerAccess, secret: Mapping[str, str]) -> BrokerAccess | None:
-    """Return the access to the clients' virtual host; None if this host does not exist.
+    """Return the access to the clients' virtual host; None if this virtual host does not exist.
 
     Args:
         access: the access to the installation's own virtual host.

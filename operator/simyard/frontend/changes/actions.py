@@ -49,7 +49,7 @@ class ActionForwarder(Protocol):
 
 
 class EntityActions:
-    """Execution of actions on entities. Its caller has checked the rights, and that the action applies."""
+    """An executor of actions on entities. Its caller has checked the rights, and that the action applies."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class EntityActions:
         self._foreign = foreign
 
     async def act(self, entities: Sequence[Entity], invocation: Invocation) -> Mapping[str, Value] | None:
-        """Carry out an action on every entity, and return the result if there is a single entity.
+        """Carry out an action on every entity. For a single entity, return the result; None if there is none.
 
         Raises:
             OcciError: the first failure, after every entity was tried.
@@ -84,7 +84,7 @@ class EntityActions:
         return results[0] if len(entities) == 1 else None
 
     async def _act(self, entity: Entity, invocation: Invocation) -> Mapping[str, Value] | None:
-        """Carry out an action on one entity; the scheme of the action decides which part of the platform does this."""
+        """Carry out an action on one entity: on its machine, its pools or its service, by the scheme of the action."""
         path, action = entity.path, invocation.action
         if (declared := self._view.catalogue.find_declared_action(action.id)) is not None:
             await self._check_stored(path, invocation)
@@ -103,7 +103,9 @@ class EntityActions:
         return None
 
     async def _check_stored(self, path: str, invocation: Invocation) -> None:
-        """Check the API server's present state of an entity, because no write follows that could contain the check.
+        """Read an entity from the API server and check the conditions of the request on it.
+
+        An action of a service makes no write that could contain the check.
 
         Raises:
             OcciError: the check failed.
@@ -131,7 +133,7 @@ class EntityActions:
     async def _change_power(self, worker: CachedWorker, invocation: Invocation) -> None:
         """Write the desired power state into the Worker.
 
-        The operator applies it at the site, at once or when the site is back.
+        The operator then changes the machine. If the site does not answer, the operator tries again later.
         """
         term, wait = invocation.action.term, invocation.wait
         if term == "restart":
@@ -156,9 +158,9 @@ class EntityActions:
             await self._wait_until(worker, term, is_done)
 
     async def _restart(self, worker: CachedWorker, invocation: Invocation) -> tuple[int, bool]:
-        """Request a restart; return the number of requested restarts, and whether the last restart is still to be done.
+        """Request a restart; return the number of requested restarts, and true if the last restart is not done yet.
 
-        Two clients that ask at the same moment ask for the same restart.
+        If two clients request a restart at the same moment, the machine restarts once.
         """
         workers, metadata = self._view.directory.workers, worker.metadata
         # In a stale copy, the last restart would look like a restart that another client requests at this moment.
@@ -228,8 +230,8 @@ class EntityActions:
     ) -> Mapping[str, Value] | None:
         """Invoke an action that a service declares, and return its result if the client waits for it.
 
-        A Sync action answers with its result. If the client does not want to wait, a ServiceAction records the result,
-        as for an Async action.
+        For a Sync action, the method returns the result. For an Async action, or if the client does not wait, it
+        creates a ServiceAction and returns its name.
         """
         service = self._view.get_service(worker.service)
         if service is None:
@@ -286,7 +288,7 @@ class EntityActions:
 
 
 def _waits_for_workers(invocation: Invocation) -> bool:
-    """Return whether the client waits until the workers are ready, by its own ``wait`` or by that of the action."""
+    """Return true if the client waits until the workers are ready: by ``wait`` of the request, else of the action."""
     return bool(invocation.wait) or invocation.attributes.get("wait") is True
 
 

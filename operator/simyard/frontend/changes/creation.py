@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creation of computes, which are Workers without a pool, and of links."""
+"""Creates computes, which are Workers without a pool, and links."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _BY_THE_SITE = (NETWORK, NETWORKINTERFACE)
 
 @dataclass(frozen=True, slots=True)
 class RequestedCompute:
-    """A compute that a client asks for, as parts of its Worker; ``kept`` are attributes that Simyard does not use."""
+    """The parts of the Worker for a requested compute; ``kept`` are the attributes that Simyard does not use."""
 
     service: CachedService
     spec: Mapping[str, object]
@@ -88,7 +88,7 @@ class IdClaim:
     exact: bool = False
 
     def is_of_creator(self, item: CachedWorker | OcciLink) -> bool:
-        """Return whether the same request has created an object."""
+        """Return true if this request has created the object, in an earlier delivery."""
         return bool(self.key) and item.metadata.annotations.get(names.ANNOTATION_OCCI_KEY) == compute_digest(self.key)
 
     def build_annotations(self, entity_id: str) -> dict[str, str]:
@@ -98,7 +98,7 @@ class IdClaim:
 
 
 class Creation:
-    """Creation of entities. Its caller has checked the rights."""
+    """A creator of entities. Its caller has checked the rights."""
 
     def __init__(self, view: View, store: ObjectStore, mixins: Mixins) -> None:
         self._view = view
@@ -106,7 +106,7 @@ class Creation:
         self._mixins = mixins
 
     async def create(self, draft: Checked, key: str = "", exact: bool = False) -> Entity:
-        """Create an entity with its inline links, as :class:`simyard.frontend.backend.Backend` says."""
+        """Create an entity with its inline links: see :meth:`simyard.frontend.backend.Backend.create`."""
         for kind in (draft.kind.id, *(link.kind.id for link in draft.links)):
             _check_kind(kind)
         claim = IdClaim(draft.id, key, exact)
@@ -146,7 +146,7 @@ class Creation:
         return self._require_entity(path)
 
     def _worker_body(self, draft: Checked, claim: IdClaim) -> Callable[[str], Json]:
-        """Return a function that returns the Worker for an id of the compute."""
+        """Return a function from the id of the compute to the manifest of its Worker."""
         requested = self._requested_compute(draft)
         _check_licence(requested.service)
         site, named = self._site(requested), build_mixins_annotation(draft)
@@ -192,7 +192,7 @@ class Creation:
         return RequestedCompute(service, {name: value for name, value in spec.items() if value}, attributes)
 
     def _service(self, draft: Checked) -> CachedService:
-        """Return the service of a template or an interface; without them, the oldest service that is available."""
+        """Return the service that the request names by a template or interface, else the oldest available one."""
         catalogue = self._view.catalogue
         named = {name for mixin in draft.mixins if (name := catalogue.find_service(mixin.id)) is not None}
         if len(named) > 1:
@@ -215,7 +215,7 @@ class Creation:
         return min(usable, key=lambda item: (item.metadata.creation_timestamp or datetime.now(UTC), item.metadata.name))
 
     def _site(self, requested: RequestedCompute) -> str:
-        """Return the site for the machine: the emptiest site that a pool without placement rules could use.
+        """Return the name of the emptiest site that a pool without placement rules could use.
 
         External sites are never used, because OCCI has no way for a user to give consent.
         """
@@ -261,7 +261,7 @@ class Creation:
         return self._require_entity(path)
 
     async def _find_created(self, cache: Cache[T], claim: IdClaim) -> T | None:
-        """Return the object that an earlier delivery of the same request has created, at any of the frontends."""
+        """Return the object that an earlier delivery of this request created at any frontend; None without one."""
         for entity_id in (claim.wanted, make_id(claim.key)) if claim.key else ():
             if entity_id:
                 found = await self._store.get(cache, make_object_name(entity_id), self._view.namespace)
@@ -272,8 +272,8 @@ class Creation:
     async def _store_under_id(self, cache: Cache[T], body: Callable[[str], Json], claim: IdClaim) -> tuple[T, bool]:
         """Store an object under the id that the client wants, or under a new id.
 
-        A new id is used only if the wanted one is taken and the claim is not exact. The result is the object, and true
-        if this call created it; false if another delivery of the request created it at the same moment.
+        The object gets a new id only if the wanted id is in use and the claim is not exact. The result is the object,
+        and true if this call created it; false if another delivery of the request created it at the same moment.
         """
         candidates = [] if claim.exact else [make_id(claim.key)]
         if claim.wanted and await self._is_free(cache, claim):
@@ -297,7 +297,7 @@ class Creation:
     async def _is_free(self, cache: Cache[T], claim: IdClaim) -> bool:
         """Return true if no entity has the wanted id.
 
-        A compute shares its id with its amqplink, so no other amqplink may have it.
+        A compute and its amqplink have the same id, so no other amqplink may have this id.
         """
         there = self._view.find_worker(COMPUTES + claim.wanted) or self._view.link(AMQPLINKS + claim.wanted)
         if there is not None:
@@ -353,7 +353,7 @@ def _check_kind(kind: str) -> None:
 
 
 def _check_licence(service: CachedService) -> None:
-    """Refuse a compute if its service has no free seat; workers that wait for a seat come first.
+    """Raise an error if the service has no free seat, or if workers of pools wait for all free seats.
 
     Raises:
         OcciError: 409.
@@ -372,7 +372,7 @@ def _state(site: CloudSite) -> SiteState:
 
 
 def _owner_reference(worker: CachedWorker) -> Json:
-    """Return the reference with which Kubernetes deletes a link together with the Worker where it starts."""
+    """Return the owner reference to a Worker, so that Kubernetes deletes the links from the Worker together with it."""
     metadata = worker.metadata
     reference = {"apiVersion": names.API_VERSION, "kind": names.WORKERS.kind}
     return {**reference, "name": metadata.name, "uid": metadata.uid}

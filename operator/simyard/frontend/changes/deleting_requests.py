@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deleted entities, and the requests that have deleted them.
+"""Records which request has deleted which entity.
 
-A client that repeats its DELETE at another frontend therefore learns that the deletion is done.
+If a client repeats its DELETE at another frontend, this frontend can therefore answer that the entity is deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T", CachedWorker, CachedPool, OcciLink)
 
 
 class DeletedEntities:
-    """The newest deleted entities, by path, with the requests that are noted in their objects."""
+    """The most recently deleted entities, by path, each with the keys of the requests that its object has recorded."""
 
     def __init__(self, view: View) -> None:
         self._known: OrderedDict[str, Metadata] = OrderedDict()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a compute that concerns its machine, as fields of its Worker. Pure."""
+"""Converts the attributes and mixins of a compute that concern its machine into fields of its Worker. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from simyard.serving.objects import CachedService, CachedWorker
 
 
 def build_mixins_annotation(draft: Checked) -> dict[str, str]:
-    """Return the annotation with those mixins of the client that the fields of the Worker do not show."""
+    """Return the annotation with the requested mixins that cannot be derived from the fields of the Worker."""
     ids = [
         mixin.id
         for mixin in draft.mixins
@@ -41,7 +41,7 @@ def build_mixins_annotation(draft: Checked) -> dict[str, str]:
 
 
 def replace_template(worker: CachedWorker, added: Iterable[Mixin]) -> dict[str, str]:
-    """Return the annotation in which a new size template replaces the old one; empty without a new template."""
+    """Return the annotation with the new size template instead of the old one; {} if ``added`` has no size template."""
     new = [mixin.id for mixin in added if mixin.scheme == RESOURCE_TPL_SCHEME]
     if not new:
         return {}
@@ -83,15 +83,15 @@ def _measure(resources: Resources) -> tuple[int, Fraction]:
 
 
 def pop_given(draft: Checked, attributes: dict[str, Value], name: str) -> Value | None:
-    """Remove an attribute, and return its value if the client has set it; None if only a template has set it."""
+    """Remove an attribute, and return its value if the client has set it; None if its value comes from a template."""
     value = attributes.pop(name, None)
     return value if name in draft.given else None
 
 
 def read_resources(draft: Checked, service: CachedService, cores: Value | None, memory: Value | None) -> Json | None:
-    """Return the size that the client asks for; None for the service's own size. A template overrides the attributes.
+    """Return the requested size, from a template or else from the attributes; None for the service's own size.
 
-    The exact memory is kept, so that a client reads the value that it has sent; sites round the memory up to whole MiB.
+    The size has the exact memory, so that a client reads the value that it has sent; sites round it up to whole MiB.
     """
     terms = [mixin.term for mixin in draft.mixins if mixin.scheme == RESOURCE_TPL_SCHEME]
     template = SIZES.get(terms[0]) if terms else None

@@ -2,13 +2,12 @@
 """Entity tags, and conditions of requests on them (RFC 9110, 8.8.3 and 13). Pure.
 
 A tag has two parts, ``"STATE-RENDERING"``. ``If-None-Match`` of a GET compares both. ``If-Match`` compares only the
-first part, a digest of everything that clients can change. The reason is that a service changes its own attributes at
-any moment, so otherwise a client could seldom change a title. Both parts are digests of the shown content. So every
-frontend computes the same tag, and no change of a rendering can be missed.
+first part, a digest of everything that clients can change. A service changes its own attributes at any moment; if
+``If-Match`` compared them too, a client could seldom change a title. Both parts are digests of the shown content, so
+every frontend computes the same tag, and every change of a rendering changes the tag.
 
-An entity may change between the check of a condition and the write. So the check is a part of the write
-(:func:`make_check`): the check runs before each attempt to write, and the write contains the resource version that was
-checked.
+An entity may change between the check of a condition and the write. The check (:func:`make_check`) therefore runs
+before each attempt to write, and the write contains the resource version of the checked object.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def build_tag(rendered: Rendered, state: str = "") -> str:
 
 
 def is_known(request: OcciRequest, tag: str) -> bool:
-    """Return true if the client of a GET has this rendering already, so that 304 is enough."""
+    """Return true if ``If-None-Match`` of a GET has this tag, so that the response is 304."""
     return request.get_header("if-none-match") is not None and _matches(request, "if-none-match", tag, _WEAK_OR_STRONG)
 
 

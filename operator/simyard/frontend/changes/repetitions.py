@@ -14,7 +14,7 @@ from simyard.serving.answers import RecentAnswers
 RESPONSE_TTL_SECONDS = 120.0
 MAX_ENTRIES = 1000
 MAX_BODY_BYTES = 16 * 1024
-"""Maximum size of a response that is kept. The repetition of a request with a longer response is safe, but slower."""
+"""Maximum size of a cached response. The backend handles a repeated request whose response is longer."""
 
 
 @dataclass(slots=True)
@@ -26,10 +26,10 @@ class _Turn:
 
 
 class Repetitions:
-    """The newest responses by the keys of their requests.
+    """A cache of the newest responses by the keys of their requests.
 
-    The responses are kept only in this process; the backend recognizes requests that other frontends have carried out.
-    If nothing was done, the response is not kept, so that the client can try again.
+    It exists only in this process; the backend recognises requests that other frontends have carried out. It does not
+    keep a response to a request that changed nothing, so that the client can try again.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,7 +39,10 @@ class Repetitions:
         self._turns: dict[str, _Turn] = {}
 
     async def run_once(self, key: str, carry_out: Callable[[], Awaitable[OcciResponse]]) -> OcciResponse:
-        """Return the kept response of a key, or carry out the request; requests with the same key run one at a time."""
+        """Return the cached response for a key, or carry out the request.
+
+        Requests with the same key run one at a time.
+        """
         turn = self._turns.setdefault(key, _Turn())
         turn.users += 1
         try:

@@ -34,7 +34,10 @@ def make_empty_response(rendering: Rendering) -> OcciResponse:
 
 
 def make_creation_response(entities: Sequence[Entity], rendering: Rendering, base: str) -> OcciResponse:
-    """Return the locations of created entities; text/plain also for a client that accepts only JSON."""
+    """Return the response with the locations of created entities.
+
+    It is text/plain even if the client accepts only JSON.
+    """
     rendering = Rendering.TEXT_PLAIN if rendering is Rendering.JSON else rendering
     paths = [entity.path for entity in entities]
     headers = (("Location", base + paths[0]),) if len(paths) == 1 else ()
@@ -42,7 +45,7 @@ def make_creation_response(entities: Sequence[Entity], rendering: Rendering, bas
 
 
 def make_result_response(action: Action, result: Mapping[str, Value], rendering: Rendering) -> OcciResponse:
-    """Return the result of an action: an invocation in JSON, lines or headers in text."""
+    """Return the response with the result of an action: an invocation in JSON, or attributes in text."""
     if rendering is Rendering.JSON:
         return OcciResponse(200, encode_json({"action": action.id, "attributes": result}), rendering)
     if rendering is Rendering.URI_LIST:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of the pools behind components and applications: scale, suspend and resume."""
+"""Scales, suspends and resumes the pools behind components and applications."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from simyard.serving.objects import CachedPool, CachedService
 from simyard_sites.kubernetes.errors import AlreadyExistsError
 
 WAIT_SECONDS = 50.0
-"""Time limit for waits on workers, below the time limit of a request."""
+"""Maximum time to wait for workers; it is shorter than the time limit of a request."""
 MAX_REPLICAS = 100_000
 
 
 class Scaling:
-    """Changes of WorkerPools, each made once for one ``key``. The caller has checked the rights.
+    """A writer of WorkerPools that makes a change once for one ``key``. Its caller has checked the rights.
 
     Attributes:
-        wait_seconds: time limit for waits on workers.
+        wait_seconds: the maximum time to wait for workers.
     """
 
     def __init__(self, view: View, store: ObjectStore, access: Access, wait_seconds: float = WAIT_SECONDS) -> None:
@@ -76,9 +76,9 @@ class Scaling:
         return await self._change(pool, lambda now: {} if now.replicas == wanted else {"replicas": wanted}, key, check)
 
     async def scale_in(self, pool: CachedPool, uids: Sequence[str]) -> CachedPool:
-        """Lower the number of workers in a pool by the Workers that are deleted.
+        """Lower the number of workers in a pool by the number of Workers to delete, and return the pool.
 
-        Each uid is noted in the pool and counts once, even if another request ends the same Worker.
+        The pool records each uid, so each Worker counts once, even if another request deletes the same Worker.
         """
 
         def smaller(now: CachedPool) -> Json | None:
@@ -134,7 +134,7 @@ class Scaling:
             )
 
     async def _wait_until(self, pool: CachedPool, check: Callable[[CachedPool], bool]) -> CachedPool | None:
-        """Wait until the operator has observed the pool and a condition holds; after a timeout, return the pool."""
+        """Wait until the operator has observed the pool and ``check`` holds; after a timeout, return the pool."""
         namespace, name, uid = pool.metadata.namespace, pool.metadata.name, pool.metadata.uid
 
         def now() -> CachedPool:

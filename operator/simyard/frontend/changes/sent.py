@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a request without its path: body or OCCI headers, and query. Pure.
+"""Reads the content of a request: the body or the OCCI headers, and the query. Pure.
 
-No part of a request is ignored: a deletion that overlooked a line of its filter would delete other entities as well. So
-OCCI headers count for every Content-Type, and a part that is sent twice or has no meaning is refused.
+The frontend ignores no part of a request: a deletion that ignored a line of its filter would delete too many entities.
+It therefore reads OCCI headers whatever the Content-Type is, and refuses a part that occurs twice or has no meaning.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_draft(request: OcciRequest, model: Model) -> Draft:
 
 
 def refuse_query(request: OcciRequest, known: frozenset[str] = frozenset()) -> None:
-    """Refuse a query that has fields without a meaning for the request.
+    """Raise an error if the query has a field that is not in ``known``.
 
     Raises:
         OcciError: 400.
@@ -64,7 +64,7 @@ def read_locations(draft: Draft, model: Model) -> tuple[str, ...] | None:
 
 
 def read_members(draft: Draft, model: Model) -> tuple[str, ...]:
-    """Return the locations of the entities in a request for a mixin; they may also be a single entity.
+    """Return the locations of the entities in a request for a mixin. The request can also contain a single entity.
 
     Raises:
         OcciError: 400, the request has content, but selects no entities.
@@ -73,7 +73,7 @@ def read_members(draft: Draft, model: Model) -> tuple[str, ...]:
 
 
 def refuse_unselective(draft: Draft) -> None:
-    """Refuse content that does not select members of a collection.
+    """Raise an error if the request has content that does not select members of a collection.
 
     Raises:
         OcciError: 400.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to the Kubernetes API, with every failure translated into an OCCI error."""
+"""Writes objects to the Kubernetes API, and translates every failure into an OCCI error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ JsonPatch = list[Json]
 
 
 class ObjectStore:
-    """Objects in the Kubernetes API; after a write, the local copies contain the answer at once."""
+    """A writer of objects to the Kubernetes API. It puts the answer to each write into the local cache at once."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -91,14 +91,13 @@ class ObjectStore:
             return _written(cache, raw)
 
     async def change(self, cache: Cache[T], item: T, change: Callable[[T], Json | None], key: str = "") -> T:
-        """Change an object depending on its present state, although other clients may change it at the same time.
+        """Change an object depending on its present state; compute and write the change again after a conflict.
 
         Args:
             cache: the cache of the resource.
             item: the object as the cache has it.
             change: returns the merge patch for the object, None for no change; called again after a conflict.
-            key: the idempotency key: a change that this frontend or another one has made under this key is not
-                repeated.
+            key: the idempotency key: if any frontend has made a change under this key, the method makes none.
 
         Raises:
             OcciError: the change is not possible; 404, the object was deleted; 503, too many other clients change it.
@@ -144,8 +143,8 @@ class ObjectStore:
     async def delete(self, cache: Cache[T], item: T, check: Precondition | None = None) -> None:
         """Delete the object with the uid of ``item``; a missing object counts as deleted.
 
-        With a ``check``, the object is deleted only in the version that was checked. A missing object is checked as
-        well.
+        With a ``check``, the method deletes only the version of the object that passed the check. It also calls
+        ``check`` if the object does not exist.
 
         Raises:
             OcciError: the deletion is not possible; ``check`` raised it; 503, too many other clients change the object.
@@ -177,7 +176,7 @@ class ObjectStore:
 
 
 def add_check(check: Precondition | None, change: Callable[[T], Json | None]) -> Callable[[T], Json | None]:
-    """Return a function that runs the check, then returns the change of an object, or None for an empty change."""
+    """Return a function that calls ``check`` and then ``change``; it returns None instead of an empty change."""
 
     def checked(item: T) -> Json | None:
         if check is not None:
@@ -188,7 +187,7 @@ def add_check(check: Precondition | None, change: Callable[[T], Json | None]) ->
 
 
 async def back_off(attempt: int) -> None:
-    """Wait for a random time that grows with each attempt, so that writers of the same object spread out."""
+    """Wait for a random time that grows with each attempt, so that writers of one object try at different times."""
     await asyncio.sleep(draw_delay(attempt, MAX_PAUSE_SECONDS, PAUSE_SECONDS))
 
 
@@ -197,7 +196,7 @@ async def translate_api_errors(what: str, seconds: float = WRITE_SECONDS) -> Asy
     """Run a block that waits for the Kubernetes API, for at most ``seconds``.
 
     Raises:
-        OcciError: the answer of the API about ``what``, or that it did not answer.
+        OcciError: the API refused the request, or did not answer; the message begins with ``what``.
     """
     try:
         async with asyncio.timeout(seconds):

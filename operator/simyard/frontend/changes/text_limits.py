@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits for texts, equal to the limits of the objects that keep them.
 
-A text above its limit is refused before anything is created; the error has the name of the OCCI attribute.
+The frontend refuses a text above its limit before it creates an object. The error has the name of the OCCI attribute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_MIXIN_CHARACTERS: Mapping[str, int] = {"scheme": 768, "term": 255, "title": 
 
 
 def check_lengths(texts: Mapping[str, str], limits: Mapping[str, int] = MAX_COMPUTE_CHARACTERS) -> None:
-    """Refuse texts that are too long; ``texts`` has the texts by the names of their attributes.
+    """Raise an error if a text is too long; ``texts`` are the texts by the names of their attributes.
 
     Raises:
         OcciError: 400.
@@ -31,7 +31,7 @@ def check_lengths(texts: Mapping[str, str], limits: Mapping[str, int] = MAX_COMP
 
 
 def check_keys(keys: list[str]) -> None:
-    """Refuse too many public keys, and keys that are too long.
+    """Raise an error if there are too many public keys, or if a key is too long.
 
     Raises:
         OcciError: 400.
@@ -43,7 +43,7 @@ def check_keys(keys: list[str]) -> None:
 
 
 def check_definition(mixin: Mixin) -> None:
-    """Refuse a mixin with texts that are too long.
+    """Raise an error if a text of a mixin is too long.
 
     Raises:
         OcciError: 400.

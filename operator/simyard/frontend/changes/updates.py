@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates and deletions of entities, as changes of the objects behind them."""
+"""Updates and deletes entities by changes of the objects behind them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _LEAVING = (Reason.DRAINING, Reason.DRAINED)
 
 @dataclass(slots=True)
 class _Deletion:
-    """The objects that a deletion concerns, by the way in which they are changed.
+    """The objects that a request deletes or changes, sorted by what the frontend does with them.
 
     Attributes:
         alone: Workers without a pool.
@@ -73,7 +73,7 @@ class _Deletion:
         pools: pools that are deleted.
         links: links that clients made.
         paths: the paths of all entities that are deleted.
-        kept: reasons why some of the entities cannot be deleted by clients.
+        kept: the reasons why clients cannot delete some of the entities.
     """
 
     alone: list[CachedWorker] = field(default_factory=list)
@@ -108,9 +108,9 @@ class EntityChanges:
     async def update(
         self, identity: Identity, entity: Entity, update: Update, check: Precondition | None = None
     ) -> Entity:
-        """Change an entity, as :class:`simyard.frontend.backend.Backend` says.
+        """Change an entity: see :meth:`simyard.frontend.backend.Backend.update`.
 
-        A change that is not permitted is refused before anything is written.
+        If a part of the change is not permitted, the method writes nothing.
         """
         path = entity.path
         worker = self._view.find_worker(path)
@@ -142,16 +142,16 @@ class EntityChanges:
     async def delete(
         self, identity: Identity, entities: Sequence[Entity], key: str = "", check: Precondition | None = None
     ) -> None:
-        """Delete entities. A ``key`` is first noted in the objects, so other frontends see which request deletes them.
+        """Delete entities. First write the ``key`` into their objects, so that other frontends see the request.
 
         The deletion of a compute of a pool also scales the pool in by one. Otherwise the pool would create a new
         worker. The three steps are: mark the Worker for deletion, scale the pool, delete the Worker. If the frontend
-        stops after any of these steps, the pool still removes this worker, and no other worker. A ``check`` of such a
-        compute is valid until the Worker is marked: from then on the compute is deleted in any case.
+        stops after any of these steps, the pool still removes this worker, and no other worker. The method calls
+        ``check`` for such a compute before it marks the Worker; later changes do not stop the deletion.
 
         Some entities are deleted only together with another entity: the amqplink of a compute, and a componentlink. An
-        application belongs to its vendor. A request to delete only such entities is refused; if the request contains
-        other entities as well, such entities are skipped.
+        application belongs to its vendor. The method refuses a request that contains only such entities. If the request
+        also contains other entities, it skips such entities.
 
         Raises:
             OcciError: 403, clients cannot delete any of the entities, or the user may not scale the pool.

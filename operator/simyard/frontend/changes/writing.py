@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of POST, PUT and DELETE: check the right, read the request, make one change.
+"""Handles POST, PUT and DELETE: checks the right, reads the request, and makes one change.
 
-A user without the right to change entities is refused before any entity is looked up, and so learns nothing about
-entities. The paths and categories that exist are visible to every user with a token.
+The handlers refuse a user without the necessary right before they look up an entity, so the user learns nothing about
+entities. Every user with a token can see which paths and categories exist.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Writer:
     ) -> None:
         """Create the handlers.
 
-        ``endpoints`` are the beginnings of this frontend's URIs, in addition to the base and the Host of a request.
+        ``endpoints`` are further URLs of this frontend: a URI that begins with one of them names an entity here.
         """
         self._backend = backend
         self._endpoints = endpoints
@@ -124,7 +124,7 @@ class Writer:
         return make_creation_response(created, rendering, request.base)
 
     async def put(self, request: OcciRequest, path: str, kind: Kind) -> OcciResponse:
-        """Answer PUT of an entity: replace the existing entity (its links stay), or create an entity with this id."""
+        """Answer PUT of an entity: replace the existing entity without its links, or create an entity with this id."""
         rendering = choose_rendering(request.get_header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, path)
         model = self._backend.get_model()
@@ -228,9 +228,9 @@ class Writer:
         """Return the action of a request and its entities, if the user has the right to this action on them.
 
         The Category in a request identifies the action, so the right is checked once, before any entity is looked up.
-        Old clients of the Cloud4E binding send only the term. Its meaning depends on the entities, so these clients
-        first need the right to read the entities. The right to act on a collection is valid for its members of all
-        kinds.
+        Old clients of the Cloud4E binding send only the term of the action. Which action it means depends on the
+        entities, so these clients first need the right to read the entities. The right to act on a collection is valid
+        for its members of all kinds.
 
         Raises:
             OcciError: 400, no such action; 403; 404, no such entity.
@@ -283,7 +283,7 @@ class Writer:
         return (request.base, *((f"https://{host}",) if host else ()), *self._endpoints)
 
     async def _may_create(self, request: OcciRequest, wanted: Sequence[Checked]) -> None:
-        """Check the rights for kinds and user mixins of a batch and its inline links, and for the links' sources."""
+        """Check the rights to create the entities of a batch and their inline links, and to add their user mixins."""
         every = [item for entity in wanted for item in (entity, *entity.links)]
         for location in sorted({item.kind.location for item in every}):
             await self._backend.may(request.identity, Verb.CREATE, location)
@@ -294,7 +294,7 @@ class Writer:
             await self._backend.find(source)  # another frontend may just have created it
 
     async def _create_all(self, request: OcciRequest, wanted: Sequence[Checked], model: Model) -> list[Entity]:
-        """Create resources, then links (which may need the resources); if one creation fails, delete all of them."""
+        """Create the resources, then the links, which may need them; if a creation fails, delete all of them."""
         order = sorted(range(len(wanted)), key=lambda place: LINK in model.list_lineage(wanted[place].kind.id))
         created: dict[int, Entity] = {}
         try:
@@ -350,8 +350,7 @@ def _localize(checked: Checked, bases: Sequence[str]) -> Checked:
 def _pop_wait(parameters: dict[str, str], action: Action, draft: Draft) -> bool | None:
     """Remove ``wait`` from the parameters of the query and return its value; None if the query has none.
 
-    If the action declares its own parameter ``wait``, the parameter may be in the query or in the body. If it is in the
-    body, the ``wait`` in the query belongs to the frontend.
+    If the action declares a parameter ``wait``, a ``wait`` in the query is also this parameter, unless the body has it.
     """
     declared = next((spec for spec in action.attributes if spec.name == "wait"), None)
     if "wait" not in parameters:
@@ -365,7 +364,7 @@ def _pop_wait(parameters: dict[str, str], action: Action, draft: Draft) -> bool 
 
 @contextmanager
 def _name_refused_entity(place: int, number: int) -> Iterator[None]:
-    """Add the refused entity of a batch to an error."""
+    """Run a block, and put the number of the entity in its batch in front of the message of an error."""
     try:
         yield
     except OcciError as error:
@@ -375,7 +374,7 @@ def _name_refused_entity(place: int, number: int) -> Iterator[None]:
 
 
 def _check_number(entities: int, links: int) -> None:
-    """Refuse a request with too many entities: it would delay other requests, and might be half done at its time limit.
+    """Raise an error if a request has too many entities: it would delay other requests, and could reach its time limit.
 
     Raises:
         OcciError: 413.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of the writes of one request, so that its answer can wait until every replica shows the writes. No I/O."""
+"""Records the writes of one request, so that its response can wait until every replica shows the writes. No I/O."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ReportedValues:
-    """Values of attributes that a worker has reported after a request to set them, and the time of the report."""
+    """The values of attributes that a worker reported after a request to set them, and the time of the report."""
 
     uid: str
     values: dict[str, Json]
@@ -38,7 +38,7 @@ class ReportedValues:
 
 @dataclass(slots=True)
 class Record:
-    """The writes of one request; if an object was written twice, only the last write."""
+    """The writes of one request. If the request wrote an object twice, the record has only the last write."""
 
     objects: dict[tuple[str, str], Written] = field(default_factory=dict)
     reports: list[ReportedValues] = field(default_factory=list)
@@ -52,7 +52,7 @@ _record: ContextVar[Record | None] = ContextVar("written", default=None)
 
 @contextmanager
 def record_writes() -> Iterator[Record]:
-    """Collect the writes of the block and of the tasks that it starts."""
+    """Yield a record that collects the writes of the block and of the tasks that the block starts."""
     record = Record()
     token = _record.set(record)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The categories of a frontend: from the standard, from the services and from the clients. Pure.
+"""Builds the categories of a frontend: those of the standard, of the services and of the clients. Pure.
 
 A service ``beam`` adds the following categories:
 
@@ -69,7 +69,7 @@ SIZES: Mapping[str, Resources] = {
     "large": Resources(cpu=4, memory="8Gi"),
     "huge": Resources(cpu=8, memory="16Gi"),
 }
-"""Size templates; the template ``default`` stands for the service's own size."""
+"""The size templates by their terms. The template ``default`` means the service's own size."""
 DEFAULT_SIZE = "default"
 
 SCALE = Action(
@@ -110,7 +110,7 @@ _SERVED = tuple(
     if category.id not in (STORAGE, STORAGELINK)
     and category.scheme not in (STORAGE_ACTION_SCHEME, STORAGELINK_ACTION_SCHEME)
 )
-"""The categories of the standard that Simyard's objects can have; storage is missing, because sites show none."""
+"""The categories of the standard that Simyard's objects can have; not storage, because sites do not report disks."""
 
 _PROVIDED: tuple[Category, ...] = (
     Mixin(
@@ -186,7 +186,7 @@ class ServiceCategories:
 
 
 class Catalogue:
-    """The model of a frontend with an index from services to their categories and back. Immutable.
+    """The model of a frontend, with the categories of each service and the service of each category. Immutable.
 
     ``version`` is the version of the model.
     """
@@ -224,7 +224,7 @@ class Catalogue:
         return self._services.get(mixin_id)
 
     def find_listing(self, mixin_id: str) -> Hashable:
-        """Return the key of the listing with the members of a provider's mixin."""
+        """Return the key under which :class:`Listings` has the members of a mixin of the provider."""
         if mixin_id in (OS_TPL, WORKER):
             return COMPUTE
         service = self._services.get(mixin_id)
@@ -256,7 +256,7 @@ def make_terms(names: Iterable[str]) -> dict[str, str]:
 
 
 def make_title(text: str) -> str:
-    """Return a title without the characters at which some clients split titles."""
+    """Return a title for a text, without the characters at which some clients split titles."""
     return " ".join(_UNTITLED.sub(" ", text).split())
 
 
@@ -355,7 +355,7 @@ def _categories(service: CachedService, term: str) -> ServiceCategories:
 
 
 def _parameter(declared: Declared, name: str, *, mutable: bool = True) -> AttributeSpec:
-    """Return a declared value as an OCCI attribute; its bounds and choices are checked where the value is used."""
+    """Return a declared value as an OCCI attribute, without its bounds and choices, which are checked later."""
     unit = f" ({declared.unit})" if declared.unit else ""
     is_link = declared.type is DeclaredType.FILE and not mutable
     return AttributeSpec(

@@ -10,14 +10,14 @@ from simyard.frontend.entities.identifiers import is_id
 from simyard.serving.objects import CachedWorker
 
 ListCompute = Callable[[CachedWorker, str], None]
-"""Adds the compute of a Worker, with the given id, to its listings, or removes it from them."""
+"""A function that adds the compute of a Worker, with the given id, to its listings, or removes it from them."""
 
 
 class ComputeIds:
     """The shown Workers by the ids of their computes; no two computes share an id.
 
-    A Worker gets the id that its client asked for; if another compute has this id, the Worker gets its uid as its id. A
-    uid always belongs to its own Worker. If another compute has it as a chosen id, that compute gets a different id.
+    The id of a compute is the id that its client asked for, or the uid of the Worker if another compute has that id. If
+    a client has asked for an id that is the uid of another Worker, its compute gets a different id.
     """
 
     def __init__(self, on_add: ListCompute, on_remove: ListCompute) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of a Worker into an OCCI compute, with the amqplink to its service adapter. Pure."""
+"""Converts a Worker into an OCCI compute, with the amqplink to its service adapter. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _REGISTERED = frozenset({Reason.DRAINING, Reason.DRAINED, Reason.ADAPTER_DISCONN
 
 
 class ComputeState(enum.StrEnum):
-    """State of a compute (GFD.184)."""
+    """The state of a compute (GFD.184)."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -67,14 +67,14 @@ _TERMS: Mapping[ComputeState, tuple[str, ...]] = {
     ComputeState.SUSPENDED: ("start",),
     ComputeState.ERROR: (),
 }
-"""Actions in each state (GFD.184 3.1.2); no site can save an image of a machine."""
+"""The actions in each state (GFD.184 3.1.2), without ``save``, because no site can save an image of a machine."""
 _ON_THE_WAY: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
     (ComputeState.ACTIVE, "Stopped"): ("start", "stop", "suspend"),
     (ComputeState.ACTIVE, "Suspended"): ("start", "stop", "suspend"),
     (ComputeState.INACTIVE, "Running"): ("start", "stop"),
     (ComputeState.SUSPENDED, "Running"): ("start", "stop"),
 }
-"""Actions while the machine changes its state: the opposite action, and the same action, which changes nothing."""
+"""The actions while the machine changes its state: the opposite action, and the requested action itself."""
 ACTIONS: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
     (state, power_state): tuple(
         COMPUTE_ACTION_SCHEME + term for term in _ON_THE_WAY.get((state, power_state), _TERMS[state])
@@ -82,7 +82,7 @@ ACTIONS: Mapping[tuple[ComputeState, str], tuple[str, ...]] = {
     for state in ComputeState
     for power_state in ("Running", "Stopped", "Suspended")
 }
-"""Ids of the actions in each state, by the desired power state of the machine."""
+"""The ids of the possible actions, by the state of the compute and the desired power state of its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ComputeContext:
 
     Attributes:
         id: the OCCI id.
-        service: the service; if it is not published (any more), this and ``categories`` are None.
+        service: the service; if it does not exist, ``service`` and ``categories`` are None.
         categories: the categories of the service.
         observed: the newest values of the service's attributes.
         mixins: the ids of the user mixins of the compute.
@@ -123,7 +123,7 @@ def compute_state(worker: CachedWorker) -> ComputeState:
 
 
 def takes_actions(worker: CachedWorker) -> bool:
-    """Return true if the service of a Worker can be called: it is ready, and no stop or restart is requested."""
+    """Return true if users can call actions of a Worker: it is Ready, and no stop or restart is requested."""
     return worker.state.good and worker.power_state == "Running" and worker.restarts <= worker.restarted
 
 
@@ -206,7 +206,8 @@ def build_compute(worker: CachedWorker, known: ComputeContext, model: Model) -> 
 def build_amqplink(worker: CachedWorker, known: ComputeContext, *, inline: bool = False) -> Link:
     """Return the link from a compute to the queue of its service adapter.
 
-    Inside the compute (``inline``) the link omits the attributes of the service, because the compute has them.
+    With ``inline``, the link is for the rendering of its compute: it has no attributes of the service, because the
+    compute has them.
     """
     categories = known.categories
     interface = (categories.interface.id,) if categories is not None else ()
@@ -245,7 +246,7 @@ def find_oldest_time(service: CachedService | None, observed: Mapping[str, Obser
 
 
 def _values(known: ComputeContext) -> dict[str, Value]:
-    """Return the attributes of the service, and the time of observation of the oldest value."""
+    """Return the attributes of the service with their values, and the time at which the oldest value was observed."""
     if known.service is None or not known.observed:
         return {}
     observed = known.observed

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Links to files in the file store, as OCCI shows them. Pure.
 
-OCCI has no type for a file. A file is therefore shown as a path, as the target of a link is: ``/files/sha256:...``. A
-client that GETs it with the same token gets a redirection to the content.
+OCCI has no type for a file, so the frontend shows a file as a path: ``/files/sha256:...``. If a client sends GET for
+this path, with its token, the response redirects the client to the content.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ FILES_LOCATION = "/files/"
 
 
 def parse_file_path(path: str) -> str:
-    """Return the address in the path of a file; "" for another path."""
+    """Return the address in the path of a file; "" if the path is not that of a file."""
     address = path.removeprefix(FILES_LOCATION)
     return address if address != path and is_address(address) else ""
 
 
 def render_files(values: Mapping[str, Value], declared: Iterable[Declared]) -> dict[str, Value]:
-    """Return the values with a path in place of each file; absent values are left out."""
+    """Return the values with a path in place of each file, without the values that are None."""
     files = {item.name for item in declared if item.holds_files}
     return {name: render_file(value) if name in files else value for name, value in values.items() if value is not None}
 
 
 def render_file(value: Value) -> Value:
-    """Return the path of a file, or the paths of an array of files; a value that is no file stays as it is."""
+    """Return the path of a file, or the paths of an array of files. Return a value that is no file unchanged."""
     if isinstance(value, list):
         return [item if item is None else render_file(item) for item in value]
     address = value.get("file") if isinstance(value, dict) else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """OCCI ids, and the names of the Kubernetes objects with these ids. Pure.
 
-The name of an object that was created over OCCI is computed from the id of its entity. So two clients cannot get the
-same id from two frontends. A frontend also needs only one request to find an entity that it does not know yet.
+The frontend computes the name of an object from the id of its entity. Two clients can therefore not get the same id
+from two frontends, and a frontend needs only one request to find an entity that it does not know yet.
 """
 
 from __future__ import annotations

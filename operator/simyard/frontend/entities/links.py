@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of OcciLinks, the links that clients made, with the values that foreign service adapters report. Pure."""
+"""Converts OcciLinks, the links that clients created, with the values from foreign service adapters. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER_LINKS = "/link/"
 
 MAX_PULLED_BYTES = 64 * 1024
 DUE_SECONDS = 1.0
-"""Minimum time between two requests to a service adapter of Cloud4E, which never reports by itself."""
+"""Minimum time between two requests to a service adapter of Cloud4E, which reports no values itself."""
 SILENT_SECONDS = 10.0
 """Minimum time between two requests to an adapter that did not answer the last request."""
 MAX_ANSWERS = 10_000
@@ -46,7 +46,7 @@ class Pulled:
 
 
 class AdapterPolls:
-    """Times of this frontend's last request to each service adapter, and of its last answer, by the uid of the link.
+    """The times of the last request to each service adapter, and of its last answer, by uid of the link.
 
     ``answers`` is the number of answers so far.
     """
@@ -56,19 +56,19 @@ class AdapterPolls:
         self._asked: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def note_question(self, uid: str, now: float) -> None:
-        """Note that a request is sent to an adapter."""
+        """Record that the frontend sends a request to an adapter."""
         self._asked[uid] = now, self._asked.get(uid, (0.0, 0.0))[1]
         self._asked.move_to_end(uid)
         while len(self._asked) > MAX_ANSWERS:
             self._asked.popitem(last=False)
 
     def note_answer(self, uid: str, now: float) -> None:
-        """Note that an adapter has answered."""
+        """Record that an adapter has answered."""
         self.answers += 1
         self._asked[uid] = self._asked.get(uid, (now, 0.0))[0], now
 
     def get_reported_time(self, link: OcciLink) -> float | None:
-        """Return the last time at which the adapter confirmed the values of a link; None if the link has no values."""
+        """Return the time at which the adapter last reported the values of a link; None if the link has no values."""
         pulled = read_pulled(link)
         return max(pulled.time, self._asked.get(link.metadata.uid, (0.0, 0.0))[1]) if pulled is not None else None
 
@@ -79,7 +79,7 @@ class AdapterPolls:
 
 
 def read_pulled(link: OcciLink) -> Pulled | None:
-    """Return the last values of a link's adapter; None if the present adapter has reported no values."""
+    """Return the last values from the adapter of a link; None if the adapter in its queue has reported no values."""
     text = link.metadata.annotations.get(ANNOTATION_OCCI_PULLED, "")
     pulled = _read(text) if text else None
     return pulled if pulled is not None and pulled.queue == get_queue(link) else None
@@ -121,8 +121,7 @@ def select_mixin_values(
 def build_stored_link(link: OcciLink, mixins: tuple[str, ...], model: Model) -> Link:
     """Return an OcciLink as a link, with the values of its adapter that the link's mixins declare.
 
-    The attributes that the kind itself declares, such as the queue, belong to the link: the client that registered the
-    link sets them.
+    The attributes that the kind declares, such as the queue, are those that the client sent when it created the link.
     """
     spec = link.spec
     pulled = read_pulled(link)
@@ -144,6 +143,6 @@ def build_stored_link(link: OcciLink, mixins: tuple[str, ...], model: Model) -> 
 
 
 def _kind_at(target: str, model: Model) -> tuple[str, ...]:
-    """Return the kind of the entity to whose path a link leads."""
+    """Return the id of the kind of the target of a link, in a tuple; () if the target is not an entity here."""
     kind = model.find_by_location(target[: target.rfind("/") + 1]) if target.startswith("/") else None
     return (kind.id,) if isinstance(kind, Kind) else ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The listings that contain each object. Pure."""
+"""Chooses the listings that contain each object. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from simyard.serving.objects import CachedPool, CachedService, CachedWorker
 
 EVERYTHING = "/"
 Placed = Sequence[tuple[str, Sequence[Hashable]]]
-"""The paths under which an object is shown, each with the keys of the listings that contain it."""
+"""The paths of an object's entities, each with the keys of the listings that contain it."""
 
 
 class Dependents:
-    """Links that are listed only while their source is shown; link and source may be added and removed in any order."""
+    """Links that listings contain only while their source exists. Links and sources can be added in any order."""
 
     def __init__(self, listings: Listings) -> None:
         self._listings = listings
         self._listed: dict[str, tuple[Entry, tuple[Hashable, ...]]] = {}
 
     def set_listings(self, path: str, entry: Entry | None, keys: tuple[Hashable, ...] = ()) -> bool:
-        """Put a path into these listings, or into none (None); return true if the path was added or removed."""
+        """Set the listings of a path; with None, remove the path from all. Return true if it was added or removed."""
         wanted = None if entry is None else (entry, keys)
         before = self._listed.get(path)
         if before == wanted:
@@ -44,7 +44,7 @@ T = TypeVar("T", CachedPool, CachedService)
 
 
 def update_listings(listings: Listings, old: T | None, new: T | None, placed: Callable[[T], Placed]) -> list[str]:
-    """Update the listed paths of an object to its new state, and return the paths that were added or removed."""
+    """Update the listings after a change of an object, and return the paths that were added or removed."""
     if old is not None and new is not None and placed(old) == placed(new):
         return []
     changed: list[str] = []
@@ -66,7 +66,7 @@ def compute_listings(worker: CachedWorker) -> Iterator[Hashable]:
 
 
 def relist_compute(listings: Listings, old: CachedWorker, new: CachedWorker, path: str) -> None:
-    """Move a compute to the listing of its new template; all other fields of its Worker are immutable."""
+    """Update the listings of a compute after a change of its provider mixins, such as its size template."""
     if old.metadata.annotations.get(ANNOTATION_OCCI_MIXINS) == new.metadata.annotations.get(ANNOTATION_OCCI_MIXINS):
         return
     listings.remove(make_entry(old.metadata, path), compute_listings(old))
@@ -74,7 +74,7 @@ def relist_compute(listings: Listings, old: CachedWorker, new: CachedWorker, pat
 
 
 def list_pool_listings(pool: CachedPool) -> Placed:
-    """Return the listings of a pool's component. :class:`Dependents` lists the link to it."""
+    """Return the listings of a pool's component, without those of its componentlink."""
     return ((COMPONENTS + pool.metadata.uid, (EVERYTHING, COMPONENT, SCALABLE)),)
 
 

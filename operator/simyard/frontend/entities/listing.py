@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collections that stay sorted when members are added or removed, so that no request sorts a listing. Pure."""
+"""Keeps collections sorted when members are added or removed, so that no request sorts a listing. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Entry(NamedTuple):
 
 
 ChangeListings = Callable[[Entry, Iterable[Hashable]], None]
-"""Adds an entry to the listings with these keys, or removes it."""
+"""A function that adds an entry to the listings with these keys, or removes it from them."""
 
 
 def make_entry(metadata: Metadata, path: str) -> Entry:
@@ -36,7 +36,7 @@ class _Listing:
 
 
 class Listings:
-    """Collections by any key. To add or remove a member costs a search, and a shift of the members behind it."""
+    """Sorted collections of entries, by key. An addition or removal costs a search and a shift of the later members."""
 
     def __init__(self) -> None:
         self._of: dict[Hashable, _Listing] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user mixins of each entity. Pure."""
+"""Finds the user mixins of each entity. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def copy_definition(mixin: OcciMixin) -> object:
 
 
 class Memberships:
-    """User mixins and their members, from OcciMixins.
+    """The members of the user mixins, from OcciMixins.
 
-    ``exists`` returns whether an entity exists at a path: members that do not exist are not shown.
+    ``exists`` returns true if an entity exists at a path. No listing contains a member that does not exist.
     """
 
     def __init__(self, exists: Callable[[str], bool]) -> None:
@@ -48,7 +48,7 @@ class Memberships:
         return shown
 
     def forget_shown(self, path: str) -> None:
-        """Forget the shown members of the mixins of an entity that was added or removed."""
+        """Drop the cached member lists of the mixins of an entity, after the entity was added or removed."""
         for mixin in self.list_mixins(path):
             self._shown.pop(mixin, None)
 

@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 
 REPLACE_MIXIN = Permission("patch", OCCI_MIXINS)
 MAX_LOCATION_CLAIMS = 6
-"""Attempts to claim a location while other mixins claim it at the same moment."""
+"""Maximum number of attempts to claim a location while other mixins claim it at the same moment."""
 MAX_APPENDED_MEMBERS = 500
-"""Maximum number of members that are appended one by one, without disturbing concurrent changes.
+"""Maximum number of members that the frontend appends one by one, which causes no conflict with other writers.
 
-A larger number is written as a whole list.
+For more members, it writes the whole list.
 """
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
 class Mixins:
-    """Definitions of user mixins and their members. The caller has checked the rights."""
+    """A writer of user mixins and their members. Its caller has checked the rights."""
 
     def __init__(self, view: View, store: ObjectStore, access: Access) -> None:
         self._view = view
@@ -45,7 +45,7 @@ class Mixins:
         self._access = access
 
     async def define(self, identity: Identity, definitions: Sequence[Mixin | Action]) -> None:
-        """Add mixins with their actions, or replace existing mixins, which needs the right to change them.
+        """Add mixins with their actions; replace existing mixins if the user has the right to change them.
 
         Raises:
             OcciError: 403, a mixin exists and the user may not change it.
@@ -94,7 +94,7 @@ class Mixins:
     async def forget_entities(self, paths: Iterable[str]) -> None:
         """Remove deleted entities from the members of all mixins.
 
-        No listing shows these entities any more, so a failure only leaves useless entries.
+        The method raises no error: the entries that remain have no effect, because listings omit deleted entities.
         """
         members: dict[str, list[str]] = {}
         for path in paths:
@@ -154,14 +154,14 @@ class Mixins:
         raise _location_taken(mixin, other)
 
     async def _other_at(self, mixin: OcciMixin) -> str:
-        """Return the id of another mixin at the location of a stored mixin, from any frontend; "" if there is none."""
+        """Return the id of another stored mixin with the same location; "" if there is none."""
         for other in await self._store.list(self._view.mixins, self._view.namespace):
             if other.metadata.name != mixin.metadata.name and other.spec.location == mixin.spec.location:
                 return get_mixin_id(other)
         return ""
 
     async def _add_members(self, mixin: str, paths: Sequence[str]) -> None:
-        """Append members. Appending does not disturb other frontends that append at the same time."""
+        """Append members. Other frontends can append members to the same mixin at the same time."""
         for attempt in range(MAX_ATTEMPTS):
             stored = await self._require(mixin)
             members = set(stored.spec.members)
@@ -202,7 +202,7 @@ class Mixins:
         return stored
 
     async def _find(self, mixin: str) -> OcciMixin | None:
-        """Return the object of a mixin; a frontend or a user of kubectl has chosen its name."""
+        """Return the OcciMixin with an id; None if there is none. Users of kubectl can give it any name."""
         name, namespace = make_mixin_name(mixin), self._view.namespace
         stored = self._view.mixins.get(namespace, name)
         if stored is not None:
@@ -215,7 +215,7 @@ class Mixins:
 
 
 def make_mixin_name(category_id: str) -> str:
-    """Return the name of the OcciMixin with an id, which is the same on every frontend."""
+    """Return the name that every frontend gives to the OcciMixin with this id."""
     term = _UNSAFE.sub("-", category_id.rpartition("#")[2].lower()).strip("-")[:40].strip("-")
     return f"{term or 'mixin'}-{compute_digest(category_id)}"
 

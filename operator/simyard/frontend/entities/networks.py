@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of a CloudSite into an OCCI network, and of machines' addresses into interfaces at it. Read-only."""
+"""Converts a CloudSite into an OCCI network, and the addresses of machines into its network interfaces. Read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPUTES = "/compute/"
 
 
 def is_active(site: CloudSite) -> bool:
-    """Return true if a site can be used."""
+    """Return true if a site is Ready."""
     ready = find_condition(site.status.conditions, ConditionType.READY)
     return ready is not None and ready.status == "True"
 
@@ -53,7 +53,7 @@ def parse_interface(interface_id: str) -> tuple[str, int] | None:
 
 
 def build_networkinterface(worker: CachedWorker, path: str, mixins: tuple[str, ...]) -> Link:
-    """Return the link of a compute to its site's network with one of its addresses, which ``path`` selects.
+    """Return the link from a compute to the network of its site, with the address that ``path`` names.
 
     The interface is named ``eth0``, ``eth1``, ... if its name at the site has no number: clients such as Infrastructure
     Manager look for the number.
@@ -85,7 +85,7 @@ def build_networkinterface(worker: CachedWorker, path: str, mixins: tuple[str, .
 
 
 class Networks:
-    """The networks of a namespace and the interfaces of its computes. A :class:`View` owns it.
+    """The networks of a namespace and the network interfaces of its computes. A :class:`View` owns it.
 
     ``workers`` are the shown Workers by the ids of their computes. ``changed`` is called with the paths of networks
     that are added, removed or changed.
@@ -138,7 +138,7 @@ class Networks:
         return [build_networkinterface(worker, path, self._memberships.list_mixins(path)) for path in paths]
 
     def make_key(self, path: str) -> Hashable:
-        """Return a key that changes with a network's rendering; None if no network exists at the path."""
+        """Return a key that changes whenever a network's rendering changes; None if no network exists at the path."""
         site = self.find_site(path)
         return None if site is None else (site.metadata.uid, is_active(site))
 

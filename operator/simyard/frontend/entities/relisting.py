@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists objects whose names cannot be computed from their paths, because a path has only the uid."""
+"""Lists the objects of a kind again, to find an object by its uid.
+
+A path contains the uid of an object, but the API server finds objects by name.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ SPACING_SECONDS = 1.0
 
 
 class Relisting:
-    """Fresh lists of a kind, one at a time and at most one in a second.
+    """A reader of lists from the API server: one at a time, and at most one list of a kind per second.
 
-    So requests for paths that do not exist cost a bounded number of lists.
+    Requests for paths that do not exist therefore cost a bounded number of lists.
     """
 
     def __init__(self, client: KubeClient, namespace: str, *, clock: Callable[[], float] = time.monotonic) -> None:

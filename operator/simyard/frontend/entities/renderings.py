@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caches of renderings: of entities, recent collections and the model, with a memory limit for each.
+"""Caches renderings of entities, of recent collections and of the model, with a memory limit for each cache.
 
-A kept rendering of an entity depends only on the entity and the model; the user's right is checked before the lookup.
-The key of a kept collection has the kinds of entities that the user may list.
+The rendering of an entity is the same for all users, so the caller checks the right of the user before it asks the
+cache. The rendering of a collection depends on the kinds that the user may list, so its key contains these kinds.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from simyard.occi.rendering import (
 )
 
 MAX_ENTITY_BYTES = 64 * 1024 * 1024
-"""Enough for 10,000 computes of 3 kB with their entries: a client that reads all of them in turn finds them all.
+"""Memory for 10,000 computes of 3 kB, so that the cache helps a client that reads all of them one after the other.
 
-A cache that is a little too small finds none of them: the entry that is needed next has always just been dropped.
+With a slightly smaller cache, such a client would find no entry: the cache drops each entry just before its next use.
 """
 MAX_COLLECTION_BYTES = 32 * 1024 * 1024
 MAX_MODEL_BYTES = 4 * 1024 * 1024
 SLICE = 100
-"""Number of entities that are rendered before other tasks get their turn; this takes some milliseconds."""
+"""Number of entities that the renderer renders before it yields to the event loop; this takes some milliseconds."""
 OVERHEAD_BYTES = 600
-"""Approximate memory of an entry in addition to its bytes."""
+"""Approximate memory of a cache entry in addition to the bytes of its value."""
 
 T = TypeVar("T")
 
@@ -53,11 +53,11 @@ class _Entry(Generic[T]):
 
 
 class BoundedCache(Generic[T]):
-    """Values of recently used keys, up to a limit of bytes for values, keys and tokens together.
+    """A cache with a limit of bytes for values, keys and tokens together.
 
-    A value is found only with the token with which it was stored. The token stands for the data from which the value
-    was made. The oldest value that was not used since it was stored, or since it was last passed over, is dropped
-    first. A strict order of use would be written at each lookup, in memory that no processor cache has.
+    Each value has a token, which stands for the data from which the value was made. A lookup finds the value only if it
+    has the same token. If the cache is full, it drops the oldest value without a lookup since the cache last considered
+    it (the second-chance algorithm). A strict order of use would cost a write to memory at each lookup.
     """
 
     def __init__(self, name: str, max_bytes: int, size: Callable[[T], int]) -> None:
@@ -85,7 +85,7 @@ class BoundedCache(Generic[T]):
         return entry.value
 
     def put(self, key: Hashable, token: object, value: T) -> T:
-        """Keep a value, unless it alone is above the limit, and return it."""
+        """Store a value, unless it alone exceeds the limit, and return the value."""
         self._rendered.inc()
         before = self._entries.pop(key, None)
         if before is not None:
@@ -112,8 +112,8 @@ class BoundedCache(Generic[T]):
 class Listing:
     """The parameters of a rendered collection, without its members.
 
-    ``seen`` are the locations whose members the user may list. Listings with a client's filter are not kept, because
-    there is no limit to the number of filters.
+    ``seen`` are the locations whose members the user may list. The cache stores no listings with a filter of a client,
+    because the number of possible filters has no limit.
     """
 
     location: str
@@ -129,9 +129,9 @@ class Shown:
     """A rendered entity.
 
     Attributes:
-        observed: time of its oldest value by the clock; None if all of its values are constant. key: key of the entity
-            that was rendered, and version of the model.
-        version: version of the backend at which the key was last compared.
+        observed: time of the oldest value, by the clock; None if all values are constant.
+        key: key of the entity, and version of the model, at the time of the rendering. version: version of the backend
+            when the key was last compared.
     """
 
     rendered: Rendered
@@ -153,9 +153,9 @@ class Renderings:
         self._models: BoundedCache[Rendered] = BoundedCache("model", MAX_MODEL_BYTES, _size)
 
     def get_cached_entity(self, path: str, rendering: Rendering, base: str, model: Model) -> Shown | None:
-        """Return the rendering of an entity from the cache, if a new rendering would be the same.
+        """Return the rendering of an entity from the cache; None if it is missing or out of date.
 
-        The entity's own key is compared only if anything has changed since the last comparison.
+        The method computes the key of the entity only if the backend has changed since the last comparison.
         """
         shown = self._entities.find((path, rendering, base), None)
         if shown is None or shown.key[1] != model.version:
@@ -168,7 +168,7 @@ class Renderings:
         return shown
 
     def render_entity(self, entity: Entity, rendering: Rendering, base: str, model: Model) -> Shown:
-        """Render one entity, as the backend has just returned it."""
+        """Render one entity, which the backend has just returned, and store the rendering in the cache."""
         key = self._backend.make_part_key(entity.path)
         age = self._backend.measure_age_seconds(entity.path)
         observed = None if age is None else self._clock() - age
@@ -182,7 +182,7 @@ class Renderings:
         return 0 if shown.observed is None else max(0, int(self._clock() - shown.observed))
 
     def render_model(self, categories: Sequence[Category] | None, rendering: Rendering, model: Model) -> Rendered:
-        """Render the model, or some of its ``categories``; only the rendering of the whole model is kept."""
+        """Render the model, or some of its ``categories``. The cache stores only renderings of the whole model."""
         if categories is not None:
             return render_model(categories, rendering, model)
         found = self._models.find(rendering, model.version)
@@ -198,9 +198,9 @@ class Renderings:
     async def render_collection(
         self, listing: Listing, token: object | None, paths: Sequence[str], model: Model
     ) -> Rendered:
-        """Render the members at ``paths``, as locations or in full; other tasks get their turn in between.
+        """Render the members at ``paths``, as locations or in full, and yield to the event loop between members.
 
-        The rendering is kept if there is a ``token``.
+        With a ``token``, the cache stores the rendering.
         """
         if not listing.full:
             rendered = render_locations(paths, listing.rendering, listing.base)
@@ -226,7 +226,7 @@ class Renderings:
         return resources, links
 
     def _part(self, path: str, rendering: Rendering, base: str, model: Model) -> bytes | None:
-        """Return the rendering of an entity inside a collection, which equals its own body; None if it was deleted."""
+        """Return the rendering of an entity as a part of a collection; None if the entity was deleted."""
         shown = self.get_cached_entity(path, rendering, base, model)
         if shown is None:
             entity = self._backend.get_entity(path)
@@ -237,7 +237,7 @@ class Renderings:
 
 
 def _weight(item: object) -> int:
-    """Return the approximate bytes of a key or token beyond the overhead."""
+    """Return the approximate memory of a key or token in bytes, without ``OVERHEAD_BYTES``."""
     match item:
         case str():
             return len(item)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of SimulationServices into OCCI applications, and of their WorkerPools into components. Pure."""
+"""Converts SimulationServices into OCCI applications, and their WorkerPools into components. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def build_application(
 ) -> Resource:
     """Return the application of a service; ``endpoint`` is the URL of this frontend.
 
-    It is active while one of its workers takes actions. Its actions ``start`` and ``stop`` resume and suspend all its
-    pools. Its numbers do not include computes without a pool.
+    The application is active while one of its workers accepts actions. Its actions ``start`` and ``stop`` resume and
+    suspend all pools of the service. The numbers of workers do not include computes without a pool.
     """
     path = APPLICATIONS + service.metadata.uid
     actions = []
@@ -68,7 +68,7 @@ def build_application(
 
 
 def build_component(pool: CachedPool, mixins: tuple[str, ...]) -> Resource:
-    """Return the component of a pool: it is active while its quorum of workers takes actions."""
+    """Return the component of a pool. It is active while the quorum of the pool's workers accepts actions."""
     term = "start" if pool.suspended else "stop"
     return Resource(
         COMPONENT,

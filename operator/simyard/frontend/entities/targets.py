@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target of a path. Pure.
 
-No code changes a target. The classes are not frozen, because every request creates a target and a frozen dataclass
-costs three times as much.
+No code changes a target. The classes are nevertheless not frozen, because every request creates a target, and to create
+a frozen dataclass costs three times as much CPU time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Discovery:
 
 @dataclass(slots=True)
 class Collection:
-    """The members of a kind or a mixin; if ``category`` is None, all entities below a path."""
+    """The target of a request to all members of ``category``; with None, to all entities below a path."""
 
     location: str
     category: Kind | Mixin | None
@@ -31,7 +31,7 @@ class Collection:
 
 @dataclass(slots=True)
 class Instance:
-    """An entity; ``kind`` is the kind of its location, None if no kind has this location."""
+    """The target of a request to one entity; ``kind`` is the kind at its location, None if there is none."""
 
     path: str
     kind: Kind | None

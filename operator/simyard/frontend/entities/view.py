@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entities of a frontend in memory: copies of one namespace's objects, in listings that stay sorted.
+"""Keeps the entities of a frontend in memory: copies of the objects of one namespace, in sorted listings.
 
 No method asks the API server, and no request iterates over all objects.
 """
@@ -131,7 +131,7 @@ class View:
         return await self._waiters.wait_until(check, seconds)
 
     def wake_waiters(self) -> None:
-        """Have all waiters check their conditions again, after a change of something other than the objects."""
+        """Have all waiters check their conditions again, after a change of data that is not in the objects."""
         self._waiters.wake()
 
     # Objects by path
@@ -224,13 +224,13 @@ class View:
         return None if network is None else (network, members)
 
     def _own_links_key(self, worker: CachedWorker, path: str) -> Hashable:
-        """Return a key that changes with the user mixins of the links that a compute always has."""
+        """Return a key that changes whenever the user mixins of the compute's own links change."""
         _, entity_id = split_path(path)
         paths = (AMQPLINKS + entity_id, *list_interface_paths(worker, entity_id))
         return tuple(map(self._memberships.list_mixins, paths))
 
     def _links_key(self, path: str) -> Hashable:
-        """Return a key that changes with the links that clients made from a path."""
+        """Return a key that changes whenever the links that clients created from the entity at a path change."""
         return tuple(map(self._link_key, self.links.list_by("source", path)))
 
     def _link_key(self, link: OcciLink) -> Hashable:
@@ -241,7 +241,7 @@ class View:
         )
 
     def get_age_time(self, path: str) -> float | None:
-        """Return the time of observation of the oldest value that an entity shows; None if it shows no values."""
+        """Return the time at which the oldest shown value of an entity was observed; None if it shows no values."""
         if (worker := self.find_worker(path)) is None or path.startswith(NETWORKINTERFACES):
             link = self.link(path)
             return self.polls.get_reported_time(link) if link is not None else None
@@ -321,7 +321,7 @@ class View:
         return self._is_resource(path) or self.link(path) is not None
 
     def _note_change(self, paths: Iterable[str] = ()) -> None:
-        """Note a visible change; entities at ``paths`` were added or removed."""
+        """Increase the version after a visible change; entities at ``paths`` were added or removed."""
         self._changes += 1
         for path in paths:
             self._memberships.forget_shown(path)
@@ -382,7 +382,7 @@ class View:
         self._note_change()
 
     def _place_link(self, path: str, link: OcciLink | None) -> None:
-        """List a link that a client made, as long as its source is shown."""
+        """Put a link that a client created into the listings, or remove it, as long as its source exists."""
         if link is None or not self._is_resource(link.spec.source):
             came_or_went = self._dependents.set_listings(path, None)
         else:
@@ -393,7 +393,7 @@ class View:
             self._memberships.forget_shown(path)
 
     def _place_componentlink(self, pool: CachedPool) -> None:
-        """List the link from a service to its pool, as long as both are shown."""
+        """Put the link from a service to its pool into the listings, as long as both entities exist."""
         path = COMPONENTLINKS + pool.metadata.uid
         shown = self._componentlink(path) is not None
         entry = make_entry(pool.metadata, path) if shown else None

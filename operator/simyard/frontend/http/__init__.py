@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCCI over HTTP: connections, the parts of a request, and responses."""
+"""OCCI over HTTP: serves connections, reads requests, and writes responses."""

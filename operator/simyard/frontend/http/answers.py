@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Responses with head and small body in one write, and without aiohttp's dictionaries for the head.
+"""Writes a response with its headers and a small body in one write, without aiohttp's dictionaries of headers.
 
-aiohttp needs a third of its CPU time for a response with one entity to build and serialize headers.
+For a response with one entity, aiohttp uses a third of its CPU time to build and serialize headers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ _NOT_MODIFIED = 304
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MAX_JOINED_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
-"""Size of the pieces in which a large body is encrypted and sent: a whole body would take its memory twice."""
+"""Size of the pieces in which a large body is encrypted and sent.
+
+Encryption of the whole body would double its memory.
+"""
 
 
 class Answer(web.StreamResponse):
     """A whole response.
 
-    ``headers`` are the additional headers: ``Content-Length``, ``Date``, ``Connection`` and the headers of every
-    response are added to them.
+    ``headers`` are the additional headers. The class adds ``Content-Length``, ``Date``, ``Connection`` and the headers
+    of every response.
 
     Raises:
         ValueError: a header has a control character, which could begin another header.
@@ -48,7 +51,7 @@ class Answer(web.StreamResponse):
         self._to: web.BaseRequest | None = None
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        """Remember the request of the response."""
+        """Store the request, so that :meth:`write_eof` can write to its connection."""
         self._to = request
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
@@ -84,7 +87,7 @@ class _Date:
 
 
 def _date_line() -> str:
-    """Return the Date header, which is built at most once a second."""
+    """Return the line with the Date header, which this function builds at most once a second."""
     now = int(time.time())
     if now != _Date.second:
         _Date.second, _Date.line = now, f"Date: {formatdate(now, usegmt=True)}\r\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of clients that may fail to finish a request, or to read their response.
+"""Protects the frontend from clients that do not finish a request, or do not read their response.
 
 aiohttp refuses ambiguous requests (RFC 9112 6.3: Content-Length twice, or together with Transfer-Encoding; Host twice;
 bare CR or LF) and closes idle connections. It has no deadline for the head of a request, no limit for all header lines
@@ -35,15 +35,14 @@ KEEPALIVE_SECONDS = 75.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a connection.
+    """The limits of a connection.
 
     Attributes:
         head_seconds: time from the first byte of a request to the end of its headers.
-        head_bytes: size of all headers: 64 KiB of text/occi fit, with room for other headers.
-        body_seconds: time from the end of the headers to the end of the body.
-        write_seconds: time for which a client may fail to read any part of its response.
-        linger_seconds: time for which the rest of a refused request is read and discarded, so that the client can read
-            the reason.
+        head_bytes: size of all headers; 64 KiB of text/occi and the other headers must fit. body_seconds: time from the
+        end of the headers to the end of the body. write_seconds: time after which a client that reads nothing of its
+        response is disconnected. linger_seconds: time for which the connection reads and discards the rest of a refused
+        request, so that the client can read the reason.
     """
 
     head_seconds: float = 10.0
@@ -54,7 +53,7 @@ class Limits:
 
 
 class Listener(web.Server):
-    """Factory of a :class:`Connection` for every client."""
+    """A factory that creates a :class:`Connection` for each client."""
 
     def __init__(
         self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limits: Limits | None = None
@@ -79,7 +78,10 @@ class Listener(web.Server):
 
 
 class Connection(web.RequestHandler):
-    """Connection of one client; ``head`` is the last request head, which is kept for later requests."""
+    """The connection of one client.
+
+    ``head`` is the parsed head of the last request, for later requests with the same head.
+    """
 
     __slots__ = ("_head_bytes", "_head_timer", "_limits", "_lost", "_payload", "_write_timer", "head")
 
@@ -94,7 +96,10 @@ class Connection(web.RequestHandler):
         self._lost: asyncio.Future[None] | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Check the limits for received bytes, which may be of a head, of a body, or of several requests."""
+        """Parse received bytes and check them against the limits.
+
+        The bytes can belong to a head, a body or several requests.
+        """
         before = self._request_count
         # This is read before the parser runs: the last piece of a body ends its payload, and does not begin a head.
         in_body = self._payload is not None and not self._payload.is_eof()
@@ -111,7 +116,7 @@ class Connection(web.RequestHandler):
                 self._head_timer = self._loop.call_later(self._limits.head_seconds, self._refuse_late_head)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End all timers."""
+        """Cancel all timers."""
         self._end_head()
         self._end_write()
         if self._lost is not None and not self._lost.done():
@@ -119,13 +124,13 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the timer for a client that reads more slowly than the frontend writes."""
+        """Start the timer after which the connection of a client that does not read is closed."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self._loop.call_later(self._limits.write_seconds, self._abort)
 
     def resume_writing(self) -> None:
-        """End the timer, because the client has read."""
+        """Cancel this timer, because the client has read."""
         super().resume_writing()
         self._end_write()
 
@@ -136,7 +141,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that aiohttp refuses because it is not HTTP or is ambiguous, and close the connection."""
+        """Return the response to a request that aiohttp refuses (not HTTP, or ambiguous), and close the connection."""
         if isinstance(exc, http_exceptions.LineTooLong):
             error = OcciError(400, f"a header or the request line is longer than {MAX_FIELD_BYTES} bytes")
         elif isinstance(exc, http_exceptions.BadHttpMethod) and _METHOD_UNKNOWN.search(message or ""):
@@ -150,7 +155,7 @@ class Connection(web.RequestHandler):
         return _FinalResponse(self, error)
 
     async def send_last(self, error: OcciError) -> None:
-        """Send the last response, then discard input until the client closes the connection, or for a short time."""
+        """Send the last response, then discard input until the client closes the connection or a short time is over."""
         self._write_refusal(error)
         self._lost = self._loop.create_future()
         with suppress(TimeoutError):
@@ -181,7 +186,7 @@ class Connection(web.RequestHandler):
         self._loop.call_later(self._limits.linger_seconds, self.force_close)
 
     def _write_refusal(self, error: OcciError) -> None:
-        """Write the last response, in HTTP/1.1, because the version of the request is unknown."""
+        """Write the last response in HTTP/1.1; the version in the request is unknown."""
         body = f"{error.message}\n".encode()
         headers = [*COMMON_HEADERS, TEXT, ("Content-Length", str(len(body))), ("Connection", "close")]
         if error.status == 405:
@@ -213,8 +218,8 @@ class _FinalResponse(web.Response):
         self._error = error
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        """Do nothing: the connection writes the response, since aiohttp would answer in HTTP/1.0."""
+        """Do nothing, because :class:`Connection` writes the response; aiohttp would write HTTP/1.0."""
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Send the response, and wait until the client has read it."""
+        """Send the response, and wait until the client has closed the connection or a short time is over."""
         await self._connection.send_last(self._error)

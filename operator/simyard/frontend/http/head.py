@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers of a request over HTTP, parsed once for all requests of a connection with the same headers."""
+"""Parses the headers of HTTP requests, once for all requests of a connection with the same headers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from simyard.frontend.identity import Authorization
 from simyard.occi.errors import OcciError, quote_input
 
 MAX_KEPT_HEAD_BYTES = 8 * 1024
-"""Maximum size of headers that a connection keeps; to save memory, longer headers are parsed for each request."""
+"""Maximum size of parsed headers that a connection keeps. To save memory, it parses longer headers for each request."""
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 
 
 class Head:
-    """The headers of a request with names in lower case, and the values that follow from them.
+    """The parsed headers of a request: names in lower case, and the values that the frontend derives from them.
 
     Clients repeat the same headers over a connection, so a connection keeps the last headers.
     """
@@ -57,7 +57,7 @@ def _base_of_host(host: str) -> str:
 
 
 def _is_utf8(value: str) -> bool:
-    """Return true if a header is UTF-8; aiohttp passes other bytes on as surrogates."""
+    """Return true if a header is valid UTF-8; aiohttp represents all other bytes by surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCCI over HTTP: reads requests, handles the parts that only the transport knows, and sends the responses."""
+"""Serves OCCI over HTTP: reads requests, checks their limits, calls the handlers, and sends the responses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _STANDARD = Model(STANDARD)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 Identify = Callable[[Authorization], Awaitable[Identity]]
-"""Returns the user behind an ``Authorization`` header; raises OcciError 401 or 503."""
+"""A function that returns the user behind an ``Authorization`` header. It raises OcciError 401 or 503."""
 
 
 class HttpFrontend:
@@ -132,7 +132,10 @@ class HttpFrontend:
             self._bodies.release(identity.user, sum(map(len, chunks)))
 
     async def _handle(self, request: web.BaseRequest, occi_request: OcciRequest) -> OcciResponse:
-        """Answer a request that has arrived completely; a request occupies a place only from then on."""
+        """Return the response to a request that has arrived completely.
+
+        Only such requests count for the maximum number.
+        """
         if self._in_flight >= self._max_in_flight:
             raise OcciError(503, f"{self._max_in_flight} requests are being answered already; try again")
         occi_request.key = _idempotency_key(request, occi_request)
@@ -158,7 +161,7 @@ class HttpFrontend:
         return head
 
     async def _read_body(self, request: web.BaseRequest, user: str, chunks: list[bytes]) -> None:
-        """Read the body in pieces; the bytes in ``chunks`` count for the user, also after an error."""
+        """Read the body into ``chunks``, and reserve memory of the user for it, which the caller releases."""
         if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
             raise OcciError(400, "Content-Encoding: send the body without an encoding")
         too_large = OcciError(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
@@ -182,7 +185,10 @@ class HttpFrontend:
             raise OcciError(400, "the body ended too early, or its chunks are malformed") from error
 
     def _cors_headers(self, origin: str) -> list[tuple[str, str]]:
-        """Return the CORS headers: scripts of all origins may send tokens, and some may send browser credentials."""
+        """Return the CORS headers.
+
+        Scripts of all origins may send tokens; only listed origins may use browser credentials.
+        """
         if origin in self._cors_origins:
             allowed = [("Access-Control-Allow-Origin", origin), ("Access-Control-Allow-Credentials", "true")]
             return [*allowed, ("Vary", "Origin"), EXPOSED]
@@ -190,7 +196,7 @@ class HttpFrontend:
 
 
 def _idempotency_key(request: web.BaseRequest, occi_request: OcciRequest) -> str:
-    """Return the idempotency key of a request; repetitions with the same ``Idempotency-Key`` have the same key."""
+    """Return the key of a request: a digest of the user, the request and its ``Idempotency-Key``; "" without one."""
     if request.method in _READING or (given := request.headers.get("Idempotency-Key")) is None:
         return ""
     sent = [item for item in occi_request.headers if item[0] in _CONTENT]
@@ -200,7 +206,7 @@ def _idempotency_key(request: web.BaseRequest, occi_request: OcciRequest) -> str
 
 
 def _allow_header(target: str) -> tuple[str, str]:
-    """Return the methods of a target by its path and the standard's kinds, so that no authentication is needed."""
+    """Return the Allow header of a target. It depends only on the standard, so clients need no authentication."""
     if target in _HEALTH:
         return "Allow", "GET, HEAD"
     path = target.partition("?")[0]
