@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands ``action`` and ``attributes``, which talk to running workers."""
+"""Commands ``action`` and ``attributes``, which call actions of workers and read their attributes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def _from_file(filename: Path | None) -> Json:
 
 
 def _read_parameters(kubectl: Kubectl, texts: Iterable[str], declared: Iterable[DeclaredValue]) -> Json:
-    """Return the parameters; upload the files that they name. An array of files may be given one file at a time."""
+    """Return the parameters in texts NAME=VALUE, and upload the files that they name.
+
+    For an array of files, the command line has one text for each file.
+    """
     of_files = {item.name: item for item in declared if item.type == "file" or item.items is not None}
     values: Json = {}
     for text in texts:
@@ -148,8 +151,8 @@ def _read_parameters(kubectl: Kubectl, texts: Iterable[str], declared: Iterable[
 def parse_assignment(text: str, declared: Iterable[DeclaredValue], hint: str) -> tuple[str, Any]:
     """Return the name and the value of a text NAME=VALUE.
 
-    The declared type of the name decides how the value is read. A value of a wrong type stays a text, and the API
-    server refuses it.
+    The function parses the value by the declared type of the name. A value of another type remains a text, which the
+    API server refuses.
 
     Args:
         text: the argument of the command line.

@@ -25,11 +25,11 @@ STAGE_COLOURS = {
     "running": "#3a87bd",
     "registered": "#4daf5a",
 }
-"""Colours of the five stages of a worker's start; the key is the state in which a stage ends."""
+"""The colours of the five stages of a worker's start, by the state in which the stage ends."""
 FIGURE_COLOURS = {"T_boot": "#17496b", "T_r": "#1d6b2a", "T_m": "#b3261e"}
-"""Colours of the three figures of a pool's start."""
+"""The colours of the three figures of a pool's start."""
 SERIES_COLOURS = ("#7b5ea7", "#c2571a", "#1b8a8a", "#c8508f", "#8c6d31", "#5a5a5a")
-"""Colours of other series, such as sites and runs."""
+"""The colours of other series, such as sites and runs."""
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # a font that matplotlib contains
     "font.size": 9,
@@ -50,7 +50,7 @@ def draw_picture(paint: Callable[[Figure], None], kind: Format, *, inches: tuple
     """Return a picture as SVG or PNG.
 
     Args:
-        paint: draws into the empty figure that it receives.
+        paint: draws the picture into the empty figure that it receives.
         kind: the format.
         inches: the width and the height.
 

@@ -162,7 +162,7 @@ def _list(kubectl: Kubectl) -> Iterator[Json]:
 
 
 def _choose_name(name: str, address: str) -> str:
-    """Return the name under which a file was uploaded, unless the name could do harm here; then its address."""
+    """Return the name under which a file was uploaded; its address if the name is not safe as a file name."""
     harmless = name == make_printable_line(name) and "/" not in name and not name.startswith(".")
     return name if name and harmless else address
 
@@ -180,7 +180,7 @@ def _open_transfers() -> Transfers:
 
 @contextmanager
 def _progress(label: str, size: int, *, silent: bool = False) -> Iterator[Callable[[int], Any]]:
-    """Show a bar on standard error if it is a terminal, unless ``silent``."""
+    """Show a progress bar on standard error, unless ``silent`` or if standard error is no terminal."""
     with click.progressbar(
         length=max(size, 1), label=make_printable_line(label), file=sys.stderr, hidden=silent or not sys.stderr.isatty()
     ) as bar:

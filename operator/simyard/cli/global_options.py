@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that choose the cluster and the namespace, accepted before and after the subcommand, as kubectl does."""
+"""Options that choose the cluster and the namespace. As with kubectl, they can be before and after the subcommand."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class Kubectl:
     def watch(self, resource: Resource, name: str) -> Iterator[Json]:
         """Yield the object, and yield it again after each change, until the object is deleted.
 
-        Each watch begins at the version that was read. `kubectl get NAME --watch` does not do that: it loses the
-        changes between its own read and its watch.
+        Each watch begins at the version that the method has read. `kubectl get NAME --watch` would lose the changes
+        between its own read and its watch.
 
         Raises:
             KubectlError: the object does not exist, or the watch failed.
@@ -107,7 +107,7 @@ class Kubectl:
             yield json.loads(line)
 
     def _stream(self, *arguments: str) -> Iterator[str]:
-        """Yield the lines that kubectl prints, as they come.
+        """Yield each line that kubectl prints, at once.
 
         Raises:
             KubectlError: kubectl printed an error at the end.
@@ -133,7 +133,7 @@ class Kubectl:
                 process.terminate()
 
     def stream_subresource(self, resource: Resource, name: str, path: str) -> Iterator[str]:
-        """Send GET for a path below an object in the aggregated API, and yield the lines of the answer as they come.
+        """Send GET for a path below an object in the aggregated API, and yield each line of the answer at once.
 
         Raises:
             KubectlError: the request failed, or the answer ended too early.
@@ -176,7 +176,7 @@ class Kubectl:
         self._run("patch", _full(resource), name, "--type=merge", "-p", json.dumps(change), *self._scope(resource))
 
     def get_current_namespace(self) -> str:
-        """Return the namespace in use: the user's choice, or the namespace of the context, or ``default``."""
+        """Return the namespace that commands use: the user's choice, else that of the context, else ``default``."""
         if self.namespace:
             return self.namespace
         return self._run("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip() or "default"

@@ -24,7 +24,7 @@ from simyard.cli.output import (
 from simyard.cli.targets import Target, TargetType
 
 MAX_HOLDERS = 3
-"""Maximum number of namespaces with seats of a Licence in a row; ``-o wide`` shows all namespaces of the status."""
+"""Maximum number of namespaces in the row of a Licence. With ``-o wide``, the row has all namespaces in the status."""
 LICENCES_FORBIDDEN = """\
 Licences are in no namespace: ask the platform team for a ClusterRoleBinding to simyard-view. The status of your own
 service has the seats of its licence: kubectl get simulationservices -o wide"""
@@ -228,7 +228,7 @@ def _accepted(value: DeclaredValue) -> str:
 
 
 def _format_holders(status: LicenceStatus, most: int | None) -> str:
-    """Return the namespaces with the seats that they occupy; the seats of all further namespaces are added up."""
+    """Return up to ``most`` namespaces with the seats that they occupy, and the sum of the seats of all others."""
     named = status.namespaces[:most]
     parts = [f"{item.name}={item.used}" for item in named]
     if rest := status.used - sum(item.used for item in named):

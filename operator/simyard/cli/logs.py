@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command ``logs``: the log of a worker, or of an action while it runs and after its worker is gone.
 
-The first lines of an action are in the file store, in parts. Its worker has all lines, as long as the worker exists and
-for some time after the action. So a reader takes the stored parts first, and then asks the worker for the lines after
-their last byte. The API cleans the lines of a worker, so their bytes cannot be counted here; they are counted as lines.
+The file store has the first lines of an action, in parts. The worker has all lines, but only while it exists and for
+some time after the action. A reader therefore downloads the stored parts first, and then asks the worker for the lines
+after the last stored byte. The API removes control characters from the lines of a worker, so the reader cannot count
+their bytes; it counts lines instead.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from simyard.plan.actions import get_invocation_id, is_finished
 ACTION_PREFIXES = ("action", "serviceaction", "serviceactions", "serviceaction.simyard.dev")
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 8.0
-"""Times before a follower looks again for an action without a worker, or whose worker does not answer."""
+"""Maximum pause before a follower tries again, if the action has no worker or its worker does not answer."""
 
 
 class WorkerType(click.ParamType[str]):
-    """Parameter type for the name of a worker, with or without ``worker/``."""
+    """The type of a command line argument that names a worker, with or without ``worker/``."""
 
     name = "worker"
 
@@ -76,7 +77,7 @@ def show_logs(kubectl: Kubectl, target: str, tail: int | None, follow: bool) -> 
 
 
 class ActionLog:
-    """The log of a ServiceAction, as far as it was read."""
+    """A reader of the log of a ServiceAction. It remembers how far it has read."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class ActionLog:
         fetch: Callable[[str, Path], None] | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Begin with nothing read; ``fetch`` downloads the file with an address to a path."""
+        """Create a reader at the beginning of the log. ``fetch`` downloads the file with an address to a path."""
         self._kubectl = kubectl
         self._name = name
         self._fetch = fetch or (lambda address, path: download(kubectl, address, path, silent=True))
@@ -98,7 +99,7 @@ class ActionLog:
         """The number of lines after these bytes that were read from the worker."""
 
     def read_present(self, *, wait: bool = False) -> Iterator[str]:
-        """Yield the lines that there are now.
+        """Yield the lines that exist now and that the reader has not read yet.
 
         Raises:
             Failure: no worker has begun the action (unless ``wait``), or a part of the log is gone.
@@ -110,9 +111,9 @@ class ActionLog:
         yield from self._read(action, follow=False)
 
     def follow(self) -> Iterator[str]:
-        """Yield further lines as they come, until the action ends.
+        """Yield further lines as soon as the program writes them, until the action ends.
 
-        The action may get another worker meanwhile; then the lines of the new run follow.
+        If another worker runs the action again meanwhile, the lines of the new run follow.
         """
         pause = FIRST_PAUSE_SECONDS
         while True:

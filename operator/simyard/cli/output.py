@@ -25,14 +25,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that quotes ``y`` and ``n``: kubectl reads them as booleans (YAML 1.1), PyYAML does not."""
+    """A YAML dumper that also quotes ``y`` and ``n``, which kubectl reads as booleans (YAML 1.1)."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 
 
 class Failure(click.ClickException):
-    """A failure of the command, with a message that may quote untrusted text."""
+    """A failure of the command. Its message may contain untrusted text."""
 
     def __init__(self, message: str) -> None:
         super().__init__(make_printable(message))
@@ -70,7 +70,7 @@ def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def format_age(since: datetime | None) -> str:
-    """Return the time since a moment in the form of kubectl: 35s, 12m, 5h, 3d."""
+    """Return the time since ``since`` in the format of kubectl: 35s, 12m, 5h, 3d."""
     if since is None:
         return "<unknown>"
     seconds = int((datetime.now(UTC) - since).total_seconds())

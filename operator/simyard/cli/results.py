@@ -48,7 +48,7 @@ def show_results(kubectl: Kubectl, name: str, directory: Path) -> None:
 
 
 def read_result(kubectl: Kubectl, status: ServiceActionStatus) -> Any:
-    """Return the result of an action, with the part that is in the file store.
+    """Return the complete result of an action: from its status, or from the file of a large result.
 
     Raises:
         Failure: the file does not exist any more, or arrived damaged.
@@ -77,7 +77,7 @@ def find_files(field: str, value: Json) -> Iterator[tuple[str, FileReference]]:
 
 
 def describe_value(value: Json) -> Any:
-    """Return a value of a result as a table shows it: a file with its name and size."""
+    """Return a value of a result for a table: for a file, its name and size."""
     found = list(find_files("", value))
     if not found:
         return value

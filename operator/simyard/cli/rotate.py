@@ -63,9 +63,9 @@ def _is_in_progress(secret: Json) -> bool:
 
 
 def _request_rotation(kubectl: Kubectl, namespace: str) -> str:
-    """Store a new master key and return the message about it.
+    """Store a new master key, and return a message for the user.
 
-    The write fails with a conflict when the operator ends a rotation at the same moment; then the Secret is read again.
+    If the write conflicts with another write of the Secret, read the Secret again and repeat the write.
 
     Raises:
         KubectlError: kubectl failed.
@@ -90,9 +90,9 @@ def _request_rotation(kubectl: Kubectl, namespace: str) -> str:
 
 
 def replace_key(secret: Json, key: bytes) -> Json:
-    """Return the Secret with a new master key; its present key becomes the former key.
+    """Return the Secret with a new master key. Its present key becomes the former key.
 
-    While a rotation is in progress, the new key is stored as the following key; an existing following key is kept.
+    While a rotation is in progress, the new key becomes the following key, unless there is a following key already.
 
     Raises:
         click.ClickException: the Secret has no usable key.

@@ -36,7 +36,7 @@ class Target:
 
 
 class TargetType(click.ParamType[Target]):
-    """Parameter type for ``KIND/NAME``; a name without a kind is the name of a pool."""
+    """The type of a command line argument ``KIND/NAME``. A name without a kind is the name of a pool."""
 
     name = "target"
 
@@ -65,7 +65,7 @@ class TargetType(click.ParamType[Target]):
 
 
 def list_names(ctx: click.Context, resource: Resource) -> list[str]:
-    """Return the names of the objects in the namespace in use, for completion; no names if the request fails."""
+    """Return the names of the objects in the user's namespace, for completion; no names if the request fails."""
     kubectl = ctx.obj or Kubectl()
     try:
         return [item["metadata"]["name"] for item in kubectl.list_all(resource)]

@@ -66,7 +66,7 @@ def _emulated(kubectl: Kubectl) -> set[str]:
 
 
 def _watch(kubectl: Kubectl, name: str) -> None:
-    """Draw the timeline after each change of the pool: about once a second while the pool starts."""
+    """Draw the timeline after each change of the pool, which is about once a second while the pool starts."""
     drawn = 0
     try:
         for event in kubectl.watch(WORKER_POOLS, name):
@@ -85,10 +85,10 @@ def _watch(kubectl: Kubectl, name: str) -> None:
 
 
 def _complete(pool: WorkerPool, *, at_once: bool) -> bool:
-    """Return whether the start for the pool's present spec is complete.
+    """Return true if the start for the pool's present spec is complete.
 
-    T_m is known last, at most a second after T_r. If the start was complete when the watch began (``at_once``), T_m may
-    stay unknown.
+    T_m is usually known a second after T_r. If T_r was known when the watch began (``at_once``), do not wait for T_m,
+    which can be missing.
     """
     start, observed = pool.status.start, pool.status.observed_generation == pool.metadata.generation
     if start is None or start.registered_milliseconds is None or not observed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a pool's start: one row per worker, one colour per stage, like the figures of the OpenNebula study."""
+"""Draws the start of a pool: one row per worker, one colour per stage, like the figures of the OpenNebula study."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 WIDTH_INCHES = 8.0
 MAX_NAMED_ROWS = 40
-"""The largest number of workers for which the picture has names beside the rows."""
+"""Maximum number of rows with the names of their workers."""
 MAX_VECTOR_ROWS = 100
-"""The largest number of rows that are shapes in the SVG.
+"""Maximum number of rows that the SVG contains as shapes.
 
-More rows become one bitmap inside the SVG, because shapes would make a file of megabytes.
+If there are more rows, the SVG contains one bitmap, because shapes would take megabytes.
 """
 LABEL_WIDTH_SHARE = 0.15
 """The width of the label of a figure, as a share of the axis; the real width is smaller."""
@@ -91,8 +91,8 @@ def _sites(axes: Axes, lines: Sequence[WorkerLine], sites: Sequence[str], right:
 def _figures(axes: Axes, timeline: Timeline, right: float) -> int:
     """Draw the lines of T_boot, T_r and T_m with their labels, and return the number of levels of labels.
 
-    A new level of labels is added if two labels would overlap. A label stands at the left of its line, where no later
-    line crosses it, or at the right when the left has no room.
+    If two labels would overlap, the second one is a level higher. A label is left of its line, where no later line
+    crosses it; if there is no room, it is right of the line.
     """
     ends: list[float] = []  # the end of the last label of each level
     for name, value in timeline.figures.items():

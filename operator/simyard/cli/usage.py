@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command ``usage``, which shows the use of machines, and its cost."""
+"""Command ``usage``, which shows the usage of machines and its cost."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _entry(keys: tuple[str, ...], group: Group, used: Used) -> Json:
 def _csv(keys: tuple[str, ...], used: Mapping[Group, Used]) -> str:
     """Return one line for each group and currency.
 
-    Only the first line of a group has values other than the cost, so that the columns can be summed.
+    Only the first line of a group has values in the other columns, so that a reader can sum each column.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -107,5 +107,5 @@ def _csv(keys: tuple[str, ...], used: Mapping[Group, Used]) -> str:
 
 
 def _units(millis: int) -> str:
-    """Return thousandths as units with three decimal digits."""
+    """Return a number of thousandths as a decimal number with three digits after the point."""
     return f"{millis // 1000}.{millis % 1000:03}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of the messages of workers about chunks of studies. All numbers are checked and bounded."""
+"""Reads the messages of workers about chunks of studies into types, and checks the bounds of all numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_NAME_CHARACTERS = 63
 
 @dataclass(frozen=True, slots=True)
 class FailureCount:
-    """Failed tasks with the same reason: their number, and the index and the message of the first."""
+    """The failed tasks with the same reason: their number, and the index and the message of the first one."""
 
     count: int
     first_index: int
@@ -31,7 +31,7 @@ class FailureCount:
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """Smallest and largest value of a result in a chunk, with the indexes of their tasks."""
+    """The smallest and the largest value of a result in a chunk, with the indexes of their tasks."""
 
     low: float
     low_index: int
@@ -41,7 +41,7 @@ class Extremes:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSummary:
-    """The numbers about the rows of a chunk.
+    """The summary of the rows of a chunk.
 
     Attributes:
         tasks: number of rows.
@@ -58,7 +58,7 @@ class ChunkSummary:
     extremes: Mapping[str, Extremes] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """Return the summary as the store keeps it beside the rows: without messages, so that its size is bounded."""
+        """Return the summary as JSON for the file store: without messages, so that its size is limited."""
         failures = {reason.value: [item.count, item.first_index, ""] for reason, item in self.failures.items()}
         extremes = {
             name: [item.low, item.low_index, item.high, item.high_index] for name, item in self.extremes.items()
@@ -112,7 +112,7 @@ def read_summary(value: Json) -> ChunkSummary:
 
 
 def _read_items(value: Json, most: int, length: int) -> list[tuple[str, list[Json]]]:
-    """Return the items of an object whose values are lists of one length."""
+    """Return the items of an object with at most ``most`` members, whose values are lists of ``length`` items."""
     items = [] if value is None else list(value.items()) if isinstance(value, dict) else None
     if items is None or len(items) > most or any(not isinstance(it, list) or len(it) != length for _, it in items):
         raise RefusedError(Refusal.INVALID, "the summary of a chunk has another form")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of workers, as types.
+"""Reads the messages of workers into types.
 
-The content of a message is not trusted; only the sender is, because the broker verifies it (``user_id``). A field with
-an impossible value is treated as absent if the platform knows the answer itself (times, durations, progress). A body
-that cannot be read is refused. The only exception is the result of an action: a caller waits for it, so an unreadable
-result becomes an error of its action.
+The platform trusts only the sender of a message, which the broker verifies (``user_id``), and not its content. If a
+time, a duration or a progress is impossible, the reader returns None for it. It refuses a body that it cannot read,
+except the result of an action: a caller waits for this result, so the reader returns an error of the action instead.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ MAX_FOREIGN_ERROR_CHARACTERS = 500
 MAX_FIELD_CHARACTERS = 256
 MAX_NAME_CHARACTERS = 253
 MAX_LATEST_SECONDS = 2.0**33
-"""Latest time that is accepted, in seconds since the epoch: the year 2242. Callers may limit it further."""
+"""Latest accepted time, in seconds since the epoch: the year 2242. Callers may set an earlier limit."""
 MAX_DURATION_SECONDS = 1e9
 _INVOCATION = re.compile(rb'"invocation"\s*:\s*"([0-9A-Za-z.-]{1,80})"')
 _REQUEST = re.compile("[0-9a-f]{32}")
@@ -62,7 +61,7 @@ _HEAD_BYTES = 4 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Registration of an adapter that has started or reconnected; ``takes``: it consumes the pool's queue."""
+    """Registration of an adapter that has started or reconnected. ``takes`` is true if it consumes the pool's queue."""
 
     adapter_version: str
     takes: bool
@@ -78,7 +77,7 @@ class AttributesChanged:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Report of the begin of an invocation that must not run twice."""
+    """Report that the worker begins an invocation, which must not run twice."""
 
     invocation: str
 
@@ -94,7 +93,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Resulted:
-    """End of an invocation; ``started_at`` is in seconds since the epoch, None if the invocation did not begin."""
+    """The end of an invocation. ``started_at`` is in seconds since the epoch; None if the invocation did not begin."""
 
     invocation: str
     started_at: float | None
@@ -149,9 +148,9 @@ class PartWanted:
 
 @dataclass(frozen=True, slots=True)
 class ChunkEnded:
-    """End of a chunk of a study whose rows are in the store; ``stored`` is True if they are those of this worker.
+    """The end of a chunk whose rows are in the file store. ``stored`` is True if this worker stored them.
 
-    A chunk without rows ends with an error (:class:`Resulted`).
+    If the worker has no rows, it sends an error instead (:class:`Resulted`).
     """
 
     invocation: str
@@ -176,7 +175,7 @@ EventMessage = (
 
 
 ActionMessage = Begun | Progressed | Resulted | LogStored
-"""Message about an invocation of an action."""
+"""A message about an invocation of an action."""
 
 
 def read_event(kind: Event, body: bytes) -> EventMessage:
@@ -220,7 +219,7 @@ def read_event(kind: Event, body: bytes) -> EventMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Reply of a worker to a request; the sender of the request reads the part that it requested.
+    """The reply of a worker to a request. Only the fields that belong to the kind of request are set.
 
     Attributes:
         error: Error of the worker, if the answer is an error.
@@ -267,10 +266,10 @@ def read_reply(body: bytes) -> Reply:
 
 
 def read_foreign_result(body: bytes) -> dict[str, Json]:
-    """Return the result of an action from a service adapter of Cloud4E; an empty body means no values.
+    """Return the result of an action from a service adapter of Cloud4E; {} for an empty body.
 
-    Such an adapter declares no results, so any types are accepted; length, depth and text must obey the limits of
-    workers.
+    Such an adapter declares no results, so the function accepts all types. Length, depth and text have the same limits
+    as messages of workers.
 
     Raises:
         RefusedError: the result cannot be read.
@@ -327,7 +326,7 @@ def _read_parts(value: Json) -> tuple[FileReference, ...]:
 
 
 def _read_error(read: Mapping[str, Json]) -> WireError:
-    """Return an error with a known reason and the printable text of the failed program."""
+    """Return the error in a message, with a known reason and only printable text."""
     named = WireError.from_json({"reason": _read_text(read.get("reason"))})
     message = make_printable(_read_text(read.get("message")), MAX_ERROR_CHARACTERS)
     return WireError(named.reason, message, make_printable_line(_read_text(read.get("field")), MAX_FIELD_CHARACTERS))

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of a worker's bytes into a JSON object, or a refusal; time and memory are linear in the length.
+"""Reads the bytes of a worker into a JSON object, or refuses them, in time and memory linear in their length.
 
-The problem is the depth. orjson parses 1,024 levels but writes only 255, and ``str()`` and ``json`` fail near 1,000. A
-value that was parsed but cannot be written or compared crashes the code that uses it. So the depth is checked on the
-bytes, before they are parsed. Then all functions that read the value may recurse.
+The problem is deep nesting. orjson parses 1,024 levels but writes only 255, and ``str()`` and ``json`` fail near 1,000
+levels. If a parsed value cannot be written or compared, the code that uses it crashes. This module therefore checks the
+depth of the bytes before it parses them. Functions that read the value can then use recursion.
 
-The check works on whole buffers, in C. It removes all strings and all bytes that are not brackets; then each removal of
-``[]`` removes the innermost level. If brackets are left after :data:`MAX_DEPTH` removals, the body is too deep or is
-not JSON. The check is exact for every body that orjson accepts; all other bodies are refused in any case.
+The check uses operations on whole buffers, which run in C. It removes all strings and all bytes that are not brackets;
+then each removal of ``[]`` removes the innermost level. If brackets are left after :data:`MAX_DEPTH` removals, the body
+is too deep or is not JSON. The result is exact for every body that orjson accepts; orjson refuses all other bodies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 class Refusal(enum.StrEnum):
-    """Reason to refuse a message or a part of it; the label ``reason`` of the metrics."""
+    """The reason why a message or a part of it is refused. Its value is the label ``reason`` of the metrics."""
 
     TOO_LARGE = "TooLarge"
     TOO_DEEP = "TooDeep"
@@ -39,7 +39,7 @@ class Refusal(enum.StrEnum):
 
 
 class RefusedError(ValueError):
-    """Refusal of a worker's message; ``problem`` describes the error without repeating the message."""
+    """The refusal of a worker's message. ``problem`` describes the error, without content of the message."""
 
     def __init__(self, refusal: Refusal, problem: str) -> None:
         super().__init__(f"{refusal.value}: {problem}")
@@ -48,7 +48,7 @@ class RefusedError(ValueError):
 
 
 def check_body(body: bytes, max_bytes: int) -> None:
-    """Check a body that a parser is about to read.
+    """Check the length and the depth of a body before it is parsed.
 
     Raises:
         RefusedError: the body is longer than ``max_bytes``, or nested too deeply.
@@ -62,7 +62,7 @@ def read_object(body: bytes, max_bytes: int) -> dict[str, Json]:
     """Return the JSON object in a body.
 
     Raises:
-        RefusedError: The body is longer than ``max_bytes``, nests too deeply, or is not a JSON object.
+        RefusedError: The body is longer than ``max_bytes``, is nested too deeply, or is not a JSON object.
     """
     check_body(body, max_bytes)
     try:

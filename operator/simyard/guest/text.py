@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cleaning of untrusted text, so that it is safe to print.
+"""Removes control sequences from untrusted text, so that it is safe to print.
 
 A terminal executes escape sequences in the output of a program: they can rename the window, fill the clipboard or move
-the cursor over earlier lines. A bidirectional control character shows text in a wrong order. So text of workers and
-vendors is cleaned where it enters the control plane. It is cleaned again in the only output path of ``kubectl
-simyard``, because this client also reads objects of other writers.
+the cursor over earlier lines. A bidirectional control character shows text in a wrong order. The control plane
+therefore cleans text of workers and vendors when it receives the text. ``kubectl simyard`` cleans all text again before
+it prints it, because other writers may have put text into objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNSAFE = re.compile(
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
     r"|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-"""Control sequences and characters; each alternative stops at the next control character, so the search is linear."""
+"""Matches control sequences and characters. Each alternative ends at the next control character, so it is linear."""
 
 
 def make_printable(text: str, max_characters: int | None = None) -> str:
@@ -40,9 +40,9 @@ def make_printable_line(text: str, max_characters: int | None = None) -> str:
 
 
 def make_printable_value(value: Json) -> Json:
-    """Return the value with all texts and names of fields cleaned by :func:`make_printable`.
+    """Return the value after :func:`make_printable` has cleaned all its texts and names of fields.
 
-    The recursion is limited, because :mod:`simyard.guest.reading` limits the depth of values.
+    The function recurses at most :data:`simyard.guest.reading.MAX_DEPTH` levels.
     """
     if isinstance(value, str):
         return make_printable(value)

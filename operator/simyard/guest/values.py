@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that workers claim, and their check against the service's declared interface.
+"""Checks the values that workers report against the declared interface of their service.
 
-The values of a claim can be read only through the check. The check leaves out undeclared values, values of a wrong
-type, and values out of bounds.
+Code can read reported values only through the check, which omits undeclared values, values of a wrong type, and values
+out of bounds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ OnRefused = Callable[[RefusedError], None]
 
 @dataclass(frozen=True, slots=True)
 class ClaimedAttributes:
-    """Attributes as a worker reports them, not checked yet."""
+    """The attributes that a worker reports, not checked yet."""
 
     _values: Mapping[str, Json] = field(repr=False)
 
     def check(self, declared: Iterable[Attribute], refused: OnRefused) -> dict[str, Json]:
-        """Return the declared values that are valid; ``refused`` is called for each declared value that is invalid."""
+        """Return the valid declared values, and call ``refused`` for each invalid declared value."""
         found: dict[str, Json] = {}
         for attribute in declared:
             if attribute.name not in self._values or (value := self._values[attribute.name]) is None:
@@ -43,7 +43,7 @@ class ClaimedAttributes:
 def merge_attributes(known: Mapping[str, Json], changes: Mapping[str, Json], refused: OnRefused) -> dict[str, Json]:
     """Return the attributes of a worker after changes; together they have at most ``MAX_ATTRIBUTES_BYTES``.
 
-    A change that would exceed this size is left out, and the former value stays.
+    If a change would exceed this size, the attribute keeps its former value.
     """
     values = {**known}
     if len(orjson.dumps(values)) + len(orjson.dumps(changes)) <= MAX_ATTRIBUTES_BYTES:
@@ -71,7 +71,7 @@ def _check_value(attribute: Attribute, value: Json) -> Json:
 
 
 class InvalidResultError(ValueError):
-    """Result that does not match the service's declaration; ``error`` is the error for the caller of the action."""
+    """The error for a result that does not match the declaration; ``error`` is what the caller of the action gets."""
 
     def __init__(self, error: WireError) -> None:
         super().__init__(error.message)
@@ -80,7 +80,7 @@ class InvalidResultError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedResult:
-    """Result of an action as a worker reports it, not checked yet."""
+    """The result of an action that a worker reports, not checked yet."""
 
     _value: Json = field(repr=False)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the kinds, mixins and attributes in a request; all other checks use these checks."""
+"""Checks the kinds, mixins and attributes in a request. All other checks of requests use these functions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_mixins(mixin_ids: Iterable[str], kind: Kind, model: Model) -> tuple[Mix
 
 
 def find_template_parents(mixin_id: str, model: Model) -> tuple[str, ...]:
-    """Return the sorts (``os_tpl``, ``resource_tpl``, ...) of which a mixin is a template."""
+    """Return the ids of the template mixins (``os_tpl``, ``resource_tpl``, ...) on which a mixin depends."""
     ancestors = model.list_lineage(mixin_id)[1:]
     return tuple(parent for parent in TEMPLATES if parent in ancestors)
 
@@ -93,7 +93,7 @@ def find_spec(name: str, specs: Mapping[str, AttributeSpec], of_what: str) -> At
 
 
 def refuse_missing(specs: Iterable[AttributeSpec], present: Set[str], of_what: str) -> None:
-    """Check that all required attributes are present, except core attributes, which their readers check.
+    """Raise an error if a required attribute is missing. Core attributes are checked where they are read.
 
     Raises:
         OcciError: 400, a required attribute is missing.

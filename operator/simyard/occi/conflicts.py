@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OCCI status 409: a request that conflicts with the present state of the server.
+"""Defines the OCCI status 409: a request that conflicts with the present state of the server.
 
-This module is the only place that makes a 409, and :class:`ConflictCause` lists all causes. The message of each error
-names the entity and the remedy. docs/occi.md (section "Conflicts") shows the same list to clients.
+Only this module creates errors with the status 409. :class:`ConflictCause` lists all causes, and docs/occi.md (section
+"Conflicts") shows the same list to clients. The message of each error names the entity and the remedy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simyard.occi.errors import OcciError
 
 
 class ConflictCause(StrEnum):
-    """Cause of a 409; the value is its name in docs/occi.md."""
+    """The cause of a 409. Its value is the name in docs/occi.md."""
 
     LOCATION_IN_USE = "location in use"
     ID_IN_USE = "id in use"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of user mixins that clients add and remove on the query interface."""
+"""Checks the user mixins that clients add and remove on the query interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ PROVIDER_SCHEMES = "http://simyard.dev/occi/"
 def check_definitions(draft: Draft, model: Model) -> tuple[Mixin | Action, ...]:
     """Return the checked user mixins (``user`` is set) and actions that a client POSTs to ``/-/``.
 
-    ``depends`` keeps only mixins that are known or in the request; any other ``rel`` is accepted and dropped.
+    ``depends`` of a checked mixin has only mixins that are known or in the request; the function drops any other
+    ``rel``.
 
     Raises:
         OcciError: 400; 403 for a category of the provider; 409 for a location in use.
@@ -147,7 +148,7 @@ def _is_mixin(category_id: str, wanted: dict[str, Kind | Mixin | Action], model:
 
 
 def is_users_action(action_id: str, model: Model) -> bool:
-    """Return whether an action belongs only to user mixins."""
+    """Return true if an action belongs only to user mixins."""
     if any(action_id in kind.actions for kind in model.kinds):
         return False
     return all(mixin.user for mixin in model.mixins if action_id in mixin.actions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error of OCCI requests: a status, and one line with the problem, its place and the remedy."""
+"""Defines the error of OCCI requests: a status, and one line with the problem, its place and the remedy."""
 
 from __future__ import annotations
 

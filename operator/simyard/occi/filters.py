@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of listings: Category and X-OCCI-Attribute headers on GET (GFD.185 section 3.4.3)."""
+"""Filters listings by the Category and X-OCCI-Attribute headers of a GET (GFD.185 section 3.4.3)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from simyard.occi.values import format_value, parse_number
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The filter of a listing: an entity has one of the ``kinds`` (None: any), and all mixins, actions and attributes.
+    """The filter of a listing: entities with one of the ``kinds`` (None: any) and all mixins, actions and attributes.
 
-    For each wanted mixin, ``mixins`` contains its id and the ids of the mixins that depend on it, so that a parent
-    finds its templates too. ``attributes`` are names and values, compared as text or as numbers.
+    For each requested mixin, ``mixins`` contains its id and the ids of the mixins that depend on it, so that a filter
+    by ``os_tpl`` finds all templates. ``attributes`` are names and values, compared as text or as numbers.
     """
 
     kinds: frozenset[str] | None = None
@@ -45,7 +45,7 @@ class Filter:
 
 
 def make_filter(draft: Draft, model: Model) -> Filter:
-    """Return the filter of a GET; without conditions it is false as a boolean. A kind includes its descendants.
+    """Return the filter of a GET. Its truth value is false if it has no conditions. A kind includes its descendants.
 
     Raises:
         OcciError: 400, a category is unknown.
@@ -69,7 +69,7 @@ def make_filter(draft: Draft, model: Model) -> Filter:
 
 
 def matches(entity: Entity, wanted: Filter) -> bool:
-    """Return whether an entity matches a filter."""
+    """Return true if an entity matches a filter."""
     if wanted.kinds is not None and entity.kind not in wanted.kinds:
         return False
     if any(family.isdisjoint(entity.mixins) for family in wanted.mixins):
@@ -84,7 +84,7 @@ def matches(entity: Entity, wanted: Filter) -> bool:
 
 
 def _equal(value: Value, text: str) -> bool:
-    """Return whether a value equals a client's text, as text or as a number."""
+    """Return true if a value equals the text of a client, as text or as a number."""
     if format_value(value) == text:
         return True
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == parse_number(text)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text grammar (GFD.185 section 3.2): splits fields into items with parameters.
+"""Parses the text grammar (GFD.185 section 3.2): splits fields into items with parameters.
 
-Every pattern is possessive: it never backtracks over text that it has matched, so parsing takes linear time.
+Every pattern is possessive: the regular expression never tries again to match text that it has matched, so parsing
+takes linear time.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """The value of a parameter without escapes; ``quoted`` is true if it was in quotes."""
+    """The value of a parameter, without escapes. ``quoted`` is true if the client sent it in quotes."""
 
     text: str
     quoted: bool
@@ -42,7 +43,7 @@ class Lexeme:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A Category or Link: the term or target at its head, and its parameters in order; ``where`` is its place."""
+    """A Category or Link: its term or target, and its parameters in order. ``where`` is its place, for errors."""
 
     head: str
     parameters: tuple[tuple[str, Lexeme], ...]
@@ -61,7 +62,10 @@ def quote(text: str, unsafe: re.Pattern[str] = UNSAFE) -> str:
 
 
 def unquote(text: str) -> str:
-    r"""Undo :func:`quote`; other backslashes stay, because older clients do not escape a backslash (``C:\temp``)."""
+    r"""Return the text without the escapes of :func:`quote`.
+
+    Other backslashes remain, because older clients do not escape a backslash (``C:\temp``).
+    """
     return ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
@@ -86,7 +90,7 @@ def read_attribute_items(text: str, where: str) -> Iterator[tuple[str, Lexeme, s
 
 
 def read_locations(text: str, where: str) -> Iterator[str]:
-    """Yield the URIs in ``URI, URI``; quotes or angle brackets around a URI are tolerated."""
+    """Yield the URIs in ``URI, URI``, without the quotes or angle brackets that a client may put around a URI."""
     for item in text.split(","):
         uri = item.strip().strip('"<>')
         if uri:
@@ -94,7 +98,7 @@ def read_locations(text: str, where: str) -> Iterator[str]:
 
 
 def check_uri(uri: str, where: str) -> str:
-    """Return a URI or path unchanged, after a check that every rendering can contain it.
+    """Return a URI or path unchanged, if every rendering can contain it.
 
     Raises:
         OcciError: 400, the text has characters that a URI cannot have.
@@ -134,7 +138,7 @@ def _assignment(text: str, position: int, where: str) -> tuple[str, Lexeme, int]
 
 
 def _next_item(text: str, position: int, where: str) -> int:
-    """Return the position after the comma; a comma must come next, unless the text ends."""
+    """Return the position after the next comma, or the end of the text; raise an error before any other character."""
     if position < len(text) and text[position] != ",":
         near = quote_input(text[position : position + 20])
         raise OcciError(400, f"{_place(where, position)}: expected a comma or the end, found {near}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of invocations of actions and their parameters (GFD.185 section 3.4.4)."""
+"""Checks invocations of actions and their parameters (GFD.185 section 3.4.4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_invocation(
     """Return the action of ``?action=term`` on an entity or on every member of a collection, and its parameters.
 
     The body and the ``query`` may contain parameters (Cloud4E's clients name the action in the body, and its parameters
-    in the query). A parameter that is missing in both has its default.
+    in the query). A parameter that is missing in both gets its default.
 
     Raises:
         OcciError: 400: there is no Category or the wrong one; the action is unknown or does not apply now; a parameter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of categories in JSON: kinds, mixins and actions with their attributes, flat or nested."""
+"""Reads categories from JSON: kinds, mixins and actions with their attributes, in the flat or the nested form."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _spec(name: str, described: dict[str, Json], where: str) -> AttributeSpec:
 
 
 def _is_schema(name: str, value: dict[str, Json]) -> bool:
-    """Return whether a member of a description is a JSON schema, which GFD.226 uses as a pattern.
+    """Return true if a member of a description is a JSON schema, which GFD.226 uses as a pattern.
 
     The schema's own ``pattern`` matches anywhere in the value (JSON schema, 5.2.3); the pattern of an attribute matches
     the whole value.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of application/occi+json: the flat form of OCCI 1.2 (GFD.226), and the nested form before it."""
+"""Parses application/occi+json: the flat form of OCCI 1.2 (GFD.226), and the older nested form."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_json(body: bytes, model: Model) -> Draft:
 
 
 def _refuse_repeated(body: bytes) -> None:
-    """Refuse an object with two members of the same name, because parsers use different ones (RFC 8259, 4).
+    """Raise an error if an object has a name twice: some parsers use the first member, others the last (RFC 8259, 4).
 
     Raises:
         OcciError: 400, an object has a name twice.
@@ -217,7 +217,10 @@ def _attributes(data: dict[str, Json], prefix: str, model: Model, category_ids: 
 
 
 def _flat(attributes: Json, where: str, model: Model) -> Iterator[tuple[str, Value]]:
-    """Yield names and values; an object is the older, nested form, unless the model has an attribute of this name."""
+    """Yield names and values of attributes in the flat or the older nested form.
+
+    An object is the nested form, unless the model has an attribute of this name whose value is an object.
+    """
     if attributes is None:
         return
     waiting: list[tuple[str, Json, int]] = [("", _object(attributes, where), 0)]
@@ -248,7 +251,7 @@ def _ids(data: dict[str, Json], name: str, prefix: str) -> tuple[str, ...]:
 
 
 def _category_id(item: Json, where: str) -> str:
-    """Return the id in a string or in an object with scheme and term (the older form); "" without an id."""
+    """Return the id in a string, or in an object with scheme and term (the older form); "" if there is no id."""
     if item is None:
         return ""
     if isinstance(item, dict):

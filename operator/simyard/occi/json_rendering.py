@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering of application/occi+json (GFD.226) in the flat form.
+"""Renders application/occi+json (GFD.226) in the flat form.
 
-The OGF's JSON schema forbids empty arrays of ids, so empty lists are omitted. It requires a JSON schema as the
-``pattern`` of an attribute, and rOCCI's copy of the schema requires a string. So patterns are omitted too.
+The output has no empty lists, because the OGF's JSON schema forbids empty arrays of ids. It has no ``pattern`` of an
+attribute, because this schema requires a JSON schema there, and rOCCI's copy of it requires a string.
 """
 
 from __future__ import annotations
@@ -97,5 +97,5 @@ def _description(spec: AttributeSpec) -> Object:
 
 
 def _lists(**lists: list[Json]) -> Object:
-    """Return the lists that have members, by name."""
+    """Return the lists by name, without empty lists."""
     return {name: items for name, items in lists.items() if items}

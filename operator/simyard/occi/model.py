@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core model (GFD.183): categories, entities, and drafts of entities that clients send. Pure."""
+"""Defines the core model (GFD.183): categories, entities, and drafts of the entities that clients send. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 Value: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json]"
-"""A JSON value; an integer has at most 64 bits, a float is finite."""
+"""A JSON value. An integer has at most 64 bits, and a float is finite."""
 
 Json: TypeAlias = "Value | None"
 """Any JSON value, or null."""
@@ -31,7 +31,7 @@ CORE_ATTRIBUTES = frozenset({ID, TITLE, SUMMARY, SOURCE, TARGET, SOURCE_KIND, TA
 ENDS = frozenset({SOURCE, SOURCE_KIND, TARGET, TARGET_KIND})
 """Attributes of the two ends of a link.
 
-A link inside a resource has this resource as its source, and its target as a field.
+A link inside a resource has this resource as its source; its target is a field of the link.
 """
 
 
@@ -49,8 +49,9 @@ class ValueType(enum.StrEnum):
 class AttributeSpec:
     """The declaration of an attribute.
 
-    Clients set the attribute at any time (``mutable``), only at creation (``required`` and not ``mutable``), or never
-    (neither). ``pattern`` is a regular expression of RE2 for the whole value of a string; "" permits every value.
+    Clients can set the attribute at any time if it is ``mutable``. If it is ``required`` and not ``mutable``, they set
+    it only at creation. They can never set an attribute that is neither. ``pattern`` is a regular expression of RE2 for
+    the whole value of a string; "" permits every value.
     """
 
     name: str
@@ -176,7 +177,7 @@ class DraftLink:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The content of a request in any rendering; only the types of values are checked against the model.
+    """The content of a request in any rendering, parsed but not checked; only values have the types of the model.
 
     Attributes:
         kind: id of the kind; "" without a kind, or with several kinds (see ``definitions``).
@@ -209,7 +210,7 @@ class Draft:
 
 
 def strip_base(uri: str, *bases: str) -> str:
-    """Return the path of a URI below one of the bases (``https://host:port``); any other URI is returned unchanged."""
+    """Return the path of a URI that begins with a base (``https://host:port``); return other URIs unchanged."""
     for base in bases:
         prefix = base.rstrip("/")
         if uri.startswith(prefix + "/"):
@@ -222,7 +223,7 @@ class Model:
 
     ``kinds``, ``mixins``, ``actions``, and ``ordered`` (all of them) start with the core kinds, and list ancestors
     before descendants, because some clients require this order. ``object_attributes`` are the names of attributes whose
-    values are objects. ``version`` belongs to the caller, for caches of results about the model.
+    values are objects. The caller chooses ``version``, as a key for caches of values that depend on the model.
     """
 
     __slots__ = (
@@ -262,7 +263,7 @@ class Model:
         return self._by_location.get(location)
 
     def has_location_below(self, path: str) -> bool:
-        """Return whether a category has its location at or below a path such as ``/`` or ``/os_tpl/``."""
+        """Return true if a category has its location at or below a path such as ``/`` or ``/os_tpl/``."""
         return any(location.startswith(path) for location in self._by_location)
 
     def find_kind(self, category_id: str) -> Kind | None:
@@ -281,7 +282,10 @@ class Model:
         return found if isinstance(found, Action) else None
 
     def list_lineage(self, category_id: str) -> tuple[str, ...]:
-        """Return the id and the ids of its ancestors: the parents of a kind, the mixins that a mixin depends on."""
+        """Return the ids of a category and of its ancestors.
+
+        These are the parents of a kind, or the mixins on which a mixin depends.
+        """
         known = self._lineages.get(category_id)
         if known is None:
             found: dict[str, None] = {}
@@ -304,9 +308,10 @@ class Model:
     def collect_specs(self, category_ids: Sequence[str]) -> Mapping[str, AttributeSpec]:
         """Return the declarations of these categories and their ancestors, by the attribute's name.
 
-        If two declarations have the same name, the declaration of the earlier category counts; a descendant counts
-        before its ancestors. So pass templates before the kind, because their defaults override the kind's. A user
-        mixin never overrides the provider's declarations, because it could make immutable attributes mutable.
+        If two declarations have the same name, that of the earlier category counts, and that of a descendant counts
+        before those of its ancestors. Callers pass templates before the kind, because defaults of templates override
+        those of the kind. A user mixin never overrides declarations of the provider, because it could make immutable
+        attributes mutable.
         """
         key = tuple(category_ids)
         known = self._specs.get(key)

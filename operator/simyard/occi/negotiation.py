@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Negotiation of renderings by Accept and Content-Type (RFC 9110, sections 8.3 and 12.5.1)."""
+"""Chooses renderings by Accept and Content-Type (RFC 9110, sections 8.3 and 12.5.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simyard.occi.errors import OcciError, quote_input
 
 
 class Rendering(enum.StrEnum):
-    """A rendering with its media type; if several are equally acceptable, the first one is chosen."""
+    """A rendering, with its media type as value. If a client accepts several equally, the first one is chosen."""
 
     TEXT_PLAIN = "text/plain"
     JSON = "application/occi+json"
@@ -23,7 +23,7 @@ class Rendering(enum.StrEnum):
 
 
 ACCEPTED = ", ".join(Rendering)
-"""Value of the response header ``Accept``."""
+"""The value of the response header ``Accept``."""
 
 _NAMES = {
     "text/plain": Rendering.TEXT_PLAIN,
@@ -101,7 +101,7 @@ _cached_choice = functools.lru_cache(maxsize=256)(_choice)
 
 
 def _specificity(name: str, rendering: Rendering) -> int:
-    """Return how specific a range is for a rendering: 3 for its type, 2 for ``text/*``, 1 for ``*/*``, 0 for others."""
+    """Return how exactly a media range names a rendering: 3 its type, 2 ``text/*``, 1 ``*/*``, 0 not at all."""
     if _NAMES.get(name) is rendering:
         return 3
     if name.endswith("/*") and rendering.startswith(name[:-1]):
@@ -110,7 +110,7 @@ def _specificity(name: str, rendering: Rendering) -> int:
 
 
 def _quality(text: str) -> float:
-    """Return a quality; 1 for an invalid text, because the client did accept the type."""
+    """Return the number in a quality value; 1 for an invalid text, because the client did name the type."""
     return float(text) if _QUALITY.fullmatch(text) else 1.0
 
 

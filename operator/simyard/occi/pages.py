@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of listings: ``?page=N&number=M``, counted from 1."""
+"""Selects pages of listings: ``?page=N&number=M``, counted from 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ DEFAULT_PAGE_SIZE = 100
 
 _POSITIVE = re.compile(r"0*+[1-9][0-9]*+")
 _MAX_DIGITS = 15
-"""Number of digits of the largest page number; no collection has so many pages, so longer numbers are cut."""
+"""Maximum number of digits of a page number.
+
+The reader cuts longer numbers, because no collection has so many pages.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of requests in any rendering. Its time is linear in the length of the input, and the length is bounded."""
+"""Parses requests in any rendering, in linear time. The length of the input is limited."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ MAX_BODY_BYTES = 1024 * 1024
 def parse(rendering: Rendering, headers: Sequence[tuple[str, str]], body: bytes, model: Model) -> Draft:
     """Return the draft of a request.
 
-    text/occi is read from the headers Category, Link, X-OCCI-Attribute and X-OCCI-Location (or with ``_``). The other
-    renderings use only the charset in Content-Type. The model gives the types of values, and the class of a Category
-    that is sent without its class. ``parse(Rendering.TEXT_OCCI, headers, b"", model)`` reads the filters of a GET.
+    For text/occi, the function reads the headers Category, Link, X-OCCI-Attribute and X-OCCI-Location (or with ``_``).
+    For the other renderings, it reads only the charset in Content-Type. The model gives the types of values, and the
+    class of a Category that a client sends without its class. ``parse(Rendering.TEXT_OCCI, headers, b"", model)`` reads
+    the filters of a GET.
 
     Raises:
         OcciError: 400 or 413, with the problem and its place.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering of entities, collections, the model, locations and errors.
+"""Renders entities, collections, the model, locations and errors.
 
-The renderings of an entity need the model, because the Category lines of an instance show locations.
+The rendering of an entity needs the model, because its Category lines show the locations of categories.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The body, the Content-Type and further headers of a response; only text/occi has such headers, in ASCII.
+    """The body, the Content-Type and further headers of a response. Only text/occi has further headers, in ASCII.
 
     ``tag`` is the entity tag with the quotes; "" without a tag.
     """
@@ -92,8 +92,8 @@ def render_collection(
 def render_model(categories: Iterable[Category], rendering: Rendering, known: Model | None = None) -> Rendered:
     """Render categories for ``/-/`` in the given order (``model.ordered``, or a part of it).
 
-    The text renderings omit a ``rel`` to a category that is not in ``known``. The default of ``known`` is a model of
-    the categories themselves; for a part of a model, pass the whole model.
+    The text renderings omit a ``rel`` to a category that is not in ``known``. By default, ``known`` is a model of
+    ``categories``; if these are a part of a model, pass the whole model as ``known``.
 
     Raises:
         OcciError: 400, the rendering is text/uri-list.
@@ -110,9 +110,9 @@ def render_model(categories: Iterable[Category], rendering: Rendering, known: Mo
 
 
 def render_locations(paths: Iterable[str], rendering: Rendering, base: str) -> Rendered:
-    """Render a listing of absolute URIs: ``base`` before each path.
+    """Render a listing of absolute URIs, which consist of ``base`` and a path.
 
-    The listing consists of X-OCCI-Location lines, one such header, a uri-list, or a JSON array of strings.
+    The listing is X-OCCI-Location lines, one X-OCCI-Location header, a uri-list, or a JSON array of strings.
     """
     root = base.rstrip("/")
     match rendering:

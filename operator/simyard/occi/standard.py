@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Categories of the standard, and older categories that clients still use.
+"""Defines the categories of the standard, and older categories that clients still use.
 
 Core: GFD.183 and GFD.221. Infrastructure: the union of GFD.184 (1.1) and GFD.224 (1.2). Platform: GFD.227. The mixins
     of OpenStack are older than the mixins of OCCI 1.2. ``amqplink`` belongs to Cloud4E. Titles contain no ``,`` ``;``
@@ -60,7 +60,7 @@ RES_TPL = PLATFORM_SCHEME + "res_tpl"
 DATABASE = PLATFORM_SCHEME + "database"
 
 TEMPLATES = (OS_TPL, RESOURCE_TPL, APP_TPL, RES_TPL)
-"""Parents of templates; an entity has at most one template of each parent."""
+"""The parents of templates. An entity has at most one template of each parent."""
 
 _COUNT = "[1-9][0-9]{0,5}"
 _AMOUNT = r"[0-9]{1,12}(\.[0-9]{1,12})?"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of text/plain, text/occi and text/uri-list."""
+"""Parses text/plain, text/occi and text/uri-list."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_body_fields(text: str) -> Iterable[Field]:
 
 
 def read_header_fields(headers: Iterable[tuple[str, str]]) -> Iterable[Field]:
-    """Yield the fields of a text/occi rendering among the headers; ``X_OCCI_ATTRIBUTE`` counts as one too."""
+    """Yield the headers that are fields of text/occi, such as ``X-OCCI-Attribute`` or ``X_OCCI_ATTRIBUTE``."""
     for name, value in headers:
         field = _FIELDS.get(name.lower().replace("_", "-"))
         if field is not None:
@@ -196,7 +196,7 @@ def _words(text: str, item: Item) -> tuple[str, ...]:
 
 
 def _is_action(item: Item) -> bool:
-    """Return whether a Link line shows an applicable action; a link entity whose target is an action has a category."""
+    """Return true if a Link line shows an applicable action: it has an action as target, and no category of a link."""
     return "?action=" in item.head and not any(name == "category" for name, _ in item.parameters)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering of categories, entities and locations as text (GFD.185 section 3.2)."""
+"""Renders categories, entities and locations as text (GFD.185 section 3.2)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def join_headers(lines: Iterable[Line]) -> tuple[tuple[str, str], ...]:
 def render_category(category: Category, known: Model | None, unsafe: re.Pattern[str] = UNSAFE) -> Line:
     """Return a category with all details, as in ``/-/``.
 
-    A ``rel`` to a category that is not in ``known`` is omitted, because clients fail on it.
+    The line has no ``rel`` to a category that is not in ``known``, because clients fail on such a ``rel``.
     """
     match category:
         case Kind():
@@ -131,7 +131,10 @@ def _ends(link: Link) -> Iterator[tuple[str, str]]:
 
 
 def _link(link: Link, unsafe: re.Pattern[str]) -> str:
-    """Return the value of a Link line, with the link's ends also as attributes: several clients need them there."""
+    """Return the value of a Link line.
+
+    Source and target are also attributes, because several clients read them there.
+    """
     rel = " ".join(link.target_kind) or RESOURCE
     category = " ".join((link.kind, *link.mixins))
     parts = [f'<{link.target}>; rel="{rel}"; self="{link.path}"; category="{category}"; {ID}={quote(link.id, unsafe)}']

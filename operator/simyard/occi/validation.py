@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of creations, updates and associations (GFD.183). Pure."""
+"""Checks creations, updates and associations (GFD.183). Pure."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ _URN = "urn:uuid:"
 class Checked:
     """The checked content of an entity to create.
 
-    ``attributes`` is complete: the client's values, then defaults of mixins, then defaults of the kind, without core
-    attributes. ``given`` contains the names that the client sent. ``id`` is the requested id; "" without an id, and for
-    an id that is not safe in a URL. A link has ``source`` (as sent; "" for an inline link), ``target``,
-    ``target_kind``.
+    ``attributes`` has the values of the client, the defaults of mixins and the defaults of the kind; earlier ones
+    override later ones. It has no core attributes. ``given`` contains the names that the client sent. ``id`` is the
+    requested id; "" if there is none or if it is not safe in a URL. A link has ``source`` (as sent; "" for an inline
+    link), ``target`` and ``target_kind``.
     """
 
     kind: Kind
@@ -89,7 +89,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The checked change of an entity, with only the differences.
+    """The checked change of an entity: only the parts that differ from the present entity.
 
     Attributes:
         attributes: values to set.
@@ -142,9 +142,9 @@ def check_creation(draft: Draft, model: Model) -> Checked:
 def check_update(draft: Draft, entity: Entity, model: Model, replace: bool) -> Update:
     """Check a partial update (POST) or a full update (PUT, ``replace``) of an entity.
 
-    Clients may send immutable attributes unchanged, so that they can send a rendering back. Existing links stay, and
-    links in a PUT are ignored. A PUT also ignores immutable attributes that are not from the standard, because a
-    running service changes them at any moment.
+    Clients may send immutable attributes unchanged, so that they can send a rendering back. An update never removes
+    links, and a PUT ignores links. A PUT also ignores immutable attributes that are not from the standard, because a
+    running service can change them at any moment.
 
     Raises:
         OcciError: 400 or 403.
@@ -293,7 +293,7 @@ def _add_defaults(
 def _removed(
     changed: dict[str, Value], entity: Entity, draft: Draft, specs: Mapping[str, AttributeSpec]
 ) -> frozenset[str]:
-    """Return the names of attributes that a full update omits; in ``changed``, they are reset to their defaults."""
+    """Return the attributes to remove after a full update; reset attributes with a default in ``changed``."""
     removed = set()
     for name, value in entity.attributes.items():
         spec = specs.get(name)
@@ -324,7 +324,7 @@ def _text(draft: Draft, name: str, present: str, replace: bool) -> str | None:
 
 
 def _is_at(uri: str, path: str) -> bool:
-    """Return whether a URI is the given path, with or without scheme and host."""
+    """Return true if a URI is the given path, with or without scheme and host."""
     return uri == path or ("://" in uri and path.startswith("/") and uri.endswith(path))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of attributes: parsing of numbers, conversion to the declared type, and checks against a declaration."""
+"""Parses values of attributes, converts them to the declared type, and checks them against a declaration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simyard.occi.errors import OcciError, quote_input
 from simyard.occi.model import AttributeSpec, Value, ValueType
 
 MAX_DEPTH = 32
-"""Limit for the nesting of arrays and objects in a value."""
+"""Maximum depth of arrays and objects in a value."""
 MAX_PATTERN_CHARACTERS = 1000
 
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
@@ -62,7 +62,7 @@ def drop_zero_fraction(value: Value) -> Value:
 
 
 def encode_json(value: object) -> bytes:
-    """Return a value as JSON in UTF-8; the slower standard library encodes integers that exceed 64 bits."""
+    """Return a value as JSON in UTF-8. If an integer exceeds 64 bits, use the standard library, which is slower."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -70,9 +70,10 @@ def encode_json(value: object) -> bytes:
 
 
 def coerce(value: Value, wanted: ValueType) -> Value:
-    """Return a value in the declared type if the conversion is exact; otherwise the value itself.
+    """Return a value in the declared type if the conversion is exact; otherwise return the value unchanged.
 
-    Clients put numbers into quotes, and the text renderings have no arrays. :func:`check_value` refuses other types.
+    Clients put numbers into quotes, and text renderings have no arrays, so their values arrive as text.
+    :func:`check_value` refuses values that still have a wrong type.
     """
     match wanted:
         case ValueType.STRING if isinstance(value, (bool, int, float)):
@@ -118,7 +119,7 @@ def check_value(value: Value, spec: AttributeSpec) -> Value:
 
 
 def check_bounds(value: Value | None, where: str, depth: int = 0) -> None:
-    """Refuse values that a rendering or a store cannot contain: integers beyond 64 bits, and deep nesting.
+    """Raise an error for a value that a rendering cannot contain: integers beyond 64 bits, and deep nesting.
 
     Raises:
         OcciError: 400, the value has such an integer or nesting.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subresource ``actions/{action}``: calls an action and waits, or records the call as a ServiceAction."""
+"""Serves the subresource ``actions/{action}``: calls an action and waits, or records the call as a ServiceAction."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError
 
 SYNC_SECONDS = 30
-"""Time that a caller waits for a Sync action; kube-apiserver ends a request after 60 s."""
+"""Maximum time to wait for the result of a Sync action. kube-apiserver ends a request after 60 s."""
 REMEDY = "call it with ?wait=false and read the result from the ServiceAction"
 
 
 class Actions:
-    """The calls of actions, for users whose rights are already checked."""
+    """The caller of actions, for users whose rights are already checked."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Actions:
         inline_results: bool = False,
         sync_seconds: int = SYNC_SECONDS,
     ) -> None:
-        """Set up.
+        """Create the caller.
 
-        ``inline_results`` keeps the results of recorded calls in their objects, however large they are.
-        ``sync_seconds`` is the time limit for the result of a Sync action.
+        With ``inline_results``, large results of recorded calls stay in their ServiceActions too. ``sync_seconds`` is
+        the time limit for the result of a Sync action.
         """
         self._inline_results = inline_results
         self._sync_seconds = sync_seconds
@@ -102,7 +102,7 @@ class Actions:
     ) -> tuple[int, Json]:
         """Invoke an action of the target's service; results and errors are the same as for :meth:`call`.
 
-        ``wait`` has no effect on an Async action. A second invocation with the same ``key`` has no further effect.
+        ``wait`` has no effect on an Async action. If invocations have the same ``key``, the action runs once.
         """
         action = _declared(target, service, name)
         try:

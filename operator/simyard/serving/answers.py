@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that are kept for a short time: reviews of rights and of tokens, and responses to repeated requests."""
+"""Caches answers for a short time: reviews of rights and of tokens, and responses to repeated requests."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Kept(NamedTuple, Generic[A]):
 
 
 class RecentAnswers(Generic[Q, A]):
-    """The newest answers by their questions; equal questions at the same time share one request.
+    """A cache of answers by their questions. Equal questions at the same time share one request.
 
-    Each answer is fresh for ``ttl_seconds``. At most ``capacity`` answers are kept: the least recently used answer is
-    dropped first.
+    Each answer is fresh for ``ttl_seconds``. If there are more than ``capacity`` answers, the cache drops the least
+    recently used one.
     """
 
     def __init__(
@@ -50,21 +50,21 @@ class RecentAnswers(Generic[Q, A]):
         return self._kept.get(question)
 
     def is_pending(self, question: Q) -> bool:
-        """Return whether a request for this question is under way."""
+        """Return true if a request for this question is in progress."""
         return question in self._pending
 
     def keep(self, question: Q, answer: A) -> None:
-        """Keep an answer from now on."""
+        """Store an answer, which is fresh from now on."""
         self._kept[question] = Kept(answer, self._clock() + self._ttl_seconds)
         self._kept.move_to_end(question)
         while len(self._kept) > self._capacity:
             self._kept.popitem(last=False)
 
     async def share(self, question: Q, ask: Callable[[], Coroutine[Any, Any, A]]) -> A:
-        """Return the answer of the request that is under way for this question; if there is none, call ``ask``.
+        """Return the answer of the request in progress for this question; if there is none, call ``ask``.
 
-        The request continues if a caller is cancelled. Its errors reach all callers. Only ``ask`` decides whether its
-        answer is kept.
+        If a caller is cancelled, the request continues. All callers get its error. ``ask`` itself stores the answer, if
+        the answer is to be cached.
         """
         task = self._pending.get(question)
         if task is None:

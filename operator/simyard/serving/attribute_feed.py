@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feed of attribute values from the workers' events into the value store."""
+"""Writes the attribute values in the events of workers into the value store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subresource ``attributes``: returns the newest known values or asks for fresh ones, and sets values."""
+"""Serves the subresource ``attributes``: returns the newest known values, asks for fresh ones, and sets values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRESH_SECONDS = 1.0
 FRESH_IN_FLIGHT = 1_000
 ASK_SECONDS = 10.0
 TURN_WORKERS = 200
-"""Number of workers that are rendered (in about 5 ms) before other requests get their turn."""
+"""Number of workers that are rendered (in about 5 ms) before the code yields to the event loop."""
 
 
 class Attributes:
@@ -44,8 +44,8 @@ class Attributes:
     async def read(self, call: ResourceCall, query: Mapping[str, str]) -> Json:
         """Return the AttributeValues of a target, with all of its attributes or one.
 
-        With ``?fresh=true`` every ready worker is asked. A worker that does not answer within a second is listed with
-        its last known values and their age.
+        With ``?fresh=true``, first ask every ready worker. If a worker does not answer within a second, its item has
+        the last known values and their age.
 
         Raises:
             StatusError: the target or the attribute does not exist.
@@ -78,7 +78,9 @@ class Attributes:
         return render_attribute_values(target, [item async for item in self._items([target], declared, fresh)])
 
     async def assign(self, target: CachedWorker, service: CachedService, given: Mapping[str, Value], path: str) -> None:
-        """Set attributes of a worker, all or none; errors contain the field path of a value below ``path``.
+        """Set attributes of a worker, all or none.
+
+        An error has the path of the wrong field, which begins with ``path``.
 
         Raises:
             StatusError: an attribute is not mutable, a value does not fit, or the worker cannot be reached.
@@ -111,7 +113,7 @@ class Attributes:
     async def _items(
         self, workers: Sequence[CachedWorker], declared: Sequence[Attribute], fresh: frozenset[str]
     ) -> AsyncIterator[Json]:
-        """Yield the rendered values of each worker; other requests get their turn in between."""
+        """Yield the rendered values of each worker; yield to the event loop after every ``TURN_WORKERS`` workers."""
         now = self._clock()
         for number, worker in enumerate(workers, start=1):
             yield render_worker_values(

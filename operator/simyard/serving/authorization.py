@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authorization of calls: a SubjectAccessReview for each new question, and a cache of recent decisions.
+"""Authorizes calls: asks for a SubjectAccessReview for each new question, and caches recent decisions.
 
 RBAC alone decides who may call an action: the right to ``create`` ``TARGETS/actions/NAME`` in the group
 ``subresources.simyard.dev``. A call arrives in one of three ways, and each way asks for this right:
@@ -36,7 +36,7 @@ REVIEW_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to a SubjectAccessReview; ``reason`` is shown to the user."""
+    """The answer to a SubjectAccessReview. Users see ``reason``."""
 
     allowed: bool
     reason: str

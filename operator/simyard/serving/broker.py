@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of the apiserver and the frontends to the broker.
+"""Connects the apiserver and the frontends to the broker.
 
-A new password is used from the next connection on. The broker keeps existing connections open, so no request fails. Any
-other change of the access closes all connections and opens new ones.
+If only the password changes, the client uses the new password for its next connection. The broker keeps existing
+connections open, so no request fails. After any other change of the access, the client closes all connections and opens
+new ones.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class BrokerClient:
     def __init__(
         self, on_events: EventHandler, beside: Sequence[Callable[[AccessSource], Coroutine[None, None, NoReturn]]] = ()
     ) -> None:
-        """Set up without connections. ``beside`` are further tasks that use the same credentials."""
+        """Create the client without connections. ``beside`` are further tasks that use the same credentials."""
         self._on_events = on_events
         self._beside = beside
         self._access: BrokerAccess | None = None
@@ -44,11 +45,11 @@ class BrokerClient:
 
     @property
     def blocked(self) -> str:
-        """The broker's reason for accepting no messages; empty while it accepts them."""
+        """The reason why the broker accepts no messages; "" while it accepts them."""
         return self._requester.blocked if self._requester is not None else ""
 
     def set_access(self, access: BrokerAccess) -> None:
-        """Use an access from now on; requests in progress fail unless only the password has changed."""
+        """Use this access from now on. Requests in progress fail, unless only the password has changed."""
         before, self._access = self._access, access
         if before is None or replace(before, password=access.password) != access:
             self._changed.set()
@@ -80,7 +81,7 @@ class BrokerClient:
         timeout_seconds: float,
         message_id: str | None = None,
     ) -> Reply:
-        """Send a request and return the reply; errors as for ``Requester.request``."""
+        """Send a request and return the reply. Raises the same errors as ``Requester.request``."""
         if self._requester is None:
             raise BrokerUnavailableError("there are no credentials for the message broker yet")
         return await self._requester.request(

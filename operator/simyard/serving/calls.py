@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of an object or one of its subresources, independent of the API that received them."""
+"""Describes calls of an object or one of its subresources, independent of the API that received them."""
 
 from __future__ import annotations
 

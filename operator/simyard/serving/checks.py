@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health checks of a process, and their report in the words of kube-apiserver's ``/readyz``. Pure."""
+"""Reports the health checks of a process in the format of kube-apiserver's ``/readyz``. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The outcome of one check of a process; ``detail`` describes the state that was found, good or bad."""
+    """The outcome of one check of a process. ``detail`` describes the present state, good or bad."""
 
     name: str
     good: bool
@@ -17,7 +17,7 @@ class HealthCheck:
 
 
 def format_report(checks: Iterable[HealthCheck]) -> tuple[bool, str]:
-    """Return whether all checks are good, and a text with one line for each check."""
+    """Return true if all checks are good, and a text with one line for each check."""
     found = list(checks)
     good = all(check.good for check in found)
     lines = [f"[{'+' if check.good else '-'}]{check.name}: {check.detail}" for check in found]

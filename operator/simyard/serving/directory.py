@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory of call targets: local copies of workers, pools and services, and the queues that reach them."""
+"""Finds the targets of calls in local copies of workers, pools and services, and the queues that lead to them."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Destination:
         return cls(worker.queue, worker.user, worker=worker.metadata.name)
 
     def includes(self, worker: str) -> bool:
-        """Return whether a worker of that name may answer: the asked worker, or a worker in a slot of the pool."""
+        """Return true if a worker of that name may answer: the asked worker, or a worker in a slot of the pool."""
         pool, _, slot = worker.rpartition("-")
         return worker == self.worker if self.worker else pool == self.pool and slot.isascii() and slot.isdigit()
 
 
 class Directory:
-    """The local copies in which calls find their targets.
+    """The local copies of the objects that can be targets of calls.
 
-    A target that is missing in the copies is looked up once at the API server. ``namespaces`` restricts the copies, and
-    ``service`` restricts them to one service with its workers.
+    If the copies do not contain a target, the directory asks the API server once. ``namespaces`` restricts the copies
+    to these namespaces, and ``service`` to one service with its pools and workers.
     """
 
     def __init__(self, client: KubeClient, namespaces: Sequence[str] = ALL_NAMESPACES, service: str = "") -> None:
@@ -103,7 +103,7 @@ class Directory:
         return max(cache.measure_age_seconds() for cache in (self.workers, self.pools, self.services))
 
     async def run(self) -> None:
-        """Keep the copies current until cancelled."""
+        """Keep the copies up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in (self.workers, self.pools, self.services):
                 group.create_task(cache.run(), name=f"cache of {cache.resource.plural}")
@@ -121,7 +121,7 @@ class Directory:
         return await self._find(self.services, call.namespace, call.name)
 
     async def find_service(self, target: Target) -> CachedService:
-        """Return the service of a target; errors as for :meth:`find_target`."""
+        """Return the service of a target. Raises the same errors as :meth:`find_target`."""
         if isinstance(target, CachedService):
             return target
         return await self._find(self.services, target.metadata.namespace, target.service)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The resource ``files``: a user offers a file for upload, finds it, lists all, or deletes one.
+"""Serves the resource ``files``: a user asks for an upload, gets a file, lists all files, or deletes one.
 
-Answers contain signed URLs with which the client moves the bytes straight to and from the file store. A URL is valid
-for hours, and for one request only; a user who may ``get`` a file can have a new URL at any time.
+Answers contain signed URLs, with which the client sends bytes directly to the file store or receives them from there. A
+URL is valid for hours, and for one request only; a user who may ``get`` a file can have a new URL at any time.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from simyard_sites.kubernetes.errors import ApiError
 
 DEFAULT_LIMIT = 500
 MAX_CAUSES = 16
-"""The largest number of causes in an answer; a list of 10,000 wrong digests has as many errors."""
+"""Maximum number of causes in an answer: a list of 10,000 wrong digests would have as many causes."""
 
 
 class Files:
-    """The files of users, for users whose rights are already checked."""
+    """The server of files, for users whose rights are already checked."""
 
     def __init__(
         self,
@@ -144,9 +144,10 @@ class Files:
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
     async def find_namespace(self, name: str) -> FileNamespace:
-        """Return a namespace.
+        """Return a namespace with its uid.
 
-        The namespace is read for each request: a remembered uid could belong to a deleted namespace of the same name.
+        The method reads the namespace for each request: a cached uid could belong to a deleted namespace of the same
+        name.
 
         Raises:
             StatusError: the namespace does not exist, or is not watched.

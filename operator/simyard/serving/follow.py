@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watch of one named object. RBAC needs ``watch`` for that name, and no ``list``."""
+"""Watches one named object. The account needs the right to ``watch`` this object, but no right to ``list``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def follow(
 ) -> None:
     """Call ``use`` with the current state of the object and with each new state, without end; ignore a deletion.
 
-    A state for which ``use`` raises ValueError is logged and skipped.
+    If ``use`` raises ValueError for a state, the function logs the error and goes on with the next state.
     """
     version = ""
     async with aclosing(follow_changes(client, resource, namespace, fields=f"metadata.name={name}")) as events:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readiness of the aggregated apiserver."""
+"""Decides whether the aggregated apiserver is ready."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from simyard.serving.directory import Directory
 class Health:
     """The state that decides whether the apiserver is ready; the server writes it.
 
-    The apiserver is ready while objects and front proxy are known and no stop was requested. It stays ready without the
-    broker, so that callers get an error that names the broker. Without a ready apiserver, they would get the error that
-    the API does not exist.
+    The apiserver is ready when it has its copies of objects and the CA of the front proxy, until it is asked to stop.
+    It stays ready without the broker, so that callers get an error that names the broker. If it were not ready, callers
+    would get the error that the API does not exist.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Health:
         self.stopping = False
 
     def run_checks(self) -> list[HealthCheck]:
-        """Return the checks that decide about readiness, and the state of the broker."""
+        """Return the checks that decide whether the process is ready, and the state of the broker."""
         synced = self.directory is not None and self.directory.synced
         age = self.directory.measure_age_seconds() if self.directory is not None else 0.0
         return [
@@ -42,5 +42,5 @@ class Health:
         return f"accepts no messages: {self.broker.blocked}" if self.broker.blocked else "connected"
 
     def report(self) -> tuple[bool, str]:
-        """Return whether the process is ready, and one line for each check."""
+        """Return true if the process is ready, and one line for each check."""
         return format_report(self.run_checks())

@@ -20,5 +20,5 @@ class Identity:
         object.__setattr__(self, "_hash", hash((self.user, self.uid, self.groups, self.extra)))
 
     def __hash__(self) -> int:
-        """Return the hash, which is computed once because every request looks up the rights of its user."""
+        """Return the hash. It is computed once, because every request looks up the rights of its user."""
         return self._hash

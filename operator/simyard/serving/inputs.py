@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of a request's body and query. Pure."""
+"""Reads the body and the query of a request. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FLAGS = {"": True, "true": True, "1": True, "false": False, "0": False}
 
 
 def read_object(body: bytes, content_type: str, field: str) -> Mapping[str, Json]:
-    """Return the JSON object in a body; an empty body is ``{}``, because ``kubectl create --raw`` may send nothing.
+    """Return the JSON object in a body; ``{}`` for an empty body, which ``kubectl create --raw`` may send.
 
-    The object may have ``field`` and the fields of every Kubernetes object. A missing Content-Type means JSON, because
-    ``kubectl --raw`` sends none.
+    The object may have ``field`` and the fields of every Kubernetes object. Without a Content-Type, the body is JSON,
+    because ``kubectl --raw`` sends no Content-Type.
 
     Raises:
-        StatusError: the body is not such an object; an unknown field is refused because it may be misspelt.
+        StatusError: the body is not such an object. An unknown field is an error too, because it may be misspelt.
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type not in ("", "application/json"):
@@ -83,7 +83,7 @@ def read_flag(query: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def read_count(query: Mapping[str, str], name: str) -> int | None:
-    """Return a whole number in the query that may be 0; None if the query does not name it.
+    """Return a whole number of at least 0 in the query; None if the query does not have it.
 
     Raises:
         StatusError: the text is no whole number, or is negative.
@@ -97,7 +97,7 @@ def read_count(query: Mapping[str, str], name: str) -> int | None:
 
 
 def read_positive(query: Mapping[str, str], name: str) -> int | None:
-    """Return a positive whole number in the query; None if the query does not name it.
+    """Return a positive whole number in the query; None if the query does not have it.
 
     Raises:
         StatusError: the text is no positive whole number.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subresource ``workers/{name}/log``: returns the log of a worker, once or as it grows.
+"""Serves the subresource ``workers/{name}/log``: returns the log of a worker, once or as it grows.
 
-A worker keeps nothing for a reader: each request names the position after the lines that are known already. So a
-follower is a loop of requests, and its memory is one reply. The number of followers is limited, in all and for each
-worker, because each of them occupies a connection and asks its worker once in a second.
+A worker stores nothing about readers: each request names the position from which the reader wants lines. To follow a
+log, the apiserver sends one request after the other, and keeps only one reply in memory. The number of followers is
+limited, in total and for each worker, because each follower occupies a connection and causes a request per second.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from simyard_adapter.wire import Request
 ASK_SECONDS = 10.0
 POLL_SECONDS = 1.0
 MAX_FAILURES = 60
-"""The largest number of requests without an answer, one after the other, before a follower ends."""
+"""Maximum number of consecutive requests without an answer; after them, the apiserver ends the follower's response."""
 MAX_FOLLOWERS = 200
 MAX_FOLLOWERS_PER_WORKER = 8
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedLog:
-    """A log whose first part was read, and whose further parts are read while somebody follows it.
+    """A log that a client follows: the first part is read, and further parts are read while the client is connected.
 
     Attributes:
         worker: The uid of the worker.
-        texts: The parts of the log. An empty part says that there is nothing new.
+        texts: The parts of the log. An empty part means that there are no new lines.
     """
 
     worker: str
@@ -47,7 +47,7 @@ class FollowedLog:
 
 @dataclass(frozen=True, slots=True)
 class _AskedWorker:
-    """The worker of a log, and the queue of its requests."""
+    """The worker whose log is read, and the queue for requests to it."""
 
     subject: Subject
     uid: str
@@ -55,7 +55,7 @@ class _AskedWorker:
 
 
 class Logs:
-    """The logs of workers, for users whose rights are already checked."""
+    """The reader of workers' logs, for users whose rights are already checked."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Logs:
         *,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
-        """Set up; all followers end when ``is_stopping`` returns True."""
+        """Create the reader. All followers end when ``is_stopping`` returns True."""
         self._directory = directory
         self._broker = broker
         self._is_stopping = is_stopping
@@ -75,8 +75,8 @@ class Logs:
     async def read(self, call: ResourceCall, query: Mapping[str, str]) -> str | FollowedLog:
         """Return the log of a worker's adapter and program: the last ``?tailLines=``, or that of one ``?invocation=``.
 
-        With ``?after=``, all lines after this position are returned, and with ``?follow=true`` also the lines that the
-        worker will write.
+        With ``?after=``, return all lines after this position. With ``?follow=true``, also return the lines that the
+        worker writes later.
 
         Raises:
             StatusError: the worker does not exist or cannot be reached, or the query is wrong.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cached forms of workers, pools and services, with only the fields that calls need, to save memory. Pure."""
+"""Defines the cached forms of workers, pools and services: only the fields that calls need, to save memory. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CachedCondition:
 
 @dataclass(frozen=True, slots=True)
 class OwnDetails:
-    """Settings of a Worker without a pool; workers of a pool have none of these settings."""
+    """The settings that only a Worker without a pool can have."""
 
     title: str = ""
     summary: str = ""

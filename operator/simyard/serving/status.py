@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of requests as ``metav1.Status``, the form in which Kubernetes clients read errors.
+"""Builds errors of requests as ``metav1.Status``, the format of errors for Kubernetes clients.
 
-The codes are chosen for the reactions of clients. If the simulation program refused or failed an action, the code is
-422, with the adapter's reason (``ActionFailed``, ...). Such a request is well formed and permitted, but fails again
-when it is repeated. (``pods/exec`` also reports a failed command with its own reason, and the exit code in
-``details.causes``.) With a 409, client-go would run the action again (``RetryOnConflict``); a 5xx would count as a
-fault of the platform.
+The codes follow from what clients do after them. If the simulation program refused an action or failed, the code is
+422, with the adapter's reason (``ActionFailed``, ...): the request is well formed and permitted, but would fail again.
+(``pods/exec`` also reports a failed command with its own reason, and the exit code in ``details.causes``.) With a 409,
+client-go would run the action again (``RetryOnConflict``); a 5xx would count as a fault of the platform.
 
-client-go repeats requests up to ten times if a 429 or 5xx carries ``Retry-After``. So this header is set only if
-nothing was done and a later attempt may succeed.
+client-go repeats requests up to ten times if a 429 or 5xx has ``Retry-After``. The response therefore has this header
+only if nothing was done and a later attempt may succeed.
 """
 
 from __future__ import annotations
@@ -189,14 +188,14 @@ def translate_wire_error(subject: Subject, error: WireError) -> StatusError:
 
 
 def make_invalid_reply_error(subject: Subject, reason: str, message: str, field: str = "") -> StatusError:
-    """Return the error for a carried-out request with an unusable reply, which is a fault of the service's program."""
+    """Return the error for a request that the worker carried out, but whose reply does not match the declaration."""
     cause = Cause(reason, message, field)
     text = f"the reply of {subject} is refused: {f'{field}: ' if field else ''}{message}"
     return StatusError(reason, text, code=BAD_GATEWAY_CODE, subject=subject, causes=[cause])
 
 
 def translate_api_error(subject: Subject, error: ApiError) -> StatusError:
-    """Return the error for an error of kube-apiserver to a request on behalf of the caller."""
+    """Return the error for the caller, after kube-apiserver answered a request of this process with an error."""
     if 400 <= error.status < 500 and error.status not in (401, 429):
         return StatusError(error.reason or StatusReason.BAD_REQUEST, error.message, code=error.status, subject=subject)
     return StatusError(

@@ -21,7 +21,7 @@ DEFAULT_LIMIT = 500
 
 
 class StudyResults:
-    """The rows of studies, for users whose rights are already checked."""
+    """The server of the rows of studies, for users whose rights are already checked."""
 
     def __init__(self, client: KubeClient, catalog: FileCatalog | None, files: Files) -> None:
         self._client = client

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of a server: its certificate and the CA of its privileged client, both replaceable while the server runs."""
+"""Keeps the TLS settings of a server, and replaces its certificate and the CA of its clients while it runs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ServingTls:
 
     Every handshake uses the newest certificate and CA.
 
-    The files are checked when a client connects, at most once a second. If new files cannot be read, the error is
-    logged and the old certificate stays in use. A client may connect without a certificate, but not with a certificate
-    of another CA. Without ``client_certificates`` the server requests none.
+    When a client connects, the class checks the files for changes, at most once a second. If it cannot read new files,
+    it logs the error and keeps the old certificate. A client may connect without a certificate, but not with a
+    certificate of another CA. Without ``client_certificates``, the server does not ask clients for a certificate.
     """
 
     def __init__(

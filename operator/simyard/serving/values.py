@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The newest known values of the workers' attributes, and their rendering as AttributeValues. Pure."""
+"""Stores the newest known values of the workers' attributes, and renders them as AttributeValues. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from simyard_adapter.declarations import Json as Value
 class Observed:
     """A value, and the time at which the platform received it.
 
-    The time is in seconds since the epoch. The guest's own time is not used, because a guest's clock may be wrong.
+    The time is in seconds since the epoch, by the clock of the platform, because a guest's clock may be wrong.
     """
 
     value: Value
@@ -41,11 +41,14 @@ class ValueStore:
         self.revision = 0
 
     def get_revision(self, worker_uid: str) -> int:
-        """Return a number that changes with every record of the worker; ``revision`` changes with every record."""
+        """Return a number that changes when values of the worker are recorded.
+
+        ``revision`` changes with every record.
+        """
         return self._revisions.get(worker_uid, 0)
 
     def record(self, worker: CachedWorker, claimed: ClaimedAttributes, interface: Interface, time: float) -> None:
-        """Record the values that match the interface; other values are counted as refused."""
+        """Record the values that match the interface, and count the other values as refused."""
         worker_uid = worker.metadata.uid
         refused = partial(self._refusals.note, f"{worker.metadata.namespace}/{worker.metadata.name}")
         values = claimed.check(interface.attributes, refused)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to workers whose errors are translated for the caller."""
+"""Sends requests to workers, and translates their errors for the caller."""
 
 from __future__ import annotations
 
