@@ -4,6 +4,9 @@
 Each point is met in its turn: the operator works undisturbed up to it, and after it another one (or, when only the
 answer was lost, the same) must reach what was asked for: the right workers with one machine each, no Worker and no
 machine made in vain, no action run twice, and in the end nothing left, neither machines nor users and queues.
+
+Each point costs the start of an operator. Therefore `make test` meets a few points of each scenario, and
+`make test-soak` meets all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from world_logins import logins, rotate, until_rotated
 from simyard.api.worker_pool import WorkerPool
 
 WORLDS = 4
-"""Worlds in which the points of a scenario are met beside each other."""
+"""Worlds in which all points of a scenario are met beside each other."""
+FEW_STEP = 5
+"""Distance of two points where few of them are met."""
 
 
 class Scenario:
@@ -200,8 +205,13 @@ CASES = [(scenario, fate) for scenario in SCENARIOS for fate in (Fate.DIES, Fate
 CASES += [(ChangeOfMind, Fate.MEANWHILE), (Rotation, Fate.DIES)]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("scenario", "fate"), CASES, ids=[f"{case.__name__}-{fate.name}" for case, fate in CASES])
+each_case = pytest.mark.parametrize(
+    ("scenario", "fate"), CASES, ids=[f"{case.__name__}-{fate.name}" for case, fate in CASES]
+)
+
+
+@pytest.mark.soak
+@each_case
 async def test_no_point_is_a_bad_one(
     make_world: Callable[[], Awaitable[World]], tmp_path: Path, scenario: type[Scenario], fate: Fate
 ) -> None:
@@ -211,6 +221,15 @@ async def test_no_point_is_a_bad_one(
         for world in worlds:
             group.create_task(_meet(scenario(world, tmp_path), fate, points))
     assert next(points) > WORLDS + 1, "there are points to meet"
+
+
+@each_case
+async def test_none_of_a_few_points_is_a_bad_one(
+    make_world: Callable[[], Awaitable[World]], tmp_path: Path, scenario: type[Scenario], fate: Fate
+) -> None:
+    points = itertools.count(1, FEW_STEP)
+    await _meet(scenario(await make_world(), tmp_path), fate, points)
+    assert next(points) > 1 + FEW_STEP, "there are points to meet"
 
 
 async def _meet(scenario: Scenario, fate: Fate, points: Iterator[int]) -> None:
