@@ -223,6 +223,7 @@ async def test_no_point_is_a_bad_one(
     assert next(points) > WORLDS + 1, "there are points to meet"
 
 
+@pytest.mark.long
 @each_case
 async def test_none_of_a_few_points_is_a_bad_one(
     make_world: Callable[[], Awaitable[World]], tmp_path: Path, scenario: type[Scenario], fate: Fate
