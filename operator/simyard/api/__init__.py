@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pydantic models of the kinds of ``simyard.dev/v1alpha1``; ``crds/`` is generated from them."""
+"""Pydantic models of the kinds in ``simyard.dev/v1alpha1``; ``make generate`` writes ``crds/`` from them."""

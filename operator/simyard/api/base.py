@@ -19,7 +19,10 @@ def add_schema_keywords(**keywords: Any) -> ConfigDict:
 
 
 def make_cel_rule(rule: str, message: str, field_path: str = "") -> Json:
-    """Return one entry of ``x-kubernetes-validations``; ``field_path`` is relative to the rule, such as ``.spec.x``."""
+    """Return one entry of ``x-kubernetes-validations``.
+
+    ``field_path`` is the path of the wrong field, such as ``.spec.x``, relative to the object that has the rule.
+    """
     entry = {"rule": rule, "message": message}
     if field_path:
         entry["fieldPath"] = field_path
@@ -36,14 +39,14 @@ IMMUTABLE: Json = {"x-kubernetes-validations": [make_cel_rule("self == oldSelf",
 FREE_FORM: Json = {"x-kubernetes-preserve-unknown-fields": True}
 ATOMIC: Json = {"x-kubernetes-list-type": "atomic"}
 ATOMIC_MAP: Json = {"x-kubernetes-map-type": "atomic"}
-"""A map with a single writer: the API server keeps no record of the writer of each leaf."""
+"""Schema keyword of a map that has one writer: the API server then records one owner for the whole map."""
 SET: Json = {"x-kubernetes-list-type": "set"}
 
 
 def make_immutable_rule(field: str, part: str, message: str) -> Json:
-    """Return a rule that keeps an optional ``field`` of an object unchanged.
+    """Return a rule that refuses changes of an optional ``field`` of an object.
 
-    ``part`` is the path below the field that the rule compares, such as ``.name``; empty for the whole field.
+    The rule compares only ``part``, a path below the field such as ``.name``; with an empty part, the whole field.
     """
     name = f"__{field}__" if field == "namespace" else field  # a reserved word of CEL
     now, before = f"self.{name}", f"oldSelf.{name}"
@@ -52,7 +55,7 @@ def make_immutable_rule(field: str, part: str, message: str) -> Json:
 
 
 def map_by(*keys: str) -> Json:
-    """Return the schema keywords of a list whose items have the fields ``keys`` as their key."""
+    """Return the schema keywords of a list whose items are identified by their fields ``keys``."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
@@ -84,16 +87,16 @@ Generation = Annotated[int, Field(ge=0, description="Value of `metadata.generati
 
 
 class ApiModel(BaseModel):
-    """Base class of all models below a kind.
+    """Base class of all models of kinds and of their parts.
 
-    Field names are camelCase in JSON. Unknown fields are ignored, because the API server prunes them. Types are strict,
-    as in the API server: a number is not accepted as a string, nor a string as a number.
+    Field names are camelCase in JSON. The models ignore unknown fields, because the API server removes them. Types are
+    strict, as in the API server: a number is not a valid string, and a string is not a valid number.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, strict=True)
 
     def to_json(self) -> Json:
-        """Return the JSON form as it stands in an object, without the fields that are not set."""
+        """Return the JSON form for an object of the API server, without the fields that are not set."""
         data: Json = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return data
 
@@ -128,7 +131,10 @@ Conditions = Annotated[
 
 
 def set_condition(conditions: list[Condition], new: Condition) -> list[Condition]:
-    """Return the conditions with ``new`` added or replaced; an unchanged status keeps its transition time."""
+    """Return the conditions with ``new`` in place of the condition of the same type.
+
+    If the status does not change, the transition time of the old condition stays.
+    """
     result = []
     for old in conditions:
         if old.type != new.type:
@@ -139,8 +145,8 @@ def set_condition(conditions: list[Condition], new: Condition) -> list[Condition
 
 
 def find_condition(conditions: list[Condition], kind: str) -> Condition | None:
-    """Return the condition of the type ``kind``, or None."""
-    for item in conditions:  # called for every worker of a pool: a generator takes twice as long
+    """Return the condition of the type ``kind``; None if there is no such condition."""
+    for item in conditions:  # a generator would take twice as long, and this function runs for every worker of a pool
         if item.type == kind:
             return item
     return None
@@ -164,7 +170,7 @@ class SecretReference(ApiModel):
 
 
 class OwnerReference(ApiModel):
-    """Part of an owner reference that Simyard reads."""
+    """Fields of an owner reference that Simyard reads."""
 
     kind: str
     name: str
@@ -173,7 +179,7 @@ class OwnerReference(ApiModel):
 
 
 class Metadata(ApiModel):
-    """Part of ``metadata`` that Simyard reads."""
+    """Fields of ``metadata`` that Simyard reads."""
 
     name: str
     namespace: str = ""
@@ -189,5 +195,5 @@ class Metadata(ApiModel):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """Owner reference of the object that manages this one, or None."""
+        """Owner reference of the object that controls this object; None if there is no controller."""
         return next((owner for owner in self.owner_references if owner.controller), None)

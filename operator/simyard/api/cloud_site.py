@@ -53,14 +53,14 @@ class Provider(ApiModel):
 
     @property
     def entry_point(self) -> str:
-        """Name under which the provider is installed."""
+        """Name of the provider's entry point in the group ``simyard.sites``."""
         return self.other.name if self.other is not None else self.get_member()[0]
 
     def get_member(self) -> tuple[str, ApiModel]:
         """Return the name and the value of the member that is set.
 
         Raises:
-            ValueError: no member is set.
+            ValueError: No member is set.
         """
         for name, value in (
             ("emulated", self.emulated),
@@ -75,7 +75,7 @@ class Provider(ApiModel):
 
 
 class SiteLimits(ApiModel):
-    """Limits that the platform keeps at the site."""
+    """Limits that the platform obeys at the site."""
 
     max_workers: Annotated[
         int, Field(ge=0, le=1_000_000, description="Maximum number of Workers at the same time.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part of the kind SimulationService that connects the interface with the program."""
+"""Part ``spec.connector`` of the kind SimulationService: it connects the interface with the program."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind File of the aggregated API: a file of a namespace in the file store."""
+"""Kind File of the aggregated API: a file of a namespace in the file store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part of the kind SimulationService about its OCCI frontends."""
+"""Part ``spec.frontend`` of the kind SimulationService: the OCCI frontends of a service."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the pods of OCCI frontends: the value of the option ``--frontend-pod``.
 
-Fields that are not set have the defaults of Kubernetes or of ``simyard frontend``; security contexts and spread have
-defaults here. The fields have the names of the chart's values (``frontends.*``), from which the chart fills them.
+The security contexts and ``spread`` have defaults here. Other fields that are not set have the defaults of Kubernetes
+or of ``simyard frontend``. The fields have the names of the chart's values (``frontends.*``), and the chart passes
+these values in the option.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from simyard.api.quantities import canonicalize_quantity
 
 
 def _format_number(value: Any) -> Any:
-    """Return a number as text, because quantities may be written without quotes."""
+    """Return the text of a number, because a user may write a quantity without quotes."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 Amount = Annotated[
     str, BeforeValidator(_format_number), Field(max_length=32, pattern=QUANTITY), AfterValidator(canonicalize_quantity)
 ]
-"""Quantity in the form in which the API server writes it, so that live and desired objects can be compared."""
+"""Quantity in the API server's form, so that the operator can compare live and desired objects."""
 Amounts = dict[Literal["cpu", "memory", "ephemeral-storage"], Amount]
 
 
@@ -36,7 +37,7 @@ RESTRICTED_POD: Json = {
     "fsGroup": 65532,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Security context of the pods; the user is the user of the image."""
+"""Default security context of the pods; they run as the user of the image."""
 RESTRICTED_CONTAINER: Json = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -62,10 +63,11 @@ class FrontendPod(ApiModel, extra="forbid"):
         resources: Resources of the container.
         node_selector: Labels of the nodes for the pods, in addition to ``kubernetes.io/os=linux``.
         tolerations: Taints that the pods tolerate.
-        affinity: Affinity that replaces the default, which keeps the pods of a service in different zones.
-        spread: Strictness with which the pods of a service are kept on different nodes; ``required`` counts tainted
-            nodes too.
-        topology_spread_constraints: Constraints that replace the default ones, which ``spread`` describes.
+        affinity: Affinity that replaces the default affinity; the default prefers different zones for the pods of a
+            service.
+        spread: Strictness with which the scheduler puts the pods of a service on different nodes; ``required`` counts
+            tainted nodes too.
+        topology_spread_constraints: Constraints that replace the constraint that follows from ``spread``.
         labels: Additional labels of all objects of a frontend.
         pod_labels: Additional labels of the pods.
         pod_annotations: Annotations of the pods.
@@ -105,7 +107,7 @@ class FrontendPod(ApiModel, extra="forbid"):
 
     @classmethod
     def from_json(cls, text: str) -> FrontendPod:
-        """Return the settings that a JSON document holds.
+        """Parse a JSON document, and return the settings.
 
         Raises:
             ValueError: The document is not valid; the message names each wrong field.
@@ -117,7 +119,7 @@ class FrontendPod(ApiModel, extra="forbid"):
 
 
 def describe_problems(error: ValidationError) -> str:
-    """Return all problems of a validation as one text, each with the path of its field."""
+    """Return the problems of a validation as one text; each problem has the path of its field."""
     return "; ".join(_describe_problem(item["loc"], item["msg"]) for item in error.errors())
 
 

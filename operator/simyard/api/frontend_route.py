@@ -17,8 +17,8 @@ class IngressRoute(ApiModel, extra="forbid"):
 
     Attributes:
         class_name: IngressClass; if empty, the cluster's default class.
-        annotations: Annotations for the Ingress controller, for example that the frontends speak TLS.
-        tls_secret_name: Secret with the certificate that clients see; if empty, the certificate of the frontends.
+        annotations: Annotations for the Ingress controller. For example, they tell it that the frontends use TLS.
+        tls_secret_name: Secret with the certificate of the Ingress; if empty, the Secret of the frontends' certificate.
     """
 
     class_name: str = ""
@@ -55,7 +55,7 @@ class FrontendRoute(ApiModel, extra="forbid"):
 
     @classmethod
     def from_json(cls, text: str) -> FrontendRoute:
-        """Return the routes that a JSON document holds.
+        """Parse a JSON document, and return the routes.
 
         Raises:
             ValueError: The document is not valid; the message names each wrong field.

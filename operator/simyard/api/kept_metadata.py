@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reduction of an object's metadata to the part that the operator keeps in memory.
 
-The API server lets an object have 256 KiB of annotations, and more in labels, owners and finalizers. The operator reads
-few of these entries. The other entries are removed before an object is kept, so that users cannot fill the operator's
+The API server accepts 256 KiB of annotations on an object, and more data in labels, owners and finalizers. The operator
+needs few of these entries. It removes the other entries from the objects that it keeps, so that users cannot fill its
 memory.
 """
 
@@ -12,7 +12,7 @@ from simyard.api import names
 from simyard.api.base import Json
 
 MAX_TEXT_CHARACTERS = 512
-"""Maximum length of a kept text. The operator itself writes only names, versions and times, which are shorter."""
+"""Maximum length of a text that is kept. The operator itself writes names, versions and times, which are shorter."""
 _SCALARS = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _TEXTS = {
     "labels": (names.LABEL_POOL, names.LABEL_SERVICE, names.LABEL_SITE, names.LABEL_REVISION),
@@ -27,7 +27,7 @@ _TEXTS = {
 
 
 def select_metadata(metadata: Json) -> Json:
-    """Return the metadata with the operator's own labels, annotations and finalizer, and the controlling owner."""
+    """Return the metadata with only the operator's labels, annotations and finalizer, and the controlling owner."""
     kept: Json = {name: metadata[name] for name in _SCALARS if name in metadata}
     for field, known in _TEXTS.items():
         texts = metadata.get(field) or {}
@@ -41,5 +41,5 @@ def select_metadata(metadata: Json) -> Json:
 
 
 def strip_metadata(raw: Json) -> Json:
-    """Return the object with its metadata reduced by :func:`select_metadata`."""
+    """Return the object with the metadata that :func:`select_metadata` selects."""
     return {**raw, "metadata": select_metadata(raw["metadata"])}

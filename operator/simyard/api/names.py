@@ -31,16 +31,18 @@ SITE_PODS = "simyard-site-pod"
 SITE_KUBEVIRT = "simyard-site-kubevirt"
 """Names of the ClusterRoles that CloudSites of the providers ``pod`` and ``kubevirt`` need."""
 MASTER_KEY_SECRET = "simyard-broker-master-key"  # noqa: S105 - the name of a Secret
-"""Secret from which the passwords of the broker's users are derived; `kubectl simyard rotate` replaces it."""
+"""Secret with the key from which the operator derives the passwords of broker users.
+
+``kubectl simyard rotate`` replaces the key."""
 APISERVER_BROKER_SECRET = "simyard-apiserver-broker"  # noqa: S105 - the name of a Secret
 """Secret in the platform's namespace with the apiserver's broker credentials; the operator writes it."""
 FRONTEND_BROKER_SECRET = "simyard-frontend-broker"  # noqa: S105 - the name of a Secret
-"""Secret with the broker credentials of the OCCI frontends, and ``occi_vhost``, the virtual host of AMQP clients."""
+"""Secret with the broker credentials of the OCCI frontends, and with ``occi_vhost``, the AMQP clients' virtual host."""
 
 METRIC_OCCI_REQUEST_SECONDS = "simyard_occi_request_duration_seconds"
-"""Metric of frontends, by ``method`` and ``code``; the operator scales frontends by it."""
+"""Metric of frontends: duration of requests, by ``method`` and ``code``; the operator scales frontends by it."""
 METRIC_OCCI_REFRESH_SECONDS = "simyard_occi_refresh_seconds"
-"""Metric: time for which reads of fresh values waited for adapters; a part of the request's duration."""
+"""Metric: time for which requests waited for adapters to report fresh values; a part of the requests' duration."""
 METRIC_LOOP_LATE_SECONDS = "simyard_loop_late_seconds"
 """Metric: sum of the delays with which an event loop ran its timers; the operator scales frontends by it."""
 
@@ -56,56 +58,60 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 FILES = Resource(SUBRESOURCES_GROUP, VERSION, "files", "File")
 OCCI_MIXINS = Resource(GROUP, VERSION, "occimixins", "OcciMixin")
 OCCI_LINKS = Resource(GROUP, VERSION, "occilinks", "OcciLink")
-# Names of sites, services and pools are values of labels (63 characters). A worker's name and 8 digits of its uid make
-# the name of a machine, which is a host name (63). A pool's name is the prefix of its workers' names.
+# Names of sites, services and pools are values of labels (at most 63 characters). The name of a machine consists of the
+# worker's name and 8 digits of its uid, and is a host name (at most 63 characters). The name of a worker begins with
+# the name of its pool.
 
 USAGE = "simyard"
 """Name of the only Usage of a namespace."""
 LABEL_POOL = "simyard.dev/pool"
 LABEL_SERVICE = "simyard.dev/service"
 LABEL_SERVICE_NAMESPACE = "simyard.dev/service-namespace"
-"""Label of the objects that belong to a service in the platform's namespace, beside ``simyard.dev/service``."""
+"""Label of objects in the platform's namespace that belong to a service: the namespace of the service.
+
+The label ``simyard.dev/service`` of these objects is the service's name."""
 LABEL_SITE = "simyard.dev/site"
 LABEL_REVISION = "simyard.dev/revision"
-"""Label of a pool's Workers: hash of everything that the machine is made from (``plan/revision.py``)."""
+"""Label of a pool's Workers: hash of everything that their machines are made from (``plan/revision.py``)."""
 ANNOTATION_REQUESTED = "simyard.dev/requested-time"
 """Annotation of Workers: time of the request (``creationTimestamp`` has whole seconds only)."""
 ANNOTATION_VERSION = "simyard.dev/service-version"
 """Annotation of Workers: version of the service from which the machine was made."""
 ANNOTATION_LICENCE = "simyard.dev/licence"
-"""Annotation of a pool's Workers: licence of which the Worker holds a seat, also after its service is deleted."""
+"""Annotation of a pool's Workers: licence whose seat the Worker occupies, even after its service is deleted."""
 ANNOTATION_MANIFEST = "simyard.dev/manifest"
-"""Annotation of a frontend's objects: digest of the manifest that was applied last."""
+"""Annotation of a frontend's objects: digest of the manifest that the operator applied last."""
 ANNOTATION_FILES_QUOTA = "simyard.dev/files-quota"
-"""On a namespace: its quota of files, a quantity of bytes, in place of the installation's."""
+"""Annotation of namespaces: quota of files, a quantity of bytes; it replaces the quota of the installation."""
 ANNOTATION_REQUESTED_BY = "simyard.dev/requested-by"
 """Annotation of ServiceActions that the aggregated apiserver created: the user who called the action."""
 ANNOTATION_INLINE_RESULT = "simyard.dev/inline-result"
-"""Annotation of ServiceActions: ``"true"`` keeps a large result in the object, for readers without the file store."""
+"""Annotation of ServiceActions: with ``"true"``, a large result stays in the object and not in the file store."""
 ANNOTATION_LEAVES = "simyard.dev/leaves"
-"""Annotation of a pool's Workers: a user asked to remove this one, so scale-in removes it first."""
+"""Annotation of a pool's Workers: a user asked for the removal of this Worker, so a scale-in removes it first."""
 ANNOTATION_OCCI_ID = "simyard.dev/occi-id"
-"""Annotation of Workers and OcciLinks: the OCCI id that a client chose; the uid by default."""
+"""Annotation of Workers and OcciLinks: OCCI id that a client chose; without it, the uid is the OCCI id."""
 ANNOTATION_OCCI_KEY = "simyard.dev/occi-key"
-"""Annotation of Workers and OcciLinks: digest of the OCCI request that created them; it detects a second delivery."""
+"""Annotation of Workers and OcciLinks: digest of the OCCI request that created them, to detect a second delivery."""
 ANNOTATION_OCCI_DONE = "simyard.dev/occi-done"
 """Annotation of Workers and WorkerPools: short digests of the last changes by OCCI requests.
 
-On a WorkerPool, it also has digests of the Workers for which the pool was scaled in. It detects a second delivery."""
+The frontends use it to detect a second delivery of a request. On a WorkerPool, it also has digests of the Workers for
+whose deletion a frontend scaled the pool in."""
 ANNOTATION_OCCI_ATTRIBUTES = "simyard.dev/occi-attributes"
-"""Annotation of Workers: JSON object of the OCCI attributes that clients set and the platform does not use."""
+"""Annotation of Workers: JSON object of OCCI attributes that clients set, and that the platform only stores."""
 ANNOTATION_OCCI_MIXINS = "simyard.dev/occi-mixins"
-"""Annotation of Workers: ids of the provider's mixins that clients asked for, if no field of the Worker holds them."""
+"""Annotation of Workers: ids of the provider's mixins that clients asked for and that no field of the Worker has."""
 ANNOTATION_OCCI_PULLED = "simyard.dev/occi-pulled"
 """Annotation of OcciLinks: JSON object of the service adapter's newest answer to a frontend."""
 ANNOTATION_ABANDON = "simyard.dev/abandon"
-"""Annotation of CloudSites: ``"true"`` deletes the CloudSite although machines may be left there."""
+"""Annotation of CloudSites: with ``"true"``, a deleted CloudSite does not wait until its machines are gone."""
 FINALIZER = "simyard.dev/machines"
-"""Finalizer of WorkerPools and CloudSites: an object stays until all of its machines are gone."""
+"""Finalizer of WorkerPools and CloudSites: the object stays until all its machines are gone."""
 
 
 class ConditionType(enum.StrEnum):
-    """Type of a condition. True is the good status; only Failed and Complete have the same meaning as in a Job."""
+    """Type of a condition. True is the good status, except for Failed, which has the same meaning as in a Job."""
 
     AVAILABLE = "Available"
     PROGRESSING = "Progressing"
@@ -123,7 +129,7 @@ class ConditionType(enum.StrEnum):
 
 
 class Reason(enum.StrEnum):
-    """Reason of a condition, an event or a failure: part of the API, explained in ``docs/conditions.md``."""
+    """Reason of a condition, an Event or a failure: a part of the API, which docs/conditions.md explains."""
 
     # CloudSite
     PROBE_SUCCEEDED = "ProbeSucceeded"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds OcciMixin and OcciLink: objects that clients of the OCCI frontends define, shared by all frontends."""
+"""Kinds OcciMixin and OcciLink: objects that OCCI clients define, and that all frontends show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from simyard.api.base import ATOMIC, FREE_FORM, IMMUTABLE, SET, ApiModel, Metadata, Values, map_by
 
 URI_PATTERN = r"^[!#-;=?-\[\]_a-z~]+$"
-"""Printable ASCII that needs no quoting in any rendering; a line feed would add lines to every client's listings."""
+"""Printable ASCII that needs no quotes in any rendering; a line feed would add lines to the listings of all clients."""
 PATH_PATTERN = r"^/[!#-;=?-\[\]_a-z~]*$"
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of Kubernetes quantities to numbers, and their canonical form."""
+"""Conversion of Kubernetes quantities to numbers and to their canonical form."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ _BINARY = {"Ei": 60, "Pi": 50, "Ti": 40, "Gi": 30, "Mi": 20, "Ki": 10, "": 0}
 
 @functools.lru_cache(maxsize=256)
 def parse_quantity(quantity: str | int) -> Fraction:
-    """Return the number that a quantity such as ``500m`` or ``4Gi`` stands for."""
+    """Return a quantity, such as ``500m`` or ``4Gi``, as a number."""
     text = str(quantity)
     digits = text.rstrip("mkKMGTi")
     return Fraction(Decimal(digits)) * _FACTORS[text[len(digits) :]]
 
 
 def parse_cores(quantity: str | int) -> int:
-    """Return a number of cores, rounded up, at least 1: machines have no parts of a core."""
+    """Return a quantity of cores as a whole number, rounded up, at least 1."""
     return max(1, math.ceil(parse_quantity(quantity)))
 
 
 def parse_millis(quantity: str | int) -> int:
-    """Return a number of thousandths, rounded up, at least 1."""
+    """Return a quantity in thousandths, rounded up, at least 1."""
     return max(1, math.ceil(parse_quantity(quantity) * 1000))
 
 
 def parse_mebibytes(quantity: str | int) -> int:
-    """Return a number of MiB, rounded up."""
+    """Return a quantity of bytes in MiB, rounded up."""
     return math.ceil(parse_quantity(quantity) / 2**20)
 
 
 def parse_bytes(quantity: str | int) -> int:
-    """Return a number of bytes, rounded up.
+    """Return a quantity of bytes as a whole number, rounded up.
 
     Raises:
-        ValueError: the text is no quantity.
+        ValueError: The text is not a quantity.
     """
     if not re.fullmatch(QUANTITY, str(quantity)):
         raise ValueError(f"{str(quantity)[:50]!r} is no quantity: write a number of bytes, such as 500Gi")
@@ -62,7 +62,7 @@ def parse_bytes(quantity: str | int) -> int:
 
 
 def format_bytes(size: int) -> str:
-    """Return a number of bytes with a binary unit and three digits, such as 1.5Gi."""
+    """Return a number of bytes as a text with a binary unit and three significant digits, such as 1.5Gi."""
     amount, units = float(size), ["", "Ki", "Mi", "Gi", "Ti"]
     while amount >= 1024 and len(units) > 1:
         amount, units = amount / 1024, units[1:]
@@ -70,10 +70,10 @@ def format_bytes(size: int) -> str:
 
 
 def canonicalize_quantity(quantity: str) -> str:
-    """Return a quantity as the API server writes it: with the largest unit that leaves a whole number.
+    """Return a quantity as the API server returns it: with the largest unit that makes the number whole.
 
-    ``0.5`` becomes ``500m``; fractions of a thousandth are rounded up. Binary units stay binary, except below ``1Ki``
-    and for numbers that are not whole (apimachinery's ``Quantity``).
+    ``0.5`` becomes ``500m``. Fractions of a thousandth are rounded up. A binary unit stays binary, unless the quantity
+    is below ``1Ki`` or not whole (as in apimachinery's ``Quantity``).
     """
     value = Fraction(math.ceil(parse_quantity(quantity) * 1000), 1000)
     if not value:

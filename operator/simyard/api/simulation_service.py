@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from simyard.api.base import (
     ATOMIC,
@@ -26,10 +26,11 @@ from simyard.api.base import (
 )
 from simyard.api.connector import Connector
 from simyard.api.frontend import Endpoints, Frontend, FrontendsStatus
+from simyard_adapter.declarations import ValueType
 from simyard_adapter.digests import MAX_FILE_BYTES
 
 RESERVED_ACTIONS = ("start", "stop", "restart", "suspend", "save", "start_workers")
-"""Names of built-in actions of every worker or service (OCCI infrastructure 1.2, Cloud4E's ``start_workers``)."""
+"""Names of built-in actions, which a service cannot declare (OCCI infrastructure 1.2, Cloud4E's ``start_workers``)."""
 
 Text = Annotated[str, Field(max_length=1024, description="Meaning, for people.")]
 MEDIA_TYPE = r"^[a-z0-9.+-]+/[a-z0-9.+-]+$"
@@ -68,11 +69,13 @@ class DeclaredValue(ApiModel):
 
     name: Annotated[Term, Field(description="Name: lower case letters, digits, underscores.")]
     type: Annotated[
-        Literal["string", "integer", "number", "boolean", "array", "object", "file"],
+        str,
+        AfterValidator(lambda name: ValueType(name).value),
         Field(
+            json_schema_extra={"enum": [kind.value for kind in ValueType]},
             description="Type in JSON; `file` is an object whose field `file` is the address of an uploaded file."
             " OCCI shows an attribute or a result that is a file as the path `/files/ADDRESS`;"
-            " GET redirects to its content."
+            " GET redirects to its content.",
         ),
     ]
     description: Text = ""
@@ -155,8 +158,8 @@ class DeclaredAction(ApiModel):
     idempotent: Annotated[
         bool,
         Field(
-            description="States that a second run does no harm. If a worker dies, another worker then runs its action"
-            " again."
+            description="States that a second run does no harm. If a worker is lost, another worker then runs its"
+            " action again."
         ),
     ] = False
     concurrent: Annotated[

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules by which a CloudSite permits the machine of a Worker: open namespaces, consent, cordon.
+"""Rules by which a CloudSite permits the machine of a Worker: deletion, cordon, open namespaces, consent.
 
-The rules are enforced at three points:
+Three places enforce the rules:
 
-1. Admission policies refuse a WorkerPool or a Worker of a user that breaks a rule (:mod:`simyard.manifests.admission`).
-   A policy cannot call Python. So each rule stands here twice: as a function, and as a CEL expression below it.
+1. Admission policies refuse a user's WorkerPool or Worker that breaks a rule (:mod:`simyard.manifests.admission`).
+   A policy cannot call Python. So the rules about open namespaces and consent stand here twice: as a function, and as a
+   CEL expression below it. The CEL expression of the cordon is in the policy for Workers; a pool may name a cordoned
+   site. No policy checks whether a site is being deleted.
 2. The plan of a pool places new workers only at permitted sites (:func:`simyard.plan.placement.choose_sites`).
 3. The operator checks each Worker again, with the newest CloudSite and pool, just before it requests the machine
    (:class:`simyard.fleet.sites.machine_requests.MachineRequests`).
 
-The policies alone are not enough: a CloudSite may change after a pool or Worker was stored, and an API server that has
-just started evaluates no policy.
+The policies alone are not enough: a CloudSite can change after a user stored a pool or Worker, and an API server that
+has just started knows no CloudSites yet and accepts every request.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def is_open(site: CloudSite, namespace: str) -> bool:
 
 
 CEL_IS_OPEN = "params.spec.allowedNamespaces.from == 'All' || request.namespace in params.spec.allowedNamespaces.names"
-"""The rule of :func:`is_open` for the namespace of a request; ``params`` is the CloudSite."""
+"""CEL form of :func:`is_open`, for the namespace of a request; ``params`` is the CloudSite."""
 
 
 def has_consent(site: CloudSite, consent: Collection[str] | None) -> bool:
@@ -36,14 +38,16 @@ def has_consent(site: CloudSite, consent: Collection[str] | None) -> bool:
 
 
 CEL_POOL_HAS_CONSENT = "params.spec.trust != 'External' || params.metadata.name in object.spec.placement.consent"
-"""The rule of :func:`has_consent` for a WorkerPool."""
+"""CEL form of :func:`has_consent`, for a WorkerPool."""
 
 CEL_WORKER_MAY_HAVE_CONSENT = "params.spec.trust != 'External' || object.metadata.?ownerReferences.hasValue()"
-"""The rule of :func:`has_consent` for a Worker without a pool; a policy cannot read the pool of a Worker."""
+"""CEL form of :func:`has_consent`, for a Worker.
+
+A policy cannot read the pool of a Worker, so it checks only Workers without a pool."""
 
 
 def find_refusal(site: CloudSite, namespace: str, consent: Collection[str] | None) -> str:
-    """Return the reason why no worker may start at the site, or an empty text.
+    """Return the reason why the worker may not start at the site; an empty text if it may.
 
     Args:
         site: CloudSite to check.

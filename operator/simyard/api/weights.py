@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weight of free-form values, as the admission policies of :mod:`simyard.manifests.sizes` compute it."""
+"""Weight of free-form values; the admission policies of :mod:`simyard.manifests.sizes` compute the same weight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_PARAMETERS_WEIGHT = 1_114_112
 MAX_MEMBERS = 14_563
 """Maximum number of members of one list or object.
 
-With more members the API server stops the evaluation of the policy before it has weighed the value."""
+For a larger value, the policy exceeds the API server's cost limit before it has computed the weight."""
 MAX_ATTRIBUTES_WEIGHT = 65_536
 """Maximum weight of all attributes of a pool, a Worker or a link."""
 MAX_DEFAULT_WEIGHT = 65_536
@@ -26,7 +26,7 @@ TOO_DEEP = 1_000_000_000
 
 
 def weigh_value(value: Any, levels: int = MAX_DEPTH) -> int:
-    """Return the weight of a JSON value: the characters of texts and names, and a constant for every other part."""
+    """Return the weight of a JSON value: the characters of texts and names, and :data:`SCALAR` for each other value."""
     if isinstance(value, str):
         return len(value) + 2
     if not isinstance(value, list | Mapping):

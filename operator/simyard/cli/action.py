@@ -21,8 +21,10 @@ from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, print_table, say
 from simyard.cli.results import describe_value, find_files, read_result
 from simyard.cli.targets import Target, TargetType
+from simyard_adapter.declarations import ValueType
 
-JSON_TYPES = ("integer", "number", "boolean", "array", "object")
+JSON_TYPES = {kind.value for kind in ValueType} - {ValueType.STRING.value, ValueType.FILE.value}
+"""Types of parameters whose values a user writes as JSON."""
 
 
 @click.command()

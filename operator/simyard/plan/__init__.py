@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure decisions: functions that compute changes and statuses from desired state, observed state and time."""
+"""Pure decisions without I/O: they compute changes and statuses from desired state, observed state and time."""

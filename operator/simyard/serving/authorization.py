@@ -2,12 +2,16 @@
 """Authorizes calls: asks for a SubjectAccessReview for each new question, and caches recent decisions.
 
 RBAC alone decides who may call an action: the right to ``create`` ``TARGETS/actions/NAME`` in the group
-``subresources.simyard.dev``. A call arrives in one of three ways, and each way asks for this right:
+``subresources.simyard.dev`` (``update`` for a PUT, and for a change of an object). A call arrives in one of four ways,
+and each way checks this right:
 
-- The aggregated API asks here (:mod:`simyard.apiserver.api`).
+- The aggregated API asks here (:mod:`simyard.apiserver.api`). Before that, kube-apiserver itself checks the right to
+  ``TARGETS/actions``, because it sees only the first segment of the subresource.
 - The OCCI frontends ask here (:mod:`simyard.frontend.access`).
-- A ServiceAction that a user creates passes an admission policy, in which the API server checks the right itself
+- A ServiceAction that a user creates or changes passes an admission policy, in which the API server checks the right
   (:func:`simyard.manifests.admission.build_action_policy`).
+- A Study that a user creates or changes passes a policy with the same check
+  (:func:`simyard.manifests.admission.build_study_policy`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that make the identity of a CloudSite immutable: after a change the operator could not find its machines."""
+"""Rules that make the identity of a CloudSite immutable.
+
+After a change of the identity, the operator could not find the site's machines any more.
+"""
 
 from __future__ import annotations
 

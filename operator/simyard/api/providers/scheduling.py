@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings for the scheduling of machines in a Kubernetes cluster, shared by the providers that run there."""
+"""Settings for the scheduling of machines in a Kubernetes cluster; the providers pod and kubevirt share them."""
 
 from __future__ import annotations
 
