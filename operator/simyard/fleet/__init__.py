@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out the plans: starts, watches and stops workers in bulk, and keeps every status true."""
+"""The operator's work: it carries out the plans, starts, watches and stops workers in bulk, and writes all statuses."""

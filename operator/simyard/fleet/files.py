@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers the questions of workers for signed URLs of files.
+"""Answers the questions of workers for signed URLs, with which they download and upload files.
 
-The work of a question is two requests to the file store and one message. Broker users take turns, and each has a few
-questions under way at once. So a pool of a thousand workers that begin with the same file delays no other pool. Only a
-question under way has a task. The memory of the others is bounded; further ones are dropped. A worker repeats a
-question without an answer under the same id. A repetition of a question that waits does nothing.
+An answer needs two requests to the file store and one message. The operator answers a few questions of each broker
+user at the same time, and the users take turns. So a pool of a thousand workers that all ask for the same file does not
+delay other pools. Only a question that is being answered has a task. The memory of the waiting questions is bounded,
+and the operator drops questions above the bound. A worker that gets no answer repeats the question with the same id;
+the operator ignores the repetition while the question waits.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ MAX_PARALLEL = 64
 MAX_PARALLEL_PER_SENDER = 16
 MAX_WAITING_BYTES = 48 * 1024 * 1024
 MAX_WAITING_BYTES_PER_SENDER = 12 * 1024 * 1024
-"""The largest memory of all questions that are not answered yet: 25,000 downloads of one sender, for example."""
+"""Maximum memory of all questions of one sender that are not answered yet; 25,000 downloads, for example."""
 DOWNLOAD_BYTES, UPLOAD_BYTES, PART_BYTES = 512, 4096, 136
-"""Upper bounds for the memory of a question, and of each part of an upload."""
+"""Upper bounds for the memory of a question for a download, of one for an upload, and of each part of an upload."""
 MAX_KNOWN_NAMESPACES = 10_000
 NO_STORE = "this installation of Simyard has no file store: the platform team sets files.mode of the chart"
 QUESTIONS = Counter("simyard_file_questions_total", "Questions of workers for signed URLs, by outcome.", ["outcome"])
@@ -55,18 +56,20 @@ QUESTIONS = Counter("simyard_file_questions_total", "Questions of workers for si
 
 Question = DownloadWanted | UploadWanted | PartWanted
 OfferPart = Callable[[str, PartWanted], Awaitable[UploadOffer]]
-"""Answers the question of the worker with this uid; raises PartRefusedError."""
+"""Function that answers a question of the worker with the given uid about rows of a study.
+
+It raises PartRefusedError if it refuses the upload."""
 
 
 @dataclass(slots=True)
 class _Sender:
-    """The questions of a broker user that are not answered yet.
+    """A broker user with its questions that are not answered yet.
 
     Attributes:
-        waiting: the questions that are not under way, each with the uid of its worker.
+        waiting: the questions that have no task yet, each with the uid of its worker.
         known: the ids of all questions.
-        bytes: the memory of all questions.
-        under_way: the number of questions that are under way.
+        bytes: upper bound for the memory of all questions.
+        under_way: the number of questions that have a task.
     """
 
     waiting: deque[tuple[str, Question]] = field(default_factory=deque)
@@ -76,7 +79,7 @@ class _Sender:
 
 
 class FileAnswers:
-    """The answers to questions of workers about files."""
+    """Component that answers the questions of workers about files."""
 
     def __init__(
         self,
@@ -86,10 +89,10 @@ class FileAnswers:
         offer_part: OfferPart,
         quota: int | None = None,
     ) -> None:
-        """Set up.
+        """Create the component, without a connection to the file store.
 
-        ``offer_part`` answers questions about the rows of studies. ``quota`` is the number of bytes that a namespace
-        may have, None for no limit.
+        ``offer_part`` answers questions about the rows of studies. ``quota`` is the maximum number of bytes of a
+        namespace; None: no limit.
         """
         self._offer_part = offer_part
         self._registry = registry
@@ -100,7 +103,7 @@ class FileAnswers:
         self._tasks: asyncio.TaskGroup | None = None
         self._senders: dict[str, _Sender] = {}
         self._turns: OrderedDict[str, _Sender] = OrderedDict()
-        """The senders of which another question may begin, in the order of their turns."""
+        """Senders that have a waiting question which may get a task, in the order of their turns."""
         self._bytes = 0
         self._under_way = 0
         self._namespace_uids: OrderedDict[str, str] = OrderedDict()
@@ -117,7 +120,7 @@ class FileAnswers:
         return self._catalog
 
     def apply_event(self, event: ReceivedEvent) -> None:
-        """Begin to answer a question; drop it if too many are under way."""
+        """Add the question in an event to the waiting questions; drop it if they use too much memory."""
         question = event.message
         if not isinstance(question, Question) or self._tasks is None:
             return
@@ -139,7 +142,7 @@ class FileAnswers:
             self._turns.setdefault(user, sender)
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin as many questions as may be under way."""
+        """Start tasks for waiting questions, up to the maximum number of tasks."""
         while self._turns and self._under_way < MAX_PARALLEL:
             user, sender = self._turns.popitem(last=False)
             uid, question = sender.waiting.popleft()
@@ -180,7 +183,7 @@ class FileAnswers:
             log.info("the answer about a file did not reach the worker %s: %s", worker.metadata.name, error)
 
     async def _find_answer(self, user: str, worker: Worker, question: Question) -> tuple[str, Mapping[str, Json]]:
-        """Return the outcome for the metric, and the body of the answer."""
+        """Return the outcome of a question, for the metric, and the body of the answer."""
         if self._catalog is None:
             return "refused", {"error": {"message": NO_STORE, "retryable": False, "absent": True}}
         try:
@@ -229,7 +232,7 @@ class FileAnswers:
                 quota=namespace.quota,
             )
         except QuotaError as error:
-            # The result of a long computation must not be lost: the action waits for space, up to its timeout.
+            # The error is retryable: the worker waits for space up to its action's timeout, so that no result is lost.
             return "refused", _make_error(namespace.describe_excess(error), retryable=True)
         return "upload", {"status": offer.to_json(), **self._trust()}
 
@@ -238,9 +241,9 @@ class FileAnswers:
         return {"caCertificate": authority} if authority else {}
 
     async def _find_namespace_uid(self, user: str, namespace: str) -> str:
-        """Return the uid of the namespace of a broker user.
+        """Return the uid of a broker user's namespace, which the method reads only once.
 
-        The user belongs to one pool or worker. It ends with its namespace, so its namespace never gets another uid.
+        The user belongs to one pool or worker, and is deleted with its namespace. So this uid never changes.
         """
         if (uid := self._namespace_uids.get(user)) is None:
             uid = self._namespace_uids[user] = (await self._read_namespace(namespace)).uid
@@ -253,7 +256,7 @@ class FileAnswers:
 
 
 def _measure(question: Question) -> int:
-    """Return the largest memory of a question, in bytes."""
+    """Return an upper bound for the memory of a question, in bytes."""
     if isinstance(question, DownloadWanted):
         return DOWNLOAD_BYTES
     return UPLOAD_BYTES + (PART_BYTES * len(question.upload.parts) if isinstance(question, UploadWanted) else 0)

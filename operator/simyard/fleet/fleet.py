@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates the parts of the leading operator, connects them and runs them.
 
-Three kinds of input drive the parts. Changes of objects reach them as :mod:`simyard.fleet.wiring` declares. Messages of
-workers reach them in :meth:`Fleet._apply_event`. The state of the broker reaches them in the methods below it.
+The parts get three kinds of input. Changes of objects reach them as :mod:`simyard.fleet.wiring` declares.
+:meth:`Fleet._apply_event` passes them the messages of workers. The methods below it pass them changes of the broker's
+state.
 """
 
 from __future__ import annotations
@@ -75,24 +76,24 @@ class FleetSettings:
     """The settings of the leading operator.
 
     Attributes:
-        broker: the operator's own access to the broker, as an administrator.
-        worker_broker: the same broker as workers reach it (its user and password are not used).
+        broker: the operator's access to the broker, as an administrator.
+        worker_broker: the address under which workers reach the broker; its user and password are not used.
         namespace: the platform's own namespace.
         installation: name that distinguishes this installation's machines at a site from the machines of other
             installations.
         identity: the name of this operator process.
         statistics_seconds: the broker's ``collect_statistics_interval``.
-        occi_amqp: whether OCCI clients may speak AMQP, in a virtual host of their own.
-        occi_endpoints: URLs of OCCI frontends that run outside of this installation and serve a queue there.
-        frontends: the template of the services' own frontends; None if this operator creates none and deletes existing
-            ones.
-        actions: the limits of ServiceActions per namespace.
+        occi_amqp: True if OCCI clients may use AMQP; they have a separate virtual host.
+        occi_endpoints: URLs of OCCI frontends outside of this installation that serve a queue of this virtual host.
+        frontends: the template of the services' frontends; None if this operator creates no frontends, and deletes
+            existing ones.
+        actions: the limits for the ServiceActions of each namespace.
         watch_namespaces: the namespaces whose pools, workers, services and actions this operator manages.
-        rotate_after_seconds: delay between the end of a worker and the change of its pool's password; 0: never changed.
+        rotate_after_seconds: delay between the exit of a worker and the change of its pool's password; 0: no change.
         files: the access to the file store; None if the platform has none.
-        files_quota: the bytes of files that a namespace may have; None: no limit.
+        files_quota: the maximum bytes of files of a namespace; None: no limit.
         sweep: the settings of the sweep of the file store.
-        make_provider: creates the provider of a CloudSite; tests inject another one.
+        make_provider: function that creates the provider of a CloudSite; tests inject another one.
         timing: the pauses of the operator; tests inject shorter ones.
     """
 
@@ -116,7 +117,7 @@ class FleetSettings:
 
 
 class Fleet:
-    """All sites, pools, workers, services and actions. It must be created inside a running event loop."""
+    """The leading operator with all its parts. It must be created inside a running event loop."""
 
     def __init__(self, client: KubeClient, settings: FleetSettings) -> None:
         timing = settings.timing
@@ -211,7 +212,7 @@ class Fleet:
         )
 
     def find_most_overdue(self) -> tuple[str, float]:
-        """Return the part of the work that is most overdue, and by how many seconds; update the metrics."""
+        """Return the name of the work queue that is most overdue, and by how many seconds; update the metrics."""
         OVERDUE.labels("worker-events").set(events := self._unsettled_seconds())
         return max(find_most_overdue(), ("worker-events", events), key=lambda item: item[1])
 
@@ -270,10 +271,11 @@ class Fleet:
         await run()
 
     def _apply_event(self, event: ReceivedEvent) -> Awaitable[object] | None:
-        """Apply a message of a worker; return the write that must succeed before the message is acknowledged.
+        """Pass a message of a worker to the parts.
 
-        The broker guarantees the user of a message. This method checks that the worker in the message belongs to the
-        user.
+        The broker guarantees that the user in a message is its sender. This method checks that the worker in the
+        message belongs to this user. It returns the write that must succeed before the message is acknowledged, or
+        None.
         """
         if event.user != self.registry.find_sender(event.worker_uid):
             return None
@@ -292,7 +294,7 @@ class Fleet:
         return hearer.apply_event(event)
 
     def _requester_connected(self) -> None:
-        """Repeat the requests that were under way when the connection was lost."""
+        """Send again the requests that may have been lost with the former connection."""
         self._actions.requester_connected()
         self._studies.requester_connected()
 
@@ -321,6 +323,9 @@ class Fleet:
 
 
 def _count_dead_letter(letter: DeadLetter) -> None:
-    """Count a request that no worker answered in time, or that ended several workers; the caller has its error."""
+    """Count and log a request that the broker moved to the dead-letter queue; its caller has got an error already.
+
+    No worker answered the request in time, or several workers received it and did not finish it.
+    """
     DEAD_LETTERS.labels(letter.reason).inc()
     log.info("a request was given up: %s %s of %s: %s", letter.kind, letter.message_id, letter.queue, letter.reason)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the account of every namespace.
+"""Keeps the accounts of all namespaces.
 
-It follows the machines of all sites and writes the Usage objects.
+The runners of the sites report their machines here, and this module writes the Usage objects.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ WRITES_PER_SECOND = 10.0
 """Rate of writes over all namespaces."""
 MAX_ENDED = 20_000
 MAX_LATE_MILLISECONDS = 60_000
-"""Maximum delay of an event, and maximum difference of two clocks; a larger value counts as an error of the clock."""
+"""Maximum delay of an event, and maximum difference of two clocks; a larger value counts as a wrong clock."""
 
 
 def get_moment(client: KubeClient | None = None) -> Moment:
-    """Return the present time.
+    """Return the present time on the wall clock and on a steady clock.
 
-    If this node's clock is wrong, the time comes from the API server's clock, so that no namespace is charged for the
-    error.
+    If the clock of this node differs from the API server's clock, the result uses the API server's clock, so that a
+    wrong clock changes no namespace's cost.
     """
     ahead = filter_skew(client.clock_skew_seconds if client is not None else None)
     return Moment(round((get_time().timestamp() + ahead) * 1000), time.monotonic_ns() // 1_000_000)
 
 
 class SiteMeter:
-    """The meter of one site. It follows the machines and never waits.
+    """The meter of one site: the runner of the site reports its machines to it. Its methods do not wait.
 
-    A machine is counted from the time at which it entered ``running``, as its site says, until it is gone. A stopped or
-    failed machine is counted too, because it keeps its place at the site. A machine that outlives its Worker is
-    counted, because it costs money. While some machines of the site are unknown, the meter counts nothing. Later it
-    counts this time for the machines that still exist.
+    A machine counts from the time at which it entered ``running``, as its site reports, until it is gone. A stopped or
+    failed machine counts too, because it keeps its place at the site. A machine whose Worker is deleted counts as long
+    as it exists, because it costs money. While some machines of the site are unknown, the meter counts no machine.
+    Later, it counts this time for the machines that still exist.
     """
 
     def __init__(self, name: str, metering: Metering) -> None:
@@ -67,7 +67,7 @@ class SiteMeter:
         return self._complete_at is not None
 
     def machine_seen(self, machine: Machine) -> None:
-        """Note a new machine, or a new state of a machine."""
+        """Record a new machine, or a new state of a machine."""
         if self._complete_at is None:
             return
         now = self._metering.clock()
@@ -78,13 +78,13 @@ class SiteMeter:
             self._starting.setdefault(machine.id, now.steady)
 
     def machine_gone(self, machine: Machine) -> None:
-        """Note that a machine does not exist any more."""
+        """Record that a machine does not exist any more."""
         self._starting.pop(machine.id, None)
         now = self._metering.clock() if self.is_complete else None
         self._close(machine.owner.namespace, machine.id, now)
 
     def set_inventory(self, machines: MachineTable | None) -> None:
-        """Note that these are all machines of the site; None means that some machines are not known any more."""
+        """Record that ``machines`` are all machines of the site; None: from now on, some machines may be unknown."""
         if (machines is not None) == self.is_complete:
             return
         now = self._metering.clock()
@@ -118,27 +118,28 @@ class SiteMeter:
 
 
 def _runs(machine: Machine) -> bool:
-    """Return whether a machine has ever begun to run; its present state does not matter."""
+    """Return whether a machine has begun to run; it may be in a later state now."""
     return Stage.RUNNING in machine.entered or machine.state is MachineState.RUNNING
 
 
 class _Ledger:
-    """The account of a namespace, and the rows of its Usage that this process wrote or read."""
+    """The account of a namespace, with the rows of its Usage that this process last wrote or read."""
 
     def __init__(self, account: Account, rows: list[UsageRow]) -> None:
         self.account = account
         self.stored = self.written = rows
 
     def is_of(self, rows: list[UsageRow]) -> bool:
-        """Return whether the account continues from these rows; if not, another process has written since then."""
+        """Return whether the account continues from these rows; False if another process has written them."""
         return rows in (self.stored, self.written)
 
 
 class Metering:
-    """The accounts of all namespaces, read from the Usage objects; one task writes them back.
+    """The accounts of all namespaces. It reads them from the Usage objects, and one task writes them back.
 
-    Each write stores the sums together with the time up to which they are counted, and replaces only rows that this
-    process knows. So no time is counted twice, even if an operator is killed or a second one writes at the same time.
+    Each write stores the sums together with the time up to which they are complete. It succeeds only if the stored rows
+    are the rows that this process knows. So no time counts twice, even if an operator is killed, or if two operators
+    write at the same time.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Metering:
         raise AssertionError("the queue does not end")
 
     def get_site_meter(self, name: str) -> SiteMeter:
-        """Return the meter of a site; each name has one meter."""
+        """Return the meter of a site. Later calls with the same name return the same meter."""
         return self._sites.setdefault(name, SiteMeter(name, self))
 
     def list_accounts(self) -> Iterator[tuple[str, Account]]:
@@ -176,7 +177,7 @@ class Metering:
         return ((namespace, ledger.account) for namespace, ledger in self._ledgers.items())
 
     def count_current(self) -> Iterator[tuple[str, UsageRow]]:
-        """Return all rows by namespace, counted up to now where the machines are known."""
+        """Yield all rows with their namespaces; rows of sites whose machines are all known are counted up to now."""
         now = self.clock()
         for name in self._sites:
             self.advance(name, now)
@@ -187,7 +188,7 @@ class Metering:
     # Reports of sites
 
     def open(self, site: str, machine: Machine, now: Moment, most_milliseconds: int) -> None:
-        """Start to count a machine that runs."""
+        """Begin to count a running machine."""
         namespace, key = machine.owner.namespace, MachineKey(site, machine.id)
         account = self._ledger(namespace).account
         if key in account:
@@ -198,23 +199,23 @@ class Metering:
         self._queue.add(namespace, self._timing.usage_started_seconds)
 
     def close(self, namespace: str, key: MachineKey, now: Moment | None) -> bool:
-        """Count a machine for the last time; return whether it was counted until now."""
+        """Count a machine for the last time; return whether the account had counted it."""
         closed = namespace in self._ledgers and self._ledgers[namespace].account.close(key, now)
         if closed:
             self._queue.add(namespace, self._timing.usage_spacing_seconds)
         return closed
 
     def advance(self, site: str, now: Moment) -> None:
-        """Count the machines of a site up to now, if all of them are known."""
+        """Count the machines of a site up to now, if all machines of the site are known."""
         if self._knows(site):
             for _, account in self.list_accounts():
                 account.advance(site, now)
 
     def compare(self, site: str) -> None:
-        """Write the accounts whose number of running machines at a site differs from the stored one.
+        """Ask for a write of each account whose number of running machines at a site differs from its stored rows.
 
-        No later event reports the end of a machine that was not written. Without this step its row would seem to run
-        for ever.
+        A former operator may have stored machines that ended while no operator ran. No event reports their end, so
+        without this comparison they would count for ever.
         """
         for usage in self._registry.usages:
             namespace = usage.metadata.namespace
@@ -222,10 +223,10 @@ class Metering:
                 self._queue.add(namespace, self._timing.usage_spacing_seconds)
 
     def _metered(self, site: str, machine: Machine, account: Account, currency: str, now: Moment) -> Metered:
-        """Return the row and the size of a machine: by its Worker's service, its pool's service, or the existing rows.
+        """Return the row, the size and the start of a machine.
 
-        If the site does not report the start of a machine, the machine is counted from the time at which the operator
-        first saw it.
+        The service comes from the Worker of the machine, else from its pool, else from the existing rows. If the site
+        does not report the start of a machine, the machine counts from now.
         """
         owner = machine.owner
         worker = self._registry.find_worker(owner.worker_uid)
@@ -264,7 +265,7 @@ class Metering:
         return usage.status.rows if usage is not None else []
 
     def site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
-        """Stop counting at a deleted CloudSite; apply the changed price of a CloudSite."""
+        """Stop counting the machines of a deleted CloudSite; apply a changed price of a CloudSite."""
         if old is not None and new is None:
             self._remove_site(old.metadata.name)
         elif old is not None and new is not None and old.spec.cost != new.spec.cost:
@@ -287,11 +288,11 @@ class Metering:
             self._removed(left.metadata.namespace)
         elif new is not None:
             self._agree(new.metadata.namespace)
-            # A former leader may have written machines that this process did not see.
+            # A former leader may have stored machines that this process has not seen.
             self._queue.add(new.metadata.namespace, self._timing.usage_idle_seconds)
 
     def _removed(self, namespace: str) -> None:
-        """Forget the account of a namespace whose Usage was deleted, or create the Usage again for running machines."""
+        """Handle a deleted Usage: create it again if machines run in the namespace, else forget the account."""
         if len(self._ledgers[namespace].account):
             self._queue.add(namespace, self._timing.usage_spacing_seconds)
         else:
@@ -321,10 +322,10 @@ class Metering:
         return self._timing.usage_idle_seconds if len(ledger.account) else None
 
     def _agree(self, namespace: str) -> _Ledger:
-        """Return the account, continued from the stored rows.
+        """Return an account that continues from the stored rows.
 
-        If another process has written, the stored rows apply up to their time. From then on, the machines that this
-        process saw are counted.
+        If another process has written the rows, they are complete up to their time. After this time, the account counts
+        the machines that this process has seen.
         """
         ledger, rows = self._ledger(namespace), self._stored(namespace)
         if ledger.is_of(rows):
@@ -346,14 +347,14 @@ class Metering:
             return self._registry.usages.learn(await self._registry.client.create(names.USAGES, body, namespace))
         except AlreadyExistsError:
             await self._look(namespace)
-        except NotFoundError:  # the namespace was deleted: its account is needed only while machines run
+        except NotFoundError:  # the namespace was deleted, so the account is needed only while its machines run
             if len(self._ledgers[namespace].account):
                 raise
             self._removed(namespace)
         return None
 
     async def _look(self, namespace: str) -> None:
-        """Read the Usage from the API server, because the cache may lag behind."""
+        """Read the Usage of a namespace from the API server, because the cache may be behind."""
         cache = self._registry.usages
         try:
             cache.learn(await self._registry.client.get(names.USAGES, names.USAGE, namespace))

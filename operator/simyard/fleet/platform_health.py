@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the operator itself at intervals, and reports a new or solved problem to the sites."""
+"""Checks the operator's own work and clock at intervals, and reports new and solved problems to all sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simyard.plan.platform import PlatformProblem, choose_problem, find_problem
 
 
 class PlatformHealth:
-    """Check of the platform itself; :mod:`simyard.plan.platform` decides whether there is a problem."""
+    """Component that checks the platform; :mod:`simyard.plan.platform` decides whether there is a problem."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class PlatformHealth:
         self._healthy_since = clock()
 
     async def run(self) -> NoReturn:
-        """Check at intervals until cancelled."""
+        """Check the platform at intervals until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(self._timing.platform_look_seconds)
 
     def look(self) -> None:
-        """Check once."""
+        """Check the platform once."""
         found = find_problem(*self._overdue(), self._skew(), get_time())
         if found is not None:
             self._healthy_since = self._clock()

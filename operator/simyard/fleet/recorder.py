@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emits Kubernetes Events (events.k8s.io/v1) about pools, sites and services: aggregated, and never one per worker."""
+"""Emits Kubernetes Events (events.k8s.io/v1) about pools, sites and services; an Event covers many workers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ log = logging.getLogger(__name__)
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 CLUSTER_NAMESPACE = "default"
-"""Namespace of Events about objects that have no namespace: ``kubectl describe`` looks for them there."""
+"""Namespace of Events about cluster-scoped objects, in which ``kubectl describe`` looks for such Events."""
 SERIES_SECONDS = 300.0
 SPACING_SECONDS = 5.0
 _MAX_SERIES = 2_000
 _MAX_NOTE_CHARACTERS = 1024
 Key = tuple[str, str]
-"""The uid of the object that an Event is about, and the reason of the Event."""
+"""Key of an Event: the uid of its object, and its reason."""
 
 
 @dataclass(slots=True)
 class _Series:
-    """An Event and the number of its repetitions.
+    """An Event, and the number of its repetitions.
 
-    ``written`` is the name of the stored Event; its note is immutable, so a new note needs a new Event.
+    ``written`` is the name of the stored Event. The note of an Event is immutable, so a new note needs a new Event.
     """
 
     resource: Resource
@@ -48,7 +48,7 @@ class _Series:
 
 
 class Recorder:
-    """The Events that wait to be written. Repetitions about one object within 5 minutes share one Event."""
+    """Writer of Events. Repetitions within 5 minutes, with the same object and reason, share one Event."""
 
     def __init__(self, client: KubeClient, instance: str) -> None:
         self._client = client
@@ -61,7 +61,7 @@ class Recorder:
         await self._queue.run()
 
     def emit(self, resource: Resource, regarding: Metadata, reason: str, note: str, *, warning: bool = False) -> None:
-        """Record an Event, and have it written."""
+        """Record an Event; a background task writes it."""
         key = (regarding.uid, str(reason))
         time = asyncio.get_running_loop().time()
         series = self._series.pop(key, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the caches of the API server's objects, with their indexes."""
+"""The caches of the API server's objects, with their indexes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ M = TypeVar("M", bound=ApiModel)
 
 
 def find_removed(old: T | None, new: T | None) -> T | None:
-    """Return the object that a change removed: it was deleted, or a new object has its name."""
+    """Return the object that a change removed; None if the change removed no object.
+
+    An object is removed if it was deleted, or if a new object has its name.
+    """
     return old if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else None
 
 
@@ -61,7 +64,7 @@ def get_pool_uid(worker: Worker) -> str:
 
 
 def get_broker_user(worker: Worker) -> str:
-    """Return the broker user as which the worker's adapter connects."""
+    """Return the broker user of a worker, with whose logins the adapter connects."""
     pool_uid = get_pool_uid(worker)
     return name_pool_user(pool_uid) if pool_uid else name_standalone_user(worker.metadata.uid)
 
@@ -77,12 +80,12 @@ def format_service_key(worker_or_pool: Worker | WorkerPool) -> str:
 
 
 def format_target_key(kind: str, namespace: str, name: str) -> str:
-    """Return the key of a ServiceAction's target in the index."""
+    """Return the key of a target in the indexes of ServiceActions and Studies."""
     return f"{kind}/{namespace}/{name}"
 
 
 def list_target_keys(worker: Worker) -> list[str]:
-    """Return the keys of all targets to which a worker belongs."""
+    """Return the keys of all targets to which a worker belongs: the Worker, its pool, and its service."""
     namespace, owner = worker.metadata.namespace, worker.metadata.controller
     keys = [
         format_target_key(names.WORKERS.kind, namespace, worker.metadata.name),
@@ -94,7 +97,7 @@ def list_target_keys(worker: Worker) -> list[str]:
 
 
 class _WorkerReader:
-    """A parser of Workers. Equal specs and owners, for example of the Workers of one pool, are kept only once."""
+    """Parser of Workers. To save memory, Workers with equal specs or owners share one copy of them."""
 
     def __init__(self) -> None:
         self._specs: OrderedDict[bytes, WorkerSpec] = OrderedDict()
@@ -117,7 +120,7 @@ def _shared(known: OrderedDict[bytes, M], raw: Json, kind: type[M]) -> M:
 
 
 class Registry:
-    """Caches of all kinds. With their indexes, no pass has to scan all objects."""
+    """The caches of all kinds. Their indexes save each pass a scan of all objects."""
 
     def __init__(self, client: KubeClient, namespaces: Sequence[str] = ALL_NAMESPACES) -> None:
         self.client = client
@@ -203,7 +206,7 @@ class Registry:
         return next(iter(self.studies.list_by("uid", uid)), None)
 
     def list_target_workers(self, kind: str, namespace: str, name: str) -> list[Worker]:
-        """Return the Workers of a target: one Worker, or those of a pool or a service."""
+        """Return the Workers of a target: one Worker, or all Workers of a pool or of a service."""
         if kind == names.WORKERS.kind:
             worker = self.workers.get(namespace, name)
             return [worker] if worker is not None else []
@@ -225,12 +228,15 @@ class Registry:
         return self.find_service(item) if item is not None else None
 
     def find_sender(self, worker_uid: str) -> str:
-        """Return the broker user of a Worker, also for a while after the Worker was deleted; empty if there is none."""
+        """Return the broker user of a Worker; empty if the Worker is unknown.
+
+        The registry remembers the users of Workers that were deleted recently.
+        """
         worker = self.find_worker(worker_uid)
         return get_broker_user(worker) if worker is not None else self._users_of_gone.get(worker_uid, "")
 
     async def fetch_target(self, action: ServiceAction | Study) -> None:
-        """Read the target of an action or study, and its service, from the API server: the caches may lag behind."""
+        """Read the target of an action or study, and its service, from the API server into the caches."""
         namespace, target = action.metadata.namespace, action.spec.target
         service = target.name
         try:
@@ -243,7 +249,9 @@ class Registry:
             return
 
     async def fetch_whole_action(self, action: QueuedAction) -> QueuedAction:
-        """Return an action with all its parameters; parameters that the cache leaves out are read from the API server.
+        """Return an action with all its parameters; if the cache left them out, read them from the API server.
+
+        Parameters that are too large for a message (``excess``) stay left out.
 
         Raises:
             NotFoundError: the action was deleted.
@@ -257,7 +265,7 @@ class Registry:
         return read
 
     async def fetch_action(self, action: QueuedAction) -> None:
-        """Read an action from the API server into the cache."""
+        """Read an action from the API server into the cache; forget it if it was deleted."""
         metadata = action.metadata
         try:
             self.actions.learn(await self.client.get(names.SERVICE_ACTIONS, metadata.name, metadata.namespace))
@@ -265,7 +273,7 @@ class Registry:
             self.actions.forget(action)
 
     async def fetch_study(self, study: Study) -> None:
-        """Read a study from the API server into the cache."""
+        """Read a study from the API server into the cache; forget it if it was deleted."""
         metadata = study.metadata
         try:
             self.studies.learn(await self.client.get(names.STUDIES, metadata.name, metadata.namespace))
@@ -273,11 +281,11 @@ class Registry:
             self.studies.forget(study)
 
     def get_gone_since(self, uid: str) -> datetime | None:
-        """Return the time since which a Worker is known to be deleted; None if it is not known to be deleted."""
+        """Return the time at which this process learnt that a Worker is deleted; None if it has not learnt this."""
         return self._gone.get(uid)
 
     async def fetch_worker(self, namespace: str, name: str, uid: str) -> None:
-        """Read a Worker from the API server; then it is in the cache, or it is known to be deleted."""
+        """Read a Worker from the API server: put it into the cache, or record that it is deleted."""
         try:
             raw = await self.client.get(names.WORKERS, name, namespace)
         except NotFoundError:
@@ -289,7 +297,7 @@ class Registry:
             self._gone_now(uid)
 
     def _note_gone(self, old: Worker | None, new: Worker | None) -> None:
-        """Remember the uid and the broker user of a deleted Worker."""
+        """Record the broker user and the deletion of a deleted Worker."""
         if (left := find_removed(old, new)) is not None:
             self._users_of_gone[left.metadata.uid] = get_broker_user(left)
             self._gone_now(left.metadata.uid)

@@ -19,7 +19,7 @@ from simyard.plan.worker import is_ready
 
 
 class Services:
-    """Writer of the statuses of services: at most once a second for each service, after a change."""
+    """Writer of the statuses of services. It writes each status after a change, at most once a second."""
 
     def __init__(
         self, registry: Registry, licences: Licences, frontends: Frontends, timing: Timing = PRODUCTION
@@ -35,11 +35,11 @@ class Services:
         await self._queue.run()
 
     def licence_changed(self, key: Key) -> None:
-        """Write the status of a service soon: the seats of its licence changed."""
+        """Ask for a write of a service's status, because the seats of its licence have changed."""
         self._queue.add(key, self._spacing)
 
     def frontends_changed(self, key: Key) -> None:
-        """Write the status of a service: its frontends changed."""
+        """Ask for a write of a service's status, because its frontends have changed."""
         self._queue.add(key)
 
     def service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the status of an object: the fields that differ, or the whole status."""
+"""Writes the status of an object: only the fields that differ, or the whole status."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ T = TypeVar("T", bound=HasMetadata)
 async def write_status(
     client: KubeClient, cache: Cache[T], metadata: Metadata, old: ApiModel, new: ApiModel, *, guarded: bool = False
 ) -> bool:
-    """Write the fields of a status that differ.
+    """Patch the fields of an object's status that differ between ``old`` and ``new``.
 
-    Returns False if the object does not exist any more, or, with ``guarded``, if another client has changed it.
+    Returns False if the object does not exist any more. With ``guarded``, it also returns False if another client has
+    changed the object.
 
     Raises:
         ApiError: the API server refused the write or did not answer.
@@ -43,9 +44,9 @@ async def write_status(
 
 
 async def replace_status(client: KubeClient, cache: Cache[T], metadata: Metadata, old: ApiModel, new: ApiModel) -> bool:
-    """Write a whole status. A replacement costs the API server an eighth less CPU than a patch.
+    """Replace the whole status of an object; this costs the API server an eighth less CPU than a patch.
 
-    If another client has changed the object meanwhile, only the fields that differ are written.
+    If another client has changed the object meanwhile, patch only the fields that differ.
 
     Returns False if the object does not exist any more, even if a new object has its name.
 
@@ -77,7 +78,7 @@ async def replace_status(client: KubeClient, cache: Cache[T], metadata: Metadata
 
 
 async def _is_stored(client: KubeClient, cache: Cache[T], metadata: Metadata) -> bool:
-    """Return whether the object with this name has this uid. A patch of a status cannot ask for a uid."""
+    """Return whether the object still exists, with the same uid. A conflict does not tell whether the uid differs."""
     try:
         raw = await client.get(cache.resource, metadata.name, metadata.namespace)
     except NotFoundError:

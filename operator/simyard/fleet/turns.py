@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the next of several keys that are ready for their work, in fair turns between groups, without I/O.
+"""Chooses the next key for a pass, in fair turns between groups of keys. The module does no I/O.
 
 All tenants share one queue of work. Without turns, a pool that starts 10,000 workers would put 10,000 writes before the
-first write of a pool that starts one worker. So the keys are kept by *group* (their tenant), oldest first, and the
-groups take turns (round robin).
+first write of a pool that starts one worker. So each key belongs to a *group*, such as its tenant. The groups take
+turns (round robin), and within a group, the oldest key is next.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Turns(Generic[K]):
-    """The keys that are ready, by group; the keys of a group leave in the order of their arrival."""
+    """Keys that are ready for a pass, by group. The keys of a group leave in the order of their arrival."""
 
     def __init__(self) -> None:
         self._groups: OrderedDict[Hashable, deque[K]] = OrderedDict()
@@ -25,7 +25,7 @@ class Turns(Generic[K]):
         return bool(self._groups)
 
     def add(self, group: Hashable, key: K) -> None:
-        """Add a key behind the others of its group."""
+        """Add a key behind the other keys of its group."""
         self._groups.setdefault(group, deque()).append(key)
 
     def pop(self) -> K:

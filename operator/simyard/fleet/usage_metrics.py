@@ -14,25 +14,25 @@ from simyard.api.usage import HOUR_MILLISECONDS, UsageRow
 
 
 class UsageSource(Protocol):
-    """A holder of accounts."""
+    """A provider of the accounts of namespaces."""
 
     def count_current(self) -> Iterator[tuple[str, UsageRow]]:
-        """Return all rows by namespace, counted up to now."""
+        """Return all rows with their namespaces, counted up to now."""
         ...
 
 
 class UsageCollector(Collector):
-    """The accounts of this process as counters, computed at each scrape."""
+    """Prometheus collector that computes counters from the accounts at each scrape."""
 
     def __init__(self) -> None:
         self.sources: list[UsageSource] = []
 
     def describe(self) -> list[Metric]:
-        """Return no metrics, because the set of metrics changes with time."""
+        """Return an empty list, because the set of counters changes with time."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counters; they continue the counters of earlier processes, because Usage objects store them."""
+        """Return the counters. They include the use that earlier processes stored in the Usage objects."""
         labels = ["namespace", "pool", "service", "site"]
         prefix = "simyard_usage"
         workers = CounterMetricFamily(f"{prefix}_worker_seconds", "Time for which machines ran.", labels=labels)

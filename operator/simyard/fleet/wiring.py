@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declares which change calls which part of the fleet. This is the only place that connects the parts.
+"""Declares which parts of the operator a change calls. Only this module connects the parts.
 
-A part has a method for each kind of object that concerns it (``worker_changed(old, new)``). The method updates the
-part's memory and asks for passes of its queue; it does not wait. No part subscribes by itself. So :data:`FLOWS` is the
-complete list of the methods that a change calls. :data:`SIGNALS` is the complete list of the calls from one part to
-another part.
+A part has a method for each kind of object that concerns it, such as ``worker_changed(old, new)``. The method updates
+the part's data and asks for passes of its queue; it does not wait. No part subscribes to a cache itself. So
+:data:`FLOWS` is the complete list of the methods that a change of an object calls. :data:`SIGNALS` is the complete list
+of the calls from one part to another part.
 
-Within a kind, the parts are called in the order of the table. Only three caches are not in the table, because one part
-owns each of them: the objects of frontends (:class:`~simyard.fleet.frontends.reconciler.Frontends`), the master key's
-Secret (:class:`~simyard.fleet.broker.master_key.MasterKey`), and the registry's memory of deleted Workers.
+For each kind of object, a change calls the parts in the order of the table. Three subscriptions are not in the table,
+because only one part needs each of them: the objects of frontends
+(:class:`~simyard.fleet.frontends.reconciler.Frontends`), the master key's Secret
+(:class:`~simyard.fleet.broker.master_key.MasterKey`), and the registry's own record of deleted Workers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Object = TypeVar("Object", bound=HasMetadata)
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A line of the table: changes in a cache reach a method of a part."""
+    """A line of the table :data:`FLOWS`: a change in a cache calls a method of a part."""
 
     cache: Callable[[Registry], Cache[Any]]
     part: type
@@ -63,7 +64,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A line of the second table: a part calls another part about something that is not an object."""
+    """A line of the table :data:`SIGNALS`: one part calls another part about a change that is not one of an object."""
 
     source: type
     target: type
@@ -147,7 +148,7 @@ SIGNALS = (
 
 
 def connect(registry: Registry, *parts: object) -> None:
-    """Connect these parts to the caches and to each other, as the tables say. Tests connect a few parts only."""
+    """Connect these parts to the caches and to each other, as the tables say. Tests connect only a few parts."""
     for flow in FLOWS:
         for part in parts:
             if isinstance(part, flow.part):

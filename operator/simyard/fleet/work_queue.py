@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs passes over keys: at most one pass per key at a time, at its due time, and again after a failure."""
+"""Runs passes over keys at their due times, again after failures, and at most one pass at a time for each key."""
 
 from __future__ import annotations
 
@@ -36,19 +36,21 @@ _queues: WeakSet[KeyQueue[Any]] = WeakSet()
 
 K = TypeVar("K", bound=Hashable)
 Process = Callable[[K], Awaitable[float | None]]
-"""Runs one pass over a key. Returns the seconds until the next pass; None if the next pass waits for a change."""
+"""Function that runs one pass over a key.
+
+It returns the seconds until the next pass; None if only a change causes the next pass."""
 
 Group = Callable[[K], Hashable]
-"""Returns the group of a key. Groups whose keys are due take turns."""
+"""Function that returns the group of a key. Groups whose keys are due take turns."""
 
 
 class KeyQueue(Generic[K]):
-    """Keys that wait for their passes.
+    """Queue of keys that wait for passes. A key identifies an object.
 
-    If a key is added again before its pass, the earlier of both times counts. A failed pass is logged and repeated
-    after a pause that grows with the failures of its key. Two passes over a key start at least ``spacing_seconds``
-    apart. When more keys are due than passes may run, the groups of keys take turns
-    (:class:`~simyard.fleet.turns.Turns`).
+    If a caller adds a key again before its pass, the earlier of the two times counts. The queue logs a failed pass and
+    repeats it after a pause, which grows with the failures of the key. Two passes over a key start at least
+    ``spacing_seconds`` apart. At most ``concurrency`` passes run at the same time. If more keys are due, the groups of
+    keys take turns (:class:`~simyard.fleet.turns.Turns`).
     """
 
     def __init__(
@@ -92,24 +94,30 @@ class KeyQueue(Generic[K]):
             self._push(key)
 
     def forget(self, key: K) -> None:
-        """Forget the failures and the last pass of a key whose object is gone."""
+        """Forget the failures and the last pass of a key, because its object is gone."""
         self._begun.pop(key, None)
         self._failures.pop(key, None)
 
     @property
     def name(self) -> str:
-        """The kind of work, as in metrics and logs."""
+        """Name of the kind of work in metrics and logs."""
         return self._name
 
     def measure_overdue_seconds(self) -> float:
-        """Return the time since which the oldest key is due or in its pass; a retry counts from its own due time."""
+        """Return the seconds for which the oldest key has been due or in its pass; 0 if no key is due.
+
+        After a failed pass, the time counts from the due time of the retry.
+        """
         due = [self._heap[0][0]] if self._heap else []
         ready = (self._ready[key] for key in self._turns.list_oldest())
         oldest = min([*due, *ready, *self._running.values()], default=float("inf"))
         return max(0.0, asyncio.get_running_loop().time() - oldest)
 
     def pass_now(self, keys: Iterable[K]) -> Awaitable[object]:
-        """Ask for a pass over each key now; return a future that ends when every pass has succeeded or is given up."""
+        """Ask for a pass over each key now; return a future that ends with the passes.
+
+        The future waits for the retries of a failed pass, unless its error is not retryable or shows a defect.
+        """
         loop = asyncio.get_running_loop()
         futures = []
         for key in keys:
@@ -120,7 +128,7 @@ class KeyQueue(Generic[K]):
         return asyncio.gather(*futures)
 
     async def run(self) -> NoReturn:
-        """Run passes until cancelled; a queue that has ended is not overdue."""
+        """Run passes until cancelled. After the end, the queue does not count as overdue."""
         _queues.add(self)
         try:
             await self._run()
@@ -149,7 +157,7 @@ class KeyQueue(Generic[K]):
                     continue
 
     def _make_ready(self, due: float, _order: int, key: K) -> None:
-        """Let a key wait for its turn, unless its due time has changed."""
+        """Add a key to the turns, because its pass is due, unless its due time has changed."""
         if self._due.get(key) == due and key not in self._running:
             del self._due[key]
             self._ready[key] = due
@@ -191,7 +199,7 @@ class KeyQueue(Generic[K]):
         self.add(key, draw_delay(failures - 1, MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS))
 
     def _forget_old_begins(self) -> None:
-        """Forget, from time to time, the starts of passes that are too old to matter for the spacing."""
+        """Forget the starts of passes that are too old to matter for the spacing, if there are many."""
         if len(self._begun) > 2 * len(self._due) + _SLACK:
             latest = asyncio.get_running_loop().time() - self._spacing
             self._begun = {key: begun for key, begun in self._begun.items() if begun > latest}
@@ -207,7 +215,7 @@ class KeyQueue(Generic[K]):
 
 
 def find_most_overdue() -> tuple[str, float]:
-    """Return the queue of this process that is most overdue, and by how many seconds; update the metrics."""
+    """Return the name of the most overdue queue in this process, and by how many seconds; update the metrics."""
     found: dict[str, float] = {}
     for queue in _queues:
         found[queue.name] = max(found.get(queue.name, 0.0), queue.measure_overdue_seconds())
@@ -223,7 +231,7 @@ def _release(waiters: Iterable[asyncio.Future[None]]) -> None:
 
 
 class RateLimit:
-    """A rate of requests per second. After a quiet time, the requests of one second may be sent at once."""
+    """Limit for requests per second. After an idle second, it permits a burst of ``per_second`` requests."""
 
     MAX_DEBT_SECONDS = 30.0
 
@@ -239,7 +247,7 @@ class RateLimit:
         return max(0.0, self._next - now)
 
     def spend(self, count: int = 1) -> None:
-        """Count requests that were sent without a reservation; later reservations are delayed by them."""
+        """Count requests that were sent without a reservation. They delay later reservations."""
         now = self._clock()
         spent = max(self._next, now - 1.0) + count / self.per_second
         self._next = max(self._next, min(spent, now + self.MAX_DEBT_SECONDS))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the status of every Worker: changes of readiness at once, all other changes in groups and within a budget."""
+"""Writes the statuses of all Workers: changes of readiness at once, other changes together and within a budget."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ WORKER_SECONDS = Histogram(
 )
 VALUES_DELAY_SECONDS = 2.0
 WRITES_PER_SECOND = 50.0
-"""Budget of the writes for all Workers. Urgent writes are made at once, and delay the other writes."""
+"""Budget of status writes for all Workers. Urgent writes do not wait for the budget, but use it up."""
 WRITERS = 32
 Presence = Callable[[str], bool | None]
 
 
 class WorkerStatuses:
-    """Observations of each Worker, by uid, and the queue of the resulting statuses."""
+    """Writer of the statuses of Workers. It collects the observations of each Worker."""
 
     def __init__(self, registry: Registry, presence: Presence, timing: Timing = PRODUCTION) -> None:
         self._timing = timing
@@ -71,17 +71,17 @@ class WorkerStatuses:
         await self._queue.run()
 
     def observe(self, uid: str, delay: float = 0.0, **changes: Any) -> None:
-        """Note an observation (fields of :class:`Observation`); the status is due after ``delay`` seconds."""
+        """Record changed fields of a Worker's :class:`Observation`; write the status after ``delay`` seconds."""
         self._seen[uid] = dataclasses.replace(self._seen.get(uid, Observation()), **changes)
         self._queue.add(uid, delay)
 
     def machine_changed(self, uid: str, machine: Machine) -> None:
-        """Note the state of a Worker's machine; the end of a running machine is urgent."""
+        """Record the state of a Worker's machine. The write is urgent if the machine does not run any more."""
         urgent = machine.state in (MachineState.FAILED, MachineState.STOPPED, MachineState.SUSPENDED)
         self.observe(uid, 0.0 if urgent else self._timing.stages_delay_seconds, machine=machine, lost=False)
 
     def apply_event(self, event: ReceivedEvent) -> Awaitable[object] | None:
-        """Apply a message of a worker.
+        """Record the registration, the attributes or the end of the drain that a worker reports.
 
         Returns the write of a registration, which must succeed before the message is acknowledged; None for all other
         messages.
@@ -101,7 +101,7 @@ class WorkerStatuses:
         return None
 
     def presence_changed(self, worker: Worker) -> None:
-        """Note that the worker's queue may have got or lost its consumer."""
+        """Record whether the worker's queue has a consumer, after this may have changed."""
         uid = worker.metadata.uid
         seen = self._seen.get(uid, Observation())
         present = self._presence(get_queue(worker))
@@ -130,7 +130,7 @@ class WorkerStatuses:
         self.observe(uid, VALUES_DELAY_SECONDS, values=Values(from_seconds(event.received_at), values))
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Plan the status of a new or changed Worker; forget a deleted Worker."""
+        """Ask for a plan of the status of a new or changed Worker; forget a deleted Worker."""
         if (old is None or new is None) and self._registry.workers.synced.is_set():
             self._budget.spend()
         if (left := find_removed(old, new)) is not None:
@@ -147,7 +147,7 @@ class WorkerStatuses:
             self._budget.spend()
             self._queue.add(new.metadata.uid, self._timing.stages_delay_seconds if new.spec.drain else 0.0)
         elif old.status.conditions != new.status.conditions and new.status != self._written.get(new.metadata.uid):
-            self._queue.add(new.metadata.uid, self._timing.stages_delay_seconds)  # another operator wrote it late
+            self._queue.add(new.metadata.uid, self._timing.stages_delay_seconds)  # another operator has written it
 
     async def _write(self, uid: str) -> float | None:
         worker = self._registry.find_worker(uid)
@@ -184,7 +184,7 @@ class WorkerStatuses:
             del self._written[uid]
 
     def _wait_for_budget(self, uid: str) -> float:
-        """Return the seconds until a write that is not urgent is permitted; 0 if it is permitted now."""
+        """Return the seconds until the budget permits a Worker's write that is not urgent; 0: now."""
         time = self._time()
         if uid not in self._slots:
             self._slots[uid] = time + self._budget.reserve()
@@ -195,7 +195,7 @@ class WorkerStatuses:
 
 
 def _measure(before: Worker, after: Worker | None) -> None:
-    """Observe the durations of a start, once, when the worker became ready for the first time."""
+    """Add the durations of a worker's start to the histograms, when the worker becomes ready for the first time."""
     if after is None or not is_ready(after) or before.status.stages.registered is not None:
         return
     stages, site = after.status.stages, after.spec.site

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ServiceActions: assignment, dispatch, results and retention."""
+"""ServiceActions: their assignment to workers, their requests and results, and the deletion of finished ones."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assigns waiting ServiceActions to free workers. A pass over a target assigns one action to each free worker.
+"""Assigns waiting ServiceActions to free workers. One pass handles the waiting actions of one target.
 
-A worker stays ready for some seconds after its adapter has left the broker, because most adapters come back. It gets no
-action in this time, so that no action waits for an adapter that does not come back.
+A worker stays ready for some seconds after its adapter has left the broker, because most adapters come back. In these
+seconds, the worker gets no action, because the action would have to wait for the adapter.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from simyard.plan.worker import is_ready
 PASS_SPACING_SECONDS = 0.02
 
 Presence = Callable[[str], bool | None]
-"""Returns whether a queue has a consumer; None if this is unknown."""
+"""Function that returns whether a queue has a consumer; None if this is unknown."""
 
 
 class Assignment:
-    """Targets that actions wait for. ``added`` is called with the uid of an action that was assigned."""
+    """Component that assigns the actions which wait for a worker.
+
+    It calls ``added`` with the uid of an action that it has assigned, or that it could not write.
+    """
 
     def __init__(self, registry: Registry, presence: Presence, added: Callable[[str], None]) -> None:
         self._registry = registry
@@ -43,7 +46,7 @@ class Assignment:
         await self._queue.run()
 
     def add_waiting(self, action: ServiceAction) -> None:
-        """Let a valid action wait for a worker."""
+        """Record that a valid action waits for a worker, and ask for a pass over its target."""
         self._wanted.add(action.metadata.uid)
         target = action.spec.target
         self._queue.add(format_target_key(target.kind, action.metadata.namespace, target.name))
@@ -53,18 +56,18 @@ class Assignment:
         self._wanted.discard(uid)
 
     def apply_finished(self, action: ServiceAction) -> None:
-        """Assign other actions to the worker of a finished action."""
+        """Ask for passes that can assign further actions to the worker of a finished action."""
         worker = self._registry.find_worker(action.status.worker_uid)
         if worker is not None:
             self._worker_free(worker)
 
     def worker_changed(self, old: Worker | None, new: Worker) -> None:
-        """Assign actions to a worker that became ready."""
+        """Ask for passes that can assign actions to a worker that became ready."""
         if is_ready(new) and (old is None or not is_ready(old)):
             self._worker_free(new)
 
     def presence_changed(self, worker: Worker) -> None:
-        """Assign actions to a ready worker whose adapter is back at the broker."""
+        """Ask for passes that can assign actions to a ready worker whose adapter is back at the broker."""
         if is_ready(worker) and self._presence(get_queue(worker)):
             self._worker_free(worker)
 
@@ -109,7 +112,8 @@ class Assignment:
     async def _write(self, action: ServiceAction, worker: Worker | None, why: str) -> None:
         """Write the assignment of an action, or the reason why it waits.
 
-        The write is guarded: if two operators assign an action to different workers, only one of the writes succeeds.
+        The write fails if the action has changed. So if two operators assign an action to different workers, only one
+        write succeeds.
         """
         status = (
             record_wait(action, why, get_time()) if worker is None else record_assignment(action, worker, get_time())

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that a dead worker has not begun an action, and never will.
+"""Proves that a lost worker has not begun an action, and never will.
 
-The problem: another worker may run an action again only if the first worker never began it. A worker that was only
-suspended could still begin the action.
+The problem: an action that must not run twice may run on another worker only if the lost worker never began it. But a
+lost worker may only be suspended, and could still begin the action.
 
-The approach: before an action that must not run twice, a worker announces the begin. The broker confirms the
-announcement, and the worker checks that its own queue still exists (:attr:`simyard_adapter.wire.Event.BEGUN`). The
-operator deletes the queue of the dead worker. From then on the worker cannot begin an action, and the begin of each
-earlier action was confirmed before. The operator then reads events for a while without falling behind, and so receives
-all these announcements.
+The approach: before a worker begins such an action, it publishes the event ``begun``, waits until the broker confirms
+it, and then checks that its own queue still exists (:attr:`simyard_adapter.wire.Event.BEGUN`). The operator deletes the
+queue of the lost worker. After that, the worker cannot begin an action, and the broker has the ``begun`` events of all
+actions that the worker began before. The operator then reads events for ``read_on_seconds`` without falling behind, and
+so receives all these events. An action without such an event never began.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from simyard.fleet.timing import PRODUCTION, Timing
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    """The broker user of a dead worker, and the time since which the worker cannot begin an action."""
+    """The fence of one action: the broker user of its lost worker, and the time at which its queue was deleted."""
 
     user: str
     since: float
 
 
 class Fences:
-    """The fences of actions whose workers are dead, by the uid of the action."""
+    """The fences of all actions whose workers are lost, by the uid of the action."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Fences:
     ) -> None:
         """Create an empty collection of fences.
 
-        ``heard_seconds`` returns the time for which all events of a broker user have been received without a gap.
-        ``unsettled_seconds`` returns the age of the oldest event that was received and is not written yet.
+        ``heard_seconds`` returns the time for which the operator has received all events of a broker user without a
+        gap. ``unsettled_seconds`` returns the age of the oldest received event whose effect is not written yet.
         """
         self._registry = registry
         self._broker = broker
@@ -55,7 +55,7 @@ class Fences:
         self._raised: dict[str, _Fence] = {}
 
     async def raise_for(self, action_uid: str, worker_uid: str) -> None:
-        """Delete the queue of a dead worker, so that the worker cannot begin an action any more.
+        """Raise the fence of an action: delete the queue of its lost worker, so that the worker cannot begin it.
 
         Raises:
             MessagingError: the broker did not delete the queue.
@@ -67,7 +67,7 @@ class Fences:
             self._raised[action_uid] = _Fence(user, self._time())
 
     def is_closed(self, action_uid: str) -> bool:
-        """Return whether the worker cannot begin an action any more, and all its announcements were received."""
+        """Return whether the lost worker cannot begin the action, and the operator has received all its events."""
         fence = self._raised.get(action_uid)
         if fence is None or self._unsettled_seconds() >= (passed := self._time() - fence.since):
             return False

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves large results of ServiceActions into the file store, so that the objects in etcd stay small.
 
-A result has at most 1 MiB, and the operator has it in its hands when it writes the status of the action. It stores the
-fields of a result above :data:`MAX_INLINE_BYTES` as one JSON file, and writes the file's address in their place. Fields
-that name files stay in the object: there the sweep of the file store finds them. The operator stores only a checked
-result. A reader that verifies the digest therefore trusts the file as it trusts the object.
+A result has at most 1 MiB. If a result is larger than :data:`MAX_INLINE_BYTES`, the operator stores its fields as one
+JSON file, and writes the address of this file into the status of the action. Fields that name files stay in the object,
+because the sweep of the file store reads them there. The operator checks a result before it stores the file. So a
+reader that verifies the file's digest can trust the file as much as the object.
 
-A result never waits for the file store. While the store does not answer, or has no room, the whole result is written
-into the object, as on a platform without a file store. Contents are named by their digests, so a repeated pass stores
-nothing twice.
+A result does not wait for the file store. While the store does not answer, or has no room, the operator writes the
+whole result into the object, as on a platform without a file store. The name of a file is its digest, so a repeated
+pass stores no second file.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from simyard_sites.kubernetes.errors import ApiError
 log = logging.getLogger(__name__)
 
 MAX_INLINE_BYTES = 64 * 1024
-"""The largest result, as JSON, that stays in its object."""
+"""Maximum size of a result, as JSON, that stays in the object."""
 MAX_STORE_SECONDS = 5.0
-"""Time after which a result is written into the object instead."""
+"""Maximum time for the storage of a result; then the operator writes the result into the object."""
 AWAY_SECONDS = 30.0
-"""Time for which no result is moved after the store did not answer. Passes over other actions must not wait for it."""
+"""After the store did not answer, the operator does not ask it for this time, so that passes do not wait for it."""
 LARGE_RESULT_REMEDY = (
     "parameters and result share one object: let the action return less, or the place where its result is stored"
 )
@@ -52,10 +52,10 @@ LARGE = Counter(
 
 
 class LargeResults:
-    """The large results of ServiceActions of all namespaces."""
+    """Component that moves large results of ServiceActions into the file store."""
 
     def __init__(self, registry: Registry, find_catalog: Callable[[], FileCatalog | None], quota: int | None) -> None:
-        """Set up; ``find_catalog`` returns None while there is no file store."""
+        """Create the component; ``find_catalog`` returns None while there is no file store."""
         self._registry = registry
         self._find_catalog = find_catalog
         self._quota = quota
@@ -63,7 +63,10 @@ class LargeResults:
         self._away_until = 0.0
 
     async def move(self, action: ServiceAction, status: ServiceActionStatus) -> ServiceActionStatus:
-        """Return the status with a large result moved into the file store, or unchanged."""
+        """Move a large result into the file store, and return the status with its address.
+
+        If the result is small or cannot be stored, return the unchanged status.
+        """
         catalog = self._find_catalog()
         if catalog is None or ANNOTATION_INLINE_RESULT in (action.metadata.annotations or {}):
             return status
@@ -100,6 +103,6 @@ class LargeResults:
 
 
 def split_result(result: Json) -> tuple[Json, bytes]:
-    """Return the fields of a result that stay in the object, and the JSON document of the others."""
+    """Return the fields of a result that stay in the object, and a JSON document with the other fields."""
     inline = {name: value for name, value in result.items() if any(find_addresses(value))}
     return inline, orjson.dumps({name: value for name, value in result.items() if name not in inline})

@@ -25,4 +25,4 @@ for ending in (
     wire.ErrorReason.INVALID_RESULT,
     wire.ErrorReason.FILE_TRANSFER_FAILED,
 ):
-    FINISHED.labels(ending.value)  # starts at 0: a first value of 1 would not be an increase
+    FINISHED.labels(ending.value)  # a counter whose first value is 1 shows no increase

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciles ServiceActions. The objects are the queue, and each step is written before it is carried out."""
+"""Reconciles ServiceActions. The objects are the queue: the operator writes an assignment before it sends a request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PROGRESS_SPACING_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Sending:
-    """The times at which an invocation was sent, and at which its begin became known, by the loop's clock."""
+    """Times of one invocation on the loop's clock: its first and last request, and the arrival of its begin."""
 
     invocation: str
     first: float
@@ -104,7 +104,10 @@ class Actions:
         await self.retention.run()
 
     def requester_connected(self) -> None:
-        """Send all unfinished actions again: the broker may have lost them, and an adapter runs no action twice."""
+        """Send the requests of all unfinished actions again, because the broker may have lost them.
+
+        A second request does no harm, because an adapter runs an invocation at most once.
+        """
         self._sent.clear()
         self._cancelled.clear()
         for action in self._registry.actions:
@@ -115,7 +118,7 @@ class Actions:
         """Apply the message of a worker about an action.
 
         Returns the write that must succeed before the message is acknowledged; None if the message may be lost. Each
-        action is written by itself. So an action that the API server keeps refusing does not delay other actions.
+        action has a write of its own. So if the API server refuses one action again and again, others are not delayed.
         """
         message = event.message
         if not isinstance(message, ActionMessage):
@@ -142,7 +145,7 @@ class Actions:
         return None
 
     def worker_registered(self, worker_uid: str) -> None:
-        """Send the actions of a worker with a new session again: a node of the broker may have lost its queue."""
+        """Send a worker that has a new session its actions again, because the broker may have lost its queue."""
         for action in self._registry.actions.list_by("worker", worker_uid):
             if not is_finished(action):
                 self._sent.pop(action.metadata.uid, None)
@@ -151,8 +154,8 @@ class Actions:
     def action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
         """Reconcile a changed ServiceAction.
 
-        The author of the change does not matter. It may be another operator, or this operator by a write that got no
-        answer.
+        The method handles changes of all authors in the same way. The author can be another operator, or this operator
+        if it got no answer to its write.
         """
         left = find_removed(old, new)
         if left is not None:
@@ -169,7 +172,7 @@ class Actions:
                 FINISHED.labels(new.status.failure.reason if new.status.failure else names.Reason.SUCCEEDED.value).inc()
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Reconcile the actions of a deleted Worker; assign actions to a Worker that became ready."""
+        """Reconcile the actions of a deleted Worker; assign waiting actions to a Worker that became ready."""
         if (left := find_removed(old, new)) is not None:
             for action in self._registry.actions.list_by("worker", left.metadata.uid):
                 self._queue.add(action.metadata.uid)
@@ -219,14 +222,14 @@ class Actions:
         return await self._reconcile_step(whole, plan)
 
     async def _reconcile_deleted(self, uid: str) -> None:
-        """Cancel the invocation of an action that was deleted while it ran, and forget the action."""
+        """Cancel the invocation of an action that a user deleted while it ran, and forget the action."""
         if (abandoned := self._abandoned.get(uid)) is not None:
             await self._cancel(abandoned)
             del self._abandoned[uid]
         self._forget(uid)
 
     async def _reconcile_result(self, action: QueuedAction) -> bool:
-        """Write the result that a worker sent; return whether there was a result."""
+        """Write the result of an action if its worker has sent one, and return whether it has."""
         result = self._results.get(action.metadata.uid)
         if result is None or is_finished(action):
             return False
@@ -234,7 +237,7 @@ class Actions:
         return True
 
     async def _reconcile_log(self, action: QueuedAction) -> bool:
-        """Write the places of the log that a worker sent; return whether there was such a message."""
+        """Write the addresses of an action's log if its worker has sent them, and return whether it has."""
         uid = action.metadata.uid
         if (stored := self._logs.get(uid)) is None:
             return False
@@ -245,7 +248,7 @@ class Actions:
         return True
 
     async def _reconcile_progress(self, action: QueuedAction) -> bool:
-        """Write the begin or the progress that a worker sent; return whether there was such a message."""
+        """Write the begin or the progress of an action if its worker has sent it, and return whether it has."""
         uid = action.metadata.uid
         progress = self._progress.get(uid)
         if progress is None or is_finished(action):
@@ -256,7 +259,10 @@ class Actions:
         return True
 
     async def _reconcile_parameters(self, action: QueuedAction) -> QueuedAction | None:
-        """Return the action, with its parameters if it is not assigned yet; None if it was deleted."""
+        """Return the action, with all parameters if it has no worker yet; None if it was deleted.
+
+        The plan of an action without a worker checks the parameters, and the cache has no large parameters.
+        """
         if action.status.worker_uid or is_finished(action):
             return action
         try:
@@ -266,7 +272,11 @@ class Actions:
             return None
 
     async def _plan(self, action: QueuedAction) -> ActionPlan:
-        """Return the plan for an action; a final status is planned again with the newest objects of the API server."""
+        """Return the plan for an action.
+
+        If the plan changes the status, plan again with the newest objects of the API server, because the caches can be
+        behind.
+        """
         sent = self._sent_for(action)
         plan = plan_action(action, self._target(action), sent=sent, now=get_time(), times=self._times)
         if plan.need is Need.WRITE and not is_finished(action):
@@ -275,7 +285,7 @@ class Actions:
         return plan
 
     async def _reconcile_step(self, action: QueuedAction, plan: ActionPlan) -> float | None:
-        """Carry out the one step that the plan needs; return the seconds until the next pass."""
+        """Carry out the step of a plan; return the seconds until the next pass."""
         if plan.need is Need.ASSIGN:
             self.assignment.add_waiting(action)
         elif plan.need is Need.FENCE:
@@ -303,7 +313,7 @@ class Actions:
         return Target(service, there, None if there else since, fenced, refusal)
 
     def _sent_for(self, action: ServiceAction) -> Sent | None:
-        """Return the times since an action was sent to its worker; None if this process has not sent it."""
+        """Return the seconds since this process sent an action to its worker; None if it has not sent it."""
         sending, now = self._sent.get(action.metadata.uid), self._time()
         if sending is None or sending.invocation != get_invocation_id(action):
             return None
@@ -313,7 +323,10 @@ class Actions:
         return Sent(now - sending.first, now - sending.last, begun)
 
     async def _look_again(self, action: ServiceAction) -> None:
-        """Read the objects on which a final status depends: the target and its service, or the assigned worker."""
+        """Read from the API server the objects on which a new status depends.
+
+        These are the target and its service, or the worker if the action is assigned.
+        """
         status = action.status
         if not status.worker_uid:
             await self._registry.fetch_target(action)
@@ -324,13 +337,15 @@ class Actions:
         worker = self._registry.find_worker(action.status.worker_uid)
         if worker is None:
             return
-        if (refusal := self.retention.check_room(action)) is not None:  # an earlier version of the operator accepted it
+        if (refusal := self.retention.check_room(action)) is not None:  # accepted by an earlier version
             return await self._write(action, record_failure(action, *refusal, get_time()))
         try:
             whole = await self._registry.fetch_whole_action(action)
         except NotFoundError:
             return await self._registry.fetch_action(action)
-        if whole.left_out or get_invocation_id(whole) != get_invocation_id(action):  # finished, or assigned elsewhere
+        if whole.left_out or get_invocation_id(whole) != get_invocation_id(
+            action
+        ):  # it has finished, or another worker has it
             return await self._registry.fetch_action(action)
         body: dict[str, Json] = {
             "action": action.spec.action,
@@ -347,7 +362,7 @@ class Actions:
             self._sent[uid] = _Sending(invocation, time, time)
         else:
             sending.last = time
-        self._cancelled.discard(uid)  # an earlier cancellation came before the invocation
+        self._cancelled.discard(uid)  # the worker got an earlier cancellation before this request
 
     async def _cancel(self, action: ServiceAction) -> None:
         uid, worker = action.metadata.uid, self._registry.find_worker(action.status.worker_uid)
@@ -355,7 +370,9 @@ class Actions:
             return
         invocation = get_invocation_id(action)
         body = {"invocation": invocation}
-        with contextlib.suppress(NoConsumerError):  # without a consumer, no action can begin there
+        with contextlib.suppress(
+            NoConsumerError
+        ):  # a queue without a consumer has no adapter that could begin the action
             await self._requester.publish_persistent(
                 get_queue(worker), wire.Request.CANCEL, body, f"{invocation}-cancel"
             )
@@ -376,10 +393,10 @@ class Actions:
         self._results.pop(action.metadata.uid, None)
 
     async def _write(self, action: QueuedAction, status: ServiceActionStatus) -> None:
-        """Write a status, unless the action has changed since it was read.
+        """Write a status, unless another client has changed the action since this process read it.
 
         Raises:
-            ConflictError: another client changed the action; the pass runs again.
+            ConflictError: another client has changed the action; the queue repeats the pass.
         """
         registry = self._registry
         if not await write_status(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits the ServiceActions of each namespace: refuses unfinished actions above a limit, and deletes finished actions.
+"""Limits the ServiceActions of each namespace: refuses unfinished actions above a limit, and deletes finished ones.
 
-Both the number and the bytes of a namespace's actions are limited. One object has at most 1.5 MiB (etcd's limit of a
-request), so a limit of the number alone, 20,000 objects, would let one namespace fill etcd. The sums are updated with
-each change of the cache, because adding up all actions at each change would cost too much.
+Both the number and the bytes of a namespace's actions have limits. One object has up to 1.5 MiB (etcd's limit for a
+request). With a limit of the number alone, such as 20,000 objects, one namespace could fill etcd. Each change in the
+cache updates the sums, because it would cost too much to add up all actions at each change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simyard_adapter.limits import MIB
 from simyard_sites.kubernetes.errors import ConflictError, NotFoundError
 
 SPACING_SECONDS = 1.0
-"""Time between two counts of a namespace's finished actions."""
+"""Minimum time between two passes that delete the finished actions of a namespace."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ActionLimits:
 
 
 class Retention:
-    """The limits of all namespaces, and the deletion of the oldest finished actions above them."""
+    """Component that checks the limits of all namespaces, and deletes the oldest finished actions above them."""
 
     def __init__(self, registry: Registry, limits: ActionLimits) -> None:
         self._registry = registry
@@ -56,7 +56,10 @@ class Retention:
         await self._queue.run()
 
     def check_room(self, action: QueuedAction) -> tuple[str, str] | None:
-        """Return the reason and message with which an action is refused; None if it is, or already was, accepted."""
+        """Return the reason and the message with which an unfinished action is refused; None if there is room for it.
+
+        An action that was accepted before is not refused any more.
+        """
         if action.excess:
             return wire.ErrorReason.INVALID_PARAMETERS.value, f"spec.parameters: {action.excess}"
         if action.status.conditions:
@@ -72,7 +75,7 @@ class Retention:
         return names.Reason.TOO_MANY_ACTIONS, message
 
     async def delete(self, action: QueuedAction) -> None:
-        """Delete a ServiceAction, unless a new object has taken its name."""
+        """Delete a ServiceAction, but not a new object with the same name."""
         metadata = action.metadata
         try:
             left = await self._registry.client.delete(
@@ -86,7 +89,7 @@ class Retention:
             self._registry.actions.learn(left)
 
     def action_changed(self, old: QueuedAction | None, new: QueuedAction | None) -> None:
-        """Update the bytes of a namespace, and prune the namespace when its finished actions exceed a limit."""
+        """Update the sums of a namespace, and ask for the deletion of finished actions if they exceed a limit."""
         for action, sign in ((old, -1), (new, 1)):
             if action is not None:
                 sums = self._finished_bytes if is_finished(action) else self._unfinished_bytes
@@ -97,7 +100,7 @@ class Retention:
             self._queue.add(new.metadata.namespace)
 
     def _count_surplus(self, namespace: str) -> tuple[int, int]:
-        """Return the number and the bytes of finished actions beyond the limits."""
+        """Return by how many objects and by how many bytes the finished actions of a namespace exceed the limits."""
         number = self._registry.actions.count("finished", namespace) - self._limits.finished
         return number, self._finished_bytes[namespace] - self._limits.finished_mib * MIB
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message broker as the operator administers it: users, queues, credentials and health."""
+"""The operator's administration of the message broker: users, queues, credentials and health."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches the nodes of the broker, and whether it accepts messages."""
+"""Watches the nodes of the broker, and whether the broker accepts messages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _RESOURCES = ("memory", "disk space")
 
 
 class BrokerHealth:
-    """The state of the broker's nodes, read every few seconds.
+    """Component that reads the state of the broker's nodes every few seconds.
 
     Attributes:
-        alarm: the nodes that lack memory or disk space; empty while the broker accepts messages, and before the first
-            reading.
+        alarm: text that names the nodes which lack memory or disk space. It is empty while the broker accepts messages,
+            and before the first reading.
     """
 
     def __init__(

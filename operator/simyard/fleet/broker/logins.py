@@ -19,9 +19,9 @@ OF_POOL = name_pool_user("")
 
 
 class Logins:
-    """The logins that this process created or saw, so that it creates no login twice.
+    """Component that creates and deletes logins. It remembers the logins that it created, to create each one only once.
 
-    The newest login follows from the master key and the status of the pool at the API server.
+    The newest login of a user depends on the master key and on the status of the pool at the API server.
 
     Attributes:
         keys: the master keys.
@@ -36,15 +36,15 @@ class Logins:
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
 
     def get_newest(self, identity: str) -> str:
-        """Return the login of a user under which new workers connect."""
+        """Return the newest login of a user, with which new workers connect."""
         return make_login(identity, self.keys.number, self._generation(identity))
 
     def has_newest(self, identity: str) -> bool:
-        """Return whether this process created the newest login, and knows no reason why it could be lost."""
+        """Return whether this process has created the user's newest login, and has not forgotten it since then."""
         return self.get_newest(identity) in self._made
 
     async def ensure(self, identity: str, limits: UserLimits) -> None:
-        """Create the newest login with these limits.
+        """Create the newest login of a user with these limits, unless this process has created it already.
 
         Raises:
             MessagingError: the broker did not create it.
@@ -52,7 +52,7 @@ class Logins:
         await self._ensure(self.get_newest(identity), limits)
 
     async def ensure_former(self, identity: str, limits: UserLimits) -> None:
-        """Create the logins that workers may still use, for a broker that has lost its data.
+        """Create the former logins that workers may still use, after the broker has lost its data.
 
         Raises:
             MessagingError: the broker did not create them.
@@ -62,7 +62,7 @@ class Logins:
             await self._ensure(login, limits)
 
     async def cut_off(self, identity: str) -> None:
-        """Close the connections of a user under all of its logins, and permit no new connection until :meth:`release`.
+        """Close the connections of all logins of a user, and forbid new connections until :meth:`release`.
 
         Raises:
             MessagingError: the broker did not close or forbid them.
@@ -76,7 +76,7 @@ class Logins:
             await self._admin.close_connections(login)
 
     async def release(self, identity: str, limits: UserLimits) -> None:
-        """Permit connections to a user that was cut off; a deleted user is not created again.
+        """Permit a user that was cut off to connect again. A user that was deleted meanwhile is not created again.
 
         Raises:
             MessagingError: the broker did not change the limits.
@@ -112,7 +112,7 @@ class Logins:
             del self._seen[identity]
 
     async def delete_user(self, identity: str) -> None:
-        """Delete every login of a user that may exist.
+        """Delete all logins of a user that this process knows.
 
         Raises:
             MessagingError: the broker did not delete them.
@@ -121,7 +121,7 @@ class Logins:
             await self.delete(login)
 
     async def list_found(self) -> frozenset[str]:
-        """Return the logins of all pools and workers that the broker has.
+        """Return the logins of pools and workers that exist at the broker.
 
         Raises:
             MessagingError: the broker did not answer.
@@ -132,7 +132,7 @@ class Logins:
         return frozenset(names)
 
     def find_former(self, found: Iterable[str]) -> dict[str, set[str]]:
-        """Return the logins that are not the newest of their users, by identity."""
+        """Return the former logins among the given logins, by the identity of their user."""
         former: dict[str, set[str]] = {}
         for login in found:
             if login != self.get_newest(identity := parse_identity(login)):
@@ -140,7 +140,7 @@ class Logins:
         return former
 
     def forget(self) -> None:
-        """Create every login again at its next use, because the broker may have lost it."""
+        """Forget which logins exist, because the broker may have lost them; the next use creates a login again."""
         self._made.clear()
 
     def _credentials(self, identity: str) -> BrokerCredentials | None:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the master key in its Secret.
+"""Reads and writes the Secret of the master key.
 
-The operator reads the key, creates it if it is missing, and watches it. The platform team replaces the key (``kubectl
-simyard rotate``): one write stores the new key, the next number, and the former key as ``previous``. The operator
-removes ``previous`` when no worker needs it any more.
+The operator reads the key, creates it if it is missing, and watches it. The platform team replaces the key with
+``kubectl simyard rotate``: one write stores the new key, its number, and the former key as ``previous``. The operator
+removes ``previous`` when no worker uses a password of the former key any more.
 
-The Secret has one former key, so there is one rotation at a time. A request during a rotation stores its key as
-``following``. The write that ends the first rotation starts the second one. Further requests before this write share
-the second rotation, because it replaces every password that is in use at that time.
+The Secret has room for one former key, so there is one rotation at a time. If the team asks for a rotation during a
+rotation, the command stores the new key as ``following``. The write that ends the first rotation also starts the
+second one. Further requests before this write need no third rotation, because the second one replaces all passwords
+that are in use at that time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _KEYS = ("key", "previous", "following")
 
 
 class MasterKeyError(Exception):
-    """The Secret of the master key holds no usable key; the message contains the remedy."""
+    """Error: the Secret of the master key has no usable key. The message names the remedy."""
 
     retryable = True
 
@@ -65,10 +66,10 @@ class StoredKeys:
 
 
 class MasterKey:
-    """The Secret of one installation."""
+    """The Secret with the master key of one installation."""
 
     def __init__(self, client: KubeClient, namespace: str, on_change: Callable[[], None]) -> None:
-        """Create a cache of the Secret; ``on_change`` is called when its keys have changed."""
+        """Create a cache of the Secret, which calls ``on_change`` when the keys have changed."""
         self._client = client
         self._namespace = namespace
         self._on_change = on_change
@@ -104,9 +105,9 @@ class MasterKey:
         return StoredKeys.read(raw).keys
 
     async def end_rotation(self, keys: MasterKeys) -> MasterKeys:
-        """Remove the former key, start the next rotation if one is requested, and return the keys of the Secret.
+        """Remove the former key from the Secret, start the next rotation if one was requested, and return the new keys.
 
-        If the Secret has changed since these keys were read, nothing is written.
+        If the Secret has changed since ``keys`` were read, write nothing and return the present keys.
 
         Raises:
             ApiError: the API server did not remove it.
@@ -129,7 +130,7 @@ class MasterKey:
 
 
 def replace_keys(data: Json, keys: MasterKeys) -> Json:
-    """Return the data of the Secret with its keys replaced by these."""
+    """Return the data of the Secret with ``keys`` in place of the old keys."""
     others = {name: value for name, value in data.items() if name not in (*_KEYS, "number")}
     values = {
         "key": keys.key,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends requests of the operator to the adapters of workers; these requests get no reply."""
+"""Sends requests of the operator to the adapters of workers. The adapters send no replies to these requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simyard_adapter.wire import Request
 
 
 class Orders:
-    """Sender of requests from the operator to adapters. A repeated request does no harm."""
+    """Sender of the operator's requests to adapters. An adapter may receive such a request twice without harm."""
 
     def __init__(self, registry: Registry, requester: Requester) -> None:
         self._registry = registry
@@ -22,8 +22,8 @@ class Orders:
     async def send(self, uid: str, kind: Request, body: Mapping[str, Json] | None = None, *, lasting: bool) -> None:
         """Put a request into the queue of a Worker.
 
-        Nothing is sent if the Worker or its queue does not exist, because then no adapter could receive the request. A
-        ``lasting`` request survives a restart of the broker.
+        The method does nothing if the Worker does not exist or its queue has no consumer, because then no adapter could
+        receive the request. A ``lasting`` request survives a restart of the broker.
 
         Raises:
             MessagingError: the broker may not have accepted the request.

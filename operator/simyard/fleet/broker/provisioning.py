@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates and deletes users and queues at the broker: a user and a queue per pool, and a queue per worker."""
+"""Creates and deletes users and queues at the broker: one user and one queue per pool, and one queue per worker."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ SWEEP_SECONDS = 3600.0
 
 
 class Broker:
-    """The users and queues that this process created at the broker, and the tasks that restore them.
+    """Component that creates, deletes and restores the platform's users and queues at the broker.
 
-    A pool can be deleted without its finalizer; then its user and queues are deleted after its last Worker. A sweep
-    finds the users and queues that a crash left behind: queues by their names, and users by their permissions on this
-    virtual host.
+    If a pool was deleted without its finalizer, its user and queues are deleted after its last Worker. A regular sweep
+    deletes the users and queues that a crash has left behind. It finds queues by their names, and users by their
+    permissions on the virtual host.
 
     Attributes:
-        prepared: set once the platform's own exchanges, queues and users exist.
-        logins: the logins under which workers connect; see :mod:`simyard.fleet.broker.rotation`.
-        is_swept: whether a sweep has ended since users or queues were last found missing.
-        on_swept: called after each sweep.
-        reachable: whether the broker answered the last request; ``changed`` is called when that changes.
+        prepared: event that is set once the platform's own exchanges, queues and users exist.
+        logins: the logins with which workers connect; see :mod:`simyard.fleet.broker.rotation`.
+        is_swept: True if a sweep has ended since users or queues may last have been lost.
+        on_swept: functions to call after each sweep.
+        reachable: True if the broker answered the last request; a change of this value calls ``changed``.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Broker:
             self.sweep_soon()
 
     async def _ensure_queues(self, specs: Sequence[QueueSpec]) -> None:
-        """Declare the queues of workers; queues that an earlier version declared stay as they are."""
+        """Declare the queues of workers; a queue that an earlier version declared in another way does not change."""
         try:
             await self._admin.ensure_queues(specs)
         except BrokerRefusedError:
@@ -132,7 +132,7 @@ class Broker:
             await self._admin.ensure_queues([spec for spec in specs if spec.name not in found])
 
     def redeclare_queue(self, queue: str) -> None:
-        """Declare the queue of a Worker again, because its node of the broker is away."""
+        """Ask for a new declaration of a Worker's queue, because the broker's node with this queue is down."""
         uid = queue.rpartition(".")[2]
         if self._registry.find_worker(uid) is not None:
             self._lost.add(uid)
@@ -144,7 +144,7 @@ class Broker:
         return self.build_login_address(self.logins.get_newest(user))
 
     def build_login_address(self, login: str) -> BrokerAddress:
-        """Return the address and the password with which a worker connects under a login."""
+        """Return the address and the credentials for connections with a login."""
         return self._worker_access.as_user(login, self.logins.keys.derive_password(login)).build_address()
 
     async def ensure_login(self, user: str, workers: Sequence[Worker]) -> None:
@@ -156,7 +156,7 @@ class Broker:
         await self._ensure_user(user, workers)
 
     async def delete_former(self, logins: Iterable[str]) -> None:
-        """Delete logins that are not the newest of their users, which ends their connections.
+        """Delete the former logins among the given logins; the broker then closes their connections.
 
         Raises:
             MessagingError: the broker did not delete them.
@@ -167,7 +167,9 @@ class Broker:
                     await self.logins.delete(name)
 
     async def end_rotation(self) -> None:
-        """Remove the former master key, which no worker uses any more, and start the next rotation if it was requested.
+        """Remove the former master key, and start the next rotation if one was requested.
+
+        The caller has made sure that no worker uses a password of the former key.
 
         Raises:
             ApiError: the API server did not remove it.
@@ -177,26 +179,26 @@ class Broker:
         if keys.number == self.logins.keys.number:
             self.logins.keys = keys
         else:
-            self.sweep_soon()  # the sweep reads the new key, and creates the users with its passwords
+            self.sweep_soon()  # the sweep reads the new key, and creates the logins with passwords of this key
 
     async def watch_key(self) -> NoReturn:
-        """Sweep the broker when the master key changes, until cancelled."""
+        """Ask for a sweep each time the master key changes, until cancelled."""
         await self._master_key.run()
 
     async def remove_pool(self, pool_uid: str) -> None:
-        """Delete the user of a pool with its logins, which ends their connections, and every queue of the pool.
+        """Delete the user of a pool with all its logins and connections, and all queues of the pool.
 
         Raises:
             MessagingError: the broker did not delete all of them.
         """
         user = name_pool_user(pool_uid)
-        async with self._lock:  # a user that is created now would remain, and a sweep could not find it by its queues
+        async with self._lock:  # without the lock, another task could create the user again after its deletion
             await self.logins.delete_user(user)
             queues = await self._admin.list_queues(f"{WORKER_QUEUES_PREFIX}{user}.")
             await self._admin.delete_queues([*queues, name_pool_queue(user)])
 
     async def cut_off(self, user: str) -> None:
-        """Close the connections of a worker's broker user, and permit no new connection.
+        """Close the connections of a broker user of workers, and forbid new connections.
 
         Raises:
             MessagingError: the broker did not close or forbid them.
@@ -205,7 +207,7 @@ class Broker:
             await self.logins.cut_off(user)
 
     async def release(self, user: str) -> None:
-        """Permit connections to a broker user that was cut off; a deleted user is not created again.
+        """Permit a broker user that was cut off to connect again. A user that was deleted is not created again.
 
         Raises:
             MessagingError: the broker did not change the limits.
@@ -214,7 +216,7 @@ class Broker:
             await self.logins.release(user, self._limits(user))
 
     async def cut_off_users(self) -> Collection[str]:
-        """Return the workers' broker users that are cut off, by this process or an earlier one.
+        """Return the broker users of workers that this or an earlier process has cut off.
 
         Raises:
             MessagingError: the broker did not answer.
@@ -225,8 +227,8 @@ class Broker:
     async def close_queue(self, user: str, worker_uid: str) -> bool:
         """Delete the queue of a deleted Worker; return False if the queue may still exist.
 
-        The user is unknown (empty) if the Worker was deleted before this process started. Then the first sweep deletes
-        the queue.
+        ``user`` is empty if it is unknown, because the Worker was deleted before this process started. Then the first
+        sweep deletes the queue.
 
         Raises:
             MessagingError: the broker did not delete it.
@@ -236,14 +238,14 @@ class Broker:
         return bool(user) or self._swept
 
     def sweep_soon(self) -> None:
-        """Ask for a sweep now: the broker was away, or a change at the broker ended halfway."""
+        """Ask for a sweep now, because the broker was away, or some users and queues may be missing or left over."""
         self._sweep_at = 0.0
         self.is_swept = False
         self.logins.forget()
         self._wake.set()
 
     async def run(self) -> NoReturn:
-        """Delete the queues of deleted Workers in bulk, and sweep regularly, until cancelled."""
+        """Delete the queues of deleted Workers in bulk, and sweep the broker at intervals, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -272,7 +274,7 @@ class Broker:
                     await self._wake.wait()
 
     async def _prepare(self) -> None:
-        """Create the exchanges, the operator's queues, and the users of apiserver and frontends with their Secrets."""
+        """Create exchanges, the operator's queues, and the users of apiserver and frontends with their Secrets."""
         keys = self.logins.keys = await self._master_key.read()
         await self._admin.ensure_platform()
         password = derive_password(keys.key, APISERVER_USER)
@@ -283,7 +285,10 @@ class Broker:
         await self._write_secret(FRONTEND_BROKER_SECRET, await self._occi.prepare(keys.key))
 
     async def _check_message_size(self) -> None:
-        """Warn if the broker accepts messages of any size: one worker could fill the memory of every receiver."""
+        """Log a warning if the broker does not limit the size of messages.
+
+        Without a limit, one worker could fill the memory of all receivers.
+        """
         bounded = await self._admin.has_message_limit()
         MESSAGES_BOUNDED.set(bounded)
         if not bounded:
@@ -308,9 +313,9 @@ class Broker:
             self._changed()
 
     async def _ensure_user(self, user: str, workers: Sequence[Worker], *, restoring: bool = False) -> None:
-        """Create the user of these workers. If all of them are deleted, delete the user, now or soon.
+        """Create the newest login of the user of these workers, unless all these Workers are deleted.
 
-        ``restoring`` also creates the former logins that workers may still use.
+        With ``restoring``, also create the former logins that workers may still use.
         """
         async with self._lock:
             alive = [item for item in workers if self._registry.get_gone_since(item.metadata.uid) is None]
@@ -330,7 +335,7 @@ class Broker:
         return UserLimits.of_pool(self._registry.workers.count("pool", user.removeprefix(OF_POOL)) if of_pool else 1)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Delete the queue of a deleted Worker, and the user of its pool if the pool is deleted as well."""
+        """Ask for the deletion of a deleted Worker's queue, and of its pool's user if the pool is deleted as well."""
         if (left := find_removed(old, new)) is not None:
             uid = get_pool_uid(left)
             if uid and not self._registry.pools.count("uid", uid):
@@ -365,7 +370,10 @@ class Broker:
         await self._admin.delete_queues(queues)
 
     async def _sweep(self) -> None:
-        """Delete queues and users that have no Worker and no pool, if this is still true after a pause."""
+        """Restore the queues and users that are missing; delete queues and users without a Worker or pool.
+
+        Before the deletion, the sweep waits until Workers and pools that were just created have reached the cache.
+        """
         found = {
             name
             for prefix in (WORKER_QUEUES_PREFIX, _POOL_QUEUES_PREFIX)
@@ -377,7 +385,7 @@ class Broker:
                 await self._ensure_user(user, items, restoring=True)
         known = {parse_identity(login) for login in await self.logins.list_found()}
         await asyncio.sleep(self._timing.sweep_settle_seconds)
-        async with self._lock:  # not while a user is created
+        async with self._lock:  # no other task creates or deletes users during the deletion
             workers = {get_queue(worker): worker for worker in self._registry.workers}
             users = {name_pool_user(pool.metadata.uid) for pool in self._registry.pools}
             users |= {get_broker_user(worker) for worker in workers.values()}
@@ -397,5 +405,5 @@ def _by_user(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
 
 
 def _user_of(queue: str) -> str:
-    """Return the broker user in the name of a worker's or pool's queue."""
+    """Return the broker user that the name of a worker's or pool's queue contains."""
     return queue.split(".")[2]

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts off, for some time, broker users that send too many events.
+"""Cuts off broker users that send too many events, for some time.
 
-The events of all workers pass through the same queues. A guest that publishes as fast as it can fills these queues, and
-the results of all other tenants wait behind its events. With 8,000 events a second, the actions of other tenants were
-11 s late after 20 s. No setting of RabbitMQ limits how fast a user publishes.
+The events of all workers pass through the same queues. If a guest publishes as fast as it can, it fills these queues,
+and the results of all other tenants wait behind its events. With 8,000 events a second, the actions of other tenants
+were 11 s late after 20 s. RabbitMQ has no setting that limits how fast a user publishes.
 
 So the operator counts the events that it receives from each user. If a user exceeds its allowance
-(:mod:`simyard.messaging.allowance`), the operator closes the user's connections and permits no new one. The user is
-released after a pause, which doubles each time up to :data:`MAX_PAUSE_SECONDS`.
+(:mod:`simyard.messaging.allowance`), the operator closes the user's connections and forbids new ones. It releases the
+user after a pause. Each further pause of the user is twice as long, up to :data:`MAX_PAUSE_SECONDS`.
 
-Only the broker stores which users are in quarantine: the users that must not open a connection. An earlier operator may
-have cut them off. A new operator releases such users after a pause.
+The broker stores which users are in quarantine, as a limit of 0 connections. A new operator reads these limits, and
+releases the users after a pause.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ QUARANTINED = Gauge("simyard_broker_quarantined_users", "Broker users that are c
 QUARANTINES = Counter("simyard_broker_quarantines_total", "Number of times that a broker user was cut off.")
 MAX_PAUSE_SECONDS = 900.0
 GOOD_SECONDS = 3600.0
-"""A user that kept to its allowance for this time gets the first pause again at its next quarantine."""
+"""If a user keeps its allowance for this time, its next quarantine begins with the first pause again."""
 MAX_REMEMBERED = 10_000
 EARLIER = ""
-"""Key of the pass that finds the users whom an earlier operator cut off."""
+"""Key of the pass that finds the users that an earlier operator has cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """Last pause of a user, in seconds, and its end."""
+    """Last pause of a user: its duration in seconds, and its end on the quarantine's clock."""
 
     seconds: float
     ends_at: float
 
 
 class Quarantine:
-    """The broker users that are cut off, each with the time of ``clock`` at which it is released."""
+    """Component that counts events, and cuts off and releases broker users. ``clock`` is a steady clock, in seconds."""
 
     def __init__(
         self,
@@ -77,11 +77,14 @@ class Quarantine:
         QUARANTINED.set_function(lambda: len(self._until))
 
     def count_event(self, user: str, size: int) -> bool:
-        """Count an event of ``size`` bytes of a broker user; return whether the user is within its allowance."""
+        """Count an event of ``size`` bytes of a broker user; return whether the user is within its allowance.
+
+        The call that exceeds the allowance begins the quarantine.
+        """
         if user in self._until:
             return False
         if not self._exists(user) or self._allowances.spend(user, self._clock(), size):
-            return True  # the user of a deleted pool is deleted in any case
+            return True  # the pool is deleted, and its user will be deleted too
         self._begin(user)
         return False
 
@@ -92,7 +95,7 @@ class Quarantine:
         await self._queue.run()
 
     async def enforce(self, user: str) -> None:
-        """Cut off a user whose pause has begun; release a user whose pause has ended."""
+        """Cut off or release a user now, and wait until the broker has done this."""
         await self._queue.pass_now([user])
 
     def _exists(self, user: str) -> bool:
@@ -133,7 +136,10 @@ class Quarantine:
         self._queue.add(user)
 
     async def _enforce(self, user: str) -> float | None:
-        """Cut off or release a user; return the seconds until the end of its pause."""
+        """Cut off a user whose pause has begun, or release a user whose pause has ended.
+
+        Returns the seconds until the end of the pause; None after the end.
+        """
         if user == EARLIER:
             for earlier in await self._broker.cut_off_users():
                 if earlier not in self._until:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves workers to the newest login at the broker without a restart, and deletes the former logins.
 
-The broker itself holds the state of a rotation. A rotation is under way while a user has a former login, beside its
-newest one. The consumers that the broker lists show which workers still use a former login. This process remembers only
-times that pace the work, so a new operator continues without loss. :mod:`simyard.plan.rotation` decides.
+The broker has the whole state of a rotation. A user with a former login, in addition to its newest one, is in a
+rotation. The list of consumers shows which workers still use a former login. This process remembers only times, so a
+new operator can continue the rotation. :mod:`simyard.plan.rotation` makes the decisions.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 
 WORKERS_PER_BATCH = 50
 BATCH_SECONDS = 0.5
-"""Pause between two batches: only 100 workers reconnect in a second, so that the broker has time for other work."""
+"""Pause between two batches, so that only 100 workers reconnect in a second and the broker has time for other work."""
 RESEND_SECONDS = 30.0
 ROTATING = Gauge("simyard_broker_rotating", "Users at the broker with a login that a rotation replaces.")
 
 
 class Rotation:
-    """The rotations under way, and the times that pace them."""
+    """Component that carries out the rotations of all broker users."""
 
     def __init__(
         self, registry: Registry, broker: Broker, admin: BrokerAdmin, orders: Orders, timing: Timing = PRODUCTION
@@ -64,7 +64,7 @@ class Rotation:
 
     async def run(self) -> NoReturn:
         """Rotate until cancelled."""
-        await self._wake.wait()  # only after a sweep does the broker have all users and queues
+        await self._wake.wait()  # the first sweep creates missing users and queues
         idle_passes = 0
         while True:
             self._wake.clear()
@@ -80,22 +80,22 @@ class Rotation:
                     await self._wake.wait()
 
     def _compute_pause(self, idle_passes: int) -> float:
-        """Return the pause before the next pass.
+        """Return the seconds before the next pass, after a number of passes without progress.
 
-        In each pass the broker lists all consumers, so the pauses grow while nothing changes.
+        A pass makes the broker list all its consumers. So the pauses grow while nothing changes.
         """
         return compute_delay(idle_passes, self._timing.rotation_first_seconds, self._timing.rotation_max_seconds)
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Start a rotation when the generation of a pool's credentials changed."""
+        """Ask for a pass when the generation of a pool's credentials has changed."""
         if old is not None and new is not None and get_generation(old.status) != get_generation(new.status):
             self._wake.set()
 
     async def _pass(self) -> bool | None:
-        """Advance the rotation of every user.
+        """Continue the rotation of every user.
 
-        Returns True if this pass changed something, False if it changed nothing, and None if the next pass can wait for
-        the next sweep.
+        Returns True if this pass changed something, False if it changed nothing, None if no pass is needed before the
+        next sweep.
         """
         if not self._broker.is_swept:
             return None
@@ -123,9 +123,10 @@ class Rotation:
         return moved
 
     async def _finish(self, found: Collection[str]) -> bool | None:
-        """End the rotation of the master key, once the user of every worker has its newest login.
+        """End the rotation of the master key if the user of every worker has its newest login.
 
-        If the broker has lost its data, no former login exists, but workers still need the former key.
+        The check is necessary because a broker that has lost its data has no former logins, although workers still use
+        passwords of the former key.
         """
         logins = self._broker.logins
         if not (logins.keys.previous or logins.keys.following):
@@ -142,7 +143,7 @@ class Rotation:
         return None
 
     def _exists(self, user: str) -> bool:
-        """Return whether the pool or the worker of a user exists; the sweep deletes all other users."""
+        """Return whether the pool or the worker of a user exists. If not, the sweep deletes the user."""
         if user.startswith(OF_POOL):
             uid = user.removeprefix(OF_POOL)
             return bool(self._registry.pools.count("uid", uid) or self._registry.workers.count("pool", uid))
@@ -154,9 +155,9 @@ class Rotation:
         return self._registry.workers.list_by("uid", user.removeprefix(ALONE))
 
     def _may_delete(self, newest: str, state: Progress) -> bool:
-        """Return whether the former logins may be deleted.
+        """Return whether the former logins of a user may be deleted.
 
-        The times start anew with this process, so that no worker is cut off early.
+        A new process measures the times from its own start, so that it cuts off no worker too early.
         """
         time = self._time()
         if not state.finished:
@@ -169,10 +170,10 @@ class Rotation:
         )
 
     async def _send_login(self, login: str, uids: Sequence[str]) -> bool:
-        """Send workers their newest login in batches; return False if all of them received it a moment ago.
+        """Send workers their newest login in batches; return False if the login was sent to all of them a moment ago.
 
-        A worker that cannot receive it, for instance because its queue is full, delays no other worker and no other
-        pool. The login is sent to it again in the next pass, and the worker is cut off at the deadline.
+        A worker that cannot receive the login, for example because its queue is full, delays no other worker and no
+        other pool. The next pass sends it the login again. At the deadline, the worker loses its connection.
         """
         due = [uid for uid in uids if self._sent_at.get((login, uid), float("-inf")) + RESEND_SECONDS <= self._time()]
         address = self._broker.build_login_address(login)
@@ -187,7 +188,7 @@ class Rotation:
             if failed:
                 log.warning("the login could not be sent to %d workers (login %s): %s", len(failed), login, failed[0])
             if len(failed) == len(batch):
-                break  # the broker does not work: the next pass sends to the other workers
+                break  # the broker does not work: the next pass sends the login to the other workers
         return bool(due)
 
     async def _try_to_send(self, uid: str, login: str, body: Mapping[str, str]) -> MessagingError | None:
@@ -199,7 +200,7 @@ class Rotation:
         return None
 
     def _forget_others(self, rotating: Collection[str]) -> None:
-        """Forget the times of all logins that are not in ``rotating``."""
+        """Forget the times of the logins that are not in ``rotating``."""
         for memory in (self._begun, self._finished):
             for login in [known for known in memory if known not in rotating]:
                 del memory[login]

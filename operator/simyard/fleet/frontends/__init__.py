@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OCCI frontends of services: their objects, rights, load and access to the broker."""
+"""The OCCI frontends of services: their objects, permissions and load, and their access to the broker."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the load of the OCCI frontends: the depths of their queues, and the figures that they export.
+"""Measures the load of the OCCI frontends, from the depths of their queues and the metrics that they export.
 
-The figures are read from ``/metrics`` of each ready frontend of a service that scales by load, as a monitoring system
-does. So frontends need no new protocol, and a restart of the operator loses nothing. The cost grows only with the
-number of frontends, because the operator neither asks nor lists workers and machines. One call to the broker returns
-the queue depths of all services.
+For each service that scales by load, the operator reads ``/metrics`` of all ready frontends, as a monitoring system
+does. So frontends need no special protocol, and a restart of the operator loses no data. The cost depends only on the
+number of frontends, not on the number of workers or machines. One call to the broker returns the queue depths of all
+services.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ READING_METHODS = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """A ready frontend."""
+    """The pod of a ready frontend."""
 
     uid: str
     address: str
@@ -56,7 +56,7 @@ class _Pod:
 
 
 class FrontendLoads:
-    """Readings of all frontends; the object must be closed. ``port`` is the port of a frontend's metrics."""
+    """Reader of all frontends' loads, an async context manager. ``port`` is the port of a frontend's metrics."""
 
     def __init__(self, client: KubeClient, namespace: str, broker: OcciBroker, *, port: int = METRICS_PORT) -> None:
         self._client = client
@@ -81,7 +81,8 @@ class FrontendLoads:
     async def look(self, endpoints: Mapping[Key, str]) -> dict[Key, Load]:
         """Return the load of each of these services since the last call.
 
-        A figure that cannot be read is unknown in the result.
+        ``endpoints`` has the URL of each service's frontends. In the result, None stands for a figure that could not be
+        read.
         """
         async with asyncio.TaskGroup() as group:
             depths = group.create_task(self._depths(endpoints))
@@ -92,14 +93,14 @@ class FrontendLoads:
         for pod, (found, timed_out) in figures.result().items():
             last = before.get(pod.uid)
             replicas[pod.service].append(measure_replica_load(last, found))
-            if timed_out and last is not None:  # a frontend that never answered may be unreachable from this process
+            if timed_out and last is not None:  # a frontend that never answered may be unreachable, not busy
                 silent[pod.service] += 1
             if (known := found or (last if timed_out else None)) is not None:
                 self._before[pod.uid] = known
         return {key: Load(depths.result()[key], tuple(replicas[key]), silent[key]) for key in endpoints}
 
     async def _depths(self, endpoints: Mapping[Key, str]) -> dict[Key, int | None]:
-        if not self._broker.vhost:  # without a virtual host, frontends take no requests from queues
+        if not self._broker.vhost:  # without a virtual host, there are no queues of requests
             return dict.fromkeys(endpoints, 0)
         try:
             queues = await self._broker.list_queues()
@@ -110,7 +111,7 @@ class FrontendLoads:
         return {key: info.ready if info is not None else None for key, info in found.items()}
 
     async def _figures(self, services: Iterable[Key]) -> dict[_Pod, tuple[Figures | None, bool]]:
-        """Return the figures of each ready frontend, and whether it took too long to answer."""
+        """Return the figures of each ready frontend (None: unreadable), and whether the request for them timed out."""
         wanted = frozenset(services)
         selector = ",".join(f"{name}={value}" for name, value in (PART_OF | COMPONENT).items())
         try:
@@ -136,7 +137,7 @@ class FrontendLoads:
 
 
 def read_figures(text: str) -> Figures:
-    """Parse the figures of a frontend from Prometheus' text format.
+    """Parse the metrics of a frontend in Prometheus' text format, and return its figures.
 
     Raises:
         ValueError: the text is not in that format.

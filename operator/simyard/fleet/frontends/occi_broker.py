@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates a broker user for OCCI frontends, a Secret with the user's password, and a virtual host for clients."""
+"""Creates the broker user of OCCI frontends, the content of their Secret, and the virtual host of OCCI clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class OcciBroker:
-    """The virtual host of OCCI clients at the broker. It exists only if clients may speak AMQP.
+    """The OCCI part of the broker: the frontends' user and, if clients may use AMQP, the clients' virtual host.
 
     Attributes:
         vhost: the name of the virtual host; empty if there is none.
@@ -42,7 +42,7 @@ class OcciBroker:
         endpoints: Iterable[str],
         user: str = FRONTEND_USER,
     ) -> None:
-        """Create a broker without a virtual host.
+        """Create the object; :meth:`prepare` then creates the user and the virtual host.
 
         ``clients`` says whether clients may speak AMQP. ``endpoints`` are URLs of frontends that run outside of this
         installation. ``user`` is the name of the frontends' user.
@@ -76,9 +76,9 @@ class OcciBroker:
         return content
 
     async def ensure_queue(self, endpoint: str) -> None:
-        """Declare the queue that the frontends of an endpoint share, if clients may speak AMQP.
+        """Declare the queue that the frontends of an endpoint share, if clients may use AMQP.
 
-        A queue that an earlier version declared stays as it is, because its requests must not be lost.
+        A queue that an earlier version declared in another way does not change, because its requests must not be lost.
 
         Raises:
             MessagingError: the broker did not declare it.
@@ -89,8 +89,8 @@ class OcciBroker:
         if len(await self._admin.list_nodes()) > 1:
             kinds.reverse()
         for kind in kinds:
-            # A queue of another type was declared when the broker had one node, or more than one. A queue's type cannot
-            # be changed.
+            # The queue may exist with the other type, if the broker had another number of nodes when it was declared.
+            # The type of a queue cannot change.
             with contextlib.suppress(BrokerRefusedError):
                 return await self._clients.ensure_queues([build_request_queue_spec(endpoint, kind)])
         name = name_request_queue(endpoint)

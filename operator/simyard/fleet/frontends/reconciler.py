@@ -61,16 +61,16 @@ SCALINGS = Counter(
 
 
 class Frontends:
-    """Reconciler of the objects of all services' frontends; ``manifests/frontend.py`` describes the desired objects.
+    """Reconciler of the objects of all services' frontends; ``manifests/frontend.py`` builds the desired objects.
 
-    A pass compares the existing objects with the desired objects, and applies each object that differs. It runs after a
-    change of the service, of its load, or of the objects themselves. A deleted service leaves objects with its name in
-    their labels. These objects are deleted even if no operator ran at that time, so services need no finalizer for
-    them. ``namespace`` is the platform's namespace, which contains the objects. ``template`` is None if this operator
-    has no image for frontends: then existing frontends are deleted.
+    A pass over a service compares the existing objects with the desired objects, and applies each object that differs.
+    It runs after a change of the service, of its load, or of the objects themselves. The labels of each object name
+    its service. So a later operator can delete the objects of a service that was deleted while no operator ran, and
+    services need no finalizer for their frontends. ``namespace`` is the platform's namespace, which contains the
+    objects. ``template`` is None if this operator has no image for frontends; then it deletes existing frontends.
 
     Attributes:
-        on_change: called with each service whose :meth:`get_view` has changed.
+        on_change: functions to call with each service whose :meth:`get_view` has changed.
         caches: the caches of the objects.
     """
 
@@ -123,7 +123,7 @@ class Frontends:
         raise AssertionError("the tasks do not end")
 
     def broker_changed(self, *, reachable: bool) -> None:
-        """Note whether the broker can be reached; a broker that is back may lack its former queues."""
+        """Record whether the operator can reach the broker. When the broker is back, declare all queues again."""
         self._broker_reachable = reachable
         self._queues.clear()
         if reachable:
@@ -150,7 +150,7 @@ class Frontends:
         return self._scalings.get(service.metadata.uid) or resume_scaling(service)
 
     def _ready(self, service: SimulationService) -> int:
-        """Return the number of ready frontends: until the Deployments are known, the number in the status."""
+        """Return the number of ready frontends; until the cache has the Deployments, the number in the status."""
         if not all(cache.synced.is_set() for cache in self.caches):
             return service.status.frontends.ready if service.status.frontends is not None else 0
         deployment = self._part(DEPLOYMENTS.kind, make_object_name(*make_key(service)))
@@ -206,7 +206,7 @@ class Frontends:
             self._note_problem(key, None)
 
     async def _reconcile_objects(self, key: Key, service: SimulationService | None) -> None:
-        """Apply the objects of a service's frontends; remove all of them if no frontends are desired."""
+        """Apply the objects of a service's frontends; delete all objects if the service wants no frontends."""
         if service is None:
             return await self._remove_left(key)
         desired = count_desired_frontends(service, self._scaling(service))
@@ -218,7 +218,7 @@ class Frontends:
         await self._remove(key, keep={manifest["kind"] for manifest in wanted})
 
     async def _reconcile_queue(self, key: Key, service: SimulationService | None) -> None:
-        """Declare the queue of a service's frontends, once the broker can be reached."""
+        """Declare the queue of a service's frontends, unless it is declared or the operator cannot reach the broker."""
         if (
             self._template is None
             or service is None
@@ -231,9 +231,10 @@ class Frontends:
             self._queues.add(url)
 
     async def _remove_left(self, key: Key) -> None:
-        """Delete the objects of a deleted service.
+        """Delete the objects of a deleted service's frontends.
 
-        If the service exists but cannot be parsed, its frontends stay, provided that this operator creates frontends.
+        A service that exists but is invalid is not in the cache either. It keeps its frontends, unless this operator
+        has no image for frontends.
         """
         if any(self._parts(key)):
             if self._template is not None and await self._exists(key):
@@ -253,8 +254,8 @@ class Frontends:
     async def _remove_all(self, key: Key) -> None:
         """Delete the queue and all objects of a service's frontends.
 
-        The queue is deleted first: as long as objects are left, a later operator knows that something must be deleted.
-        Without a template the name of the queue is unknown; it stays, in the virtual host of OCCI's clients.
+        The queue is deleted first, because a later operator finds the service only by its remaining objects. Without a
+        template, the name of the queue is unknown, and the queue stays in the virtual host of OCCI clients.
         """
         if not any(self._parts(key)):
             return
@@ -286,7 +287,7 @@ class Frontends:
         self._notify(key)
 
     async def _scale(self, template: FrontendTemplate) -> NoReturn:
-        """Scale services by their load, and restore queues that are missing, until cancelled."""
+        """Scale services by their load, and declare missing queues again, until cancelled."""
         while True:
             await asyncio.sleep(self._look_seconds)
             await self._look_for_queues(template)
@@ -299,7 +300,7 @@ class Frontends:
                 self._scale_one(key, load)
 
     async def _look_for_queues(self, template: FrontendTemplate) -> None:
-        """Reconcile the services whose queues are missing at the broker."""
+        """Ask for a pass over each service whose queue is missing at the broker."""
         if not self._queues or not self._broker.vhost:
             return
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applies the objects of frontends, and the RoleBinding that permits frontends to write the objects of a namespace."""
+"""Applies objects of frontends, and the RoleBinding that permits frontends to write the objects of a namespace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An object of a frontend, as the API server has it."""
+    """An object of a frontend, as the API server returned it."""
 
     metadata: Metadata
     raw: Json
@@ -37,9 +37,9 @@ def read_part(raw: Json) -> Part:
 class FrontendRights:
     """The RoleBindings of frontends, one in each namespace that they serve.
 
-    The existing service accounts decide which frontends are bound; so a service whose manifest cannot be parsed keeps
-    its rights. ``platform`` is the namespace of the accounts. ``role`` is the ClusterRole; it is empty if this operator
-    creates no frontends, and then there must be no binding.
+    A RoleBinding names the ServiceAccounts of frontends that exist. So the frontends of a service whose manifest is
+    invalid keep their permissions. ``platform`` is the namespace of the ServiceAccounts. ``role`` is the ClusterRole;
+    it is empty if this operator creates no frontends, and then it deletes the RoleBindings.
 
     Attributes:
         cache: the cache of the RoleBindings.
@@ -54,7 +54,7 @@ class FrontendRights:
         self.cache = Cache(registry.client, ROLE_BINDINGS, read_part, namespaces=registry.namespaces, fields=name)
 
     def list_services(self, namespace: str) -> dict[str, str]:
-        """Return the services of a namespace that have frontends, with the accounts of these frontends."""
+        """Return the names of a namespace's services that have frontends, each with the frontends' ServiceAccount."""
         found: dict[str, str] = {}
         for account in self._accounts:
             owner = find_owner(account.metadata.labels)
@@ -63,7 +63,10 @@ class FrontendRights:
         return dict(sorted(found.items()))
 
     async def ensure(self, namespace: str) -> None:
-        """Apply or delete the binding of a watched namespace if it differs from the desired one."""
+        """Apply or delete the RoleBinding of a namespace if it differs from the desired one.
+
+        The method does nothing for a namespace that this operator does not watch.
+        """
         if self._registry.namespaces != ALL_NAMESPACES and namespace not in self._registry.namespaces:
             return
         found = self.cache.get(namespace, BINDING)
@@ -75,7 +78,10 @@ class FrontendRights:
             await delete_part(self._registry.client, self.cache, found)
 
     def _owners(self, namespace: str, services: Iterable[str], found: Part | None) -> dict[str, str]:
-        """Return the uids of services by name; a service that cannot be parsed remains an owner."""
+        """Return the uids of the services that own the RoleBinding, by name.
+
+        The uid of a service that is invalid, and so not in the cache, comes from the existing RoleBinding ``found``.
+        """
         owners = found.raw["metadata"].get("ownerReferences", []) if found is not None else []
         uids = {owner["name"]: owner["uid"] for owner in owners if owner["name"] in services}
         known = (self._registry.services.get(namespace, name) for name in services)
@@ -83,13 +89,13 @@ class FrontendRights:
 
 
 async def apply_part(client: KubeClient, cache: Cache[Part], manifest: Json) -> None:
-    """Apply an object if it differs from its manifest."""
+    """Apply a manifest if the object in the cache differs from it."""
     metadata = manifest["metadata"]
     found = cache.get(metadata["namespace"], metadata["name"])
-    if found is not None and found.raw.get("roleRef") != manifest.get("roleRef"):  # a roleRef is immutable
+    if found is not None and found.raw.get("roleRef") != manifest.get("roleRef"):  # it is immutable
         await delete_part(client, cache, found)
     elif found is not None:
-        # The API server leaves kind and apiVersion out of the items of a list.
+        # The items of the API server's lists have no kind and no apiVersion.
         content = {name: value for name, value in manifest.items() if name not in ("kind", "apiVersion")}
         if contains(found.raw, content) and found.raw.get("subjects") == manifest.get("subjects"):
             return
@@ -98,7 +104,7 @@ async def apply_part(client: KubeClient, cache: Cache[Part], manifest: Json) -> 
 
 
 async def delete_part(client: KubeClient, cache: Cache[Part], part: Part) -> None:
-    """Delete an object; a missing object is no error."""
+    """Delete an object; if it is missing, do nothing."""
     metadata = part.metadata
     with contextlib.suppress(NotFoundError):
         await client.delete(cache.resource, metadata.name, metadata.namespace, uid=metadata.uid)

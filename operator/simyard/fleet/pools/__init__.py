@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WorkerPools: their plans, Workers, drains, licences and takers."""
+"""WorkerPools: their passes, Workers, statuses, licences and takers, and the requests to drain."""

@@ -25,13 +25,13 @@ class Drains:
         await self._queue.run()
 
     def worker_registered(self, worker_uid: str) -> None:
-        """Send the request again to a worker with a new session: a node of the broker may have lost its queue."""
+        """Send the request to a worker with a new session again, because the broker may have lost its queue."""
         worker = self._registry.find_worker(worker_uid)
         if worker is not None and worker.spec.drain:
             self._queue.add(worker_uid)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Send the request when ``spec.drain`` of a Worker became true."""
+        """Send the request after ``spec.drain`` of a Worker has become true."""
         if new is not None and new.spec.drain and (old is None or not old.spec.drain):
             self._queue.add(new.metadata.uid)
 

@@ -43,18 +43,18 @@ SEATS = Gauge("simyard_licence_seats", "Seats of licences: all, occupied, and wa
 SPACING_SECONDS = 0.1
 STATUS_SPACING_SECONDS = 1.0
 MESSAGE_SECONDS = 1.0
-"""Delay before a pool that still waits reports the newest numbers."""
+"""Delay before a pool that still waits for seats reports the newest numbers."""
 
 
 class Licences:
-    """Seats of each licence, counted from the objects.
+    """Component that counts the seats of each licence from the objects.
 
-    Seats that a plan granted count at once, before their Workers exist. So two pools that are planned one after the
-    other do not get the same seat.
+    The seats that a plan grants count at once, before their Workers exist. So two plans that follow each other do not
+    grant the same seat.
 
     Attributes:
-        on_pool_due: called with each pool that must be planned again, and with the delay in seconds.
-        on_change: called with each service whose status may have changed.
+        on_pool_due: functions to call with each pool that must be planned again, and with the delay in seconds.
+        on_change: functions to call with each service whose status may have changed.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -74,7 +74,7 @@ class Licences:
         raise AssertionError("the tasks do not end")
 
     def allot_pool(self, pool: WorkerPool, time: datetime) -> Allotment | None:
-        """Return the seats for a pool that is about to be planned; None if its service has no licence."""
+        """Return the seats of a pool for its next plan; None if its service has no licence."""
         service = self._registry.find_service(pool)
         key = get_licence_key(service.service) if service is not None else ""
         if not key:
@@ -98,14 +98,14 @@ class Licences:
         )
 
     def count_plan(self, pool: WorkerPool, status: WorkerPoolStatus) -> None:
-        """Count the seats that a plan has granted, before the plan is carried out."""
+        """Count the seats that the plan of a pool grants. The caller carries the plan out after this."""
         before = self._planned.get(pool.metadata.uid, pool.status)
         self._planned[pool.metadata.uid] = status
         if _seen(before) != _seen(status):
             self._dirty(format_service_key(pool))
 
     def get_status(self, service: SimulationService) -> LicenceStatus | None:
-        """Return the seats of a service's licence for its status; None if the service has no licence."""
+        """Return the numbers of seats of a service's licence, for the service's status; None if it has no licence."""
         key = get_licence_key(service)
         if not key:
             return None
@@ -123,7 +123,7 @@ class Licences:
         return [item.service for item in self._registry.services.list_by("licence", key)]
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Update the number of seats that Workers occupy."""
+        """Update the number of occupied seats after a change of a Worker."""
         if (worker := new or old) is not None and (old is None or find_removed(old, new) is not None):
             self._dirty(format_service_key(worker))
         for item, other, change in ((new, old, 1), (old, new, -1)):
@@ -143,7 +143,7 @@ class Licences:
             self._queue.add(key)
 
     def service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
-        """Allot the seats of a licence again when a service starts or stops using it."""
+        """Distribute the seats of a licence again when a service begins or ceases to refer to the licence."""
         licences = [item.service.spec.licence if item is not None else None for item in (old, new)]
         if licences[0] != licences[1]:
             for item in (old, new):
@@ -151,13 +151,13 @@ class Licences:
                     self._queue.add(key)
 
     def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
-        """Release the seats that were granted to a deleted pool."""
+        """Release the seats of a deleted pool."""
         if (left := find_removed(old, new)) is not None:
             self._planned.pop(left.metadata.uid, None)
             self._dirty(format_service_key(left))
 
     def licence_changed(self, old: Licence | None, new: Licence | None) -> None:
-        """Allot the seats of a changed Licence again, and have its pools report the change."""
+        """Distribute the seats of a changed Licence again, and ask for passes over its pools."""
         if old is not None and new is not None and old.spec == new.spec:
             return
         if (licence := new or old) is not None:
@@ -233,7 +233,7 @@ class Licences:
         ]
 
     def _outside(self, key: str) -> Counter[str]:
-        """Return the number of seats that are occupied outside the pools of the licence's services, by namespace."""
+        """Return the number of seats that Workers occupy without a claim of a pool, by namespace."""
         return self._alone_in(key) + self._left_behind(key)
 
     def _alone_in(self, key: str) -> Counter[str]:
@@ -244,7 +244,7 @@ class Licences:
         return alone
 
     def _left_behind(self, key: str) -> Counter[str]:
-        """Return the number of Workers that occupy a seat although their service was deleted, by namespace."""
+        """Return the number of Workers of deleted services that still occupy a seat, by namespace."""
         left: Counter[str] = Counter()
         for service, count in self._holders.get(key, Counter()).items():
             namespace, _, name = service.partition("/")
@@ -260,9 +260,9 @@ class Licences:
 
 
 def _licence_of(worker: Worker | None) -> str:
-    """Return the licence with which a pool's Worker was created.
+    """Return the licence whose seat a pool's Worker occupies, or an empty text.
 
-    The annotation of a Worker without a pool is ignored, because its author is not trusted.
+    The function ignores the annotation of a Worker without a pool, because a user can have written it.
     """
     if worker is None or not get_pool_uid(worker):
         return ""
@@ -270,6 +270,6 @@ def _licence_of(worker: Worker | None) -> str:
 
 
 def _seen(status: WorkerPoolStatus) -> tuple[object, ...]:
-    """Return the part of a pool's status that concerns the other pools of its licence."""
+    """Return the fields of a pool's status on which the seats of other pools depend."""
     condition = find_condition(status.conditions, ConditionType.LICENCE_AVAILABLE)
     return status.licensed_replicas, (condition.status, condition.reason) if condition is not None else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a pool between two passes."""
+"""Data of a pool that the operator keeps between two passes."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from simyard.api.worker_pool import WorkerPoolStatus
 from simyard.plan.backoff import Backoff
 
 MAX_SENT = 8
-"""Maximum number of statuses to remember while their writes are not answered."""
+"""Maximum number of remembered statuses whose writes got no answer."""
 
 
 @dataclass(slots=True)
 class PoolMemory:
-    """The memory of a pool between two passes, beside its object.
+    """Data of a pool that the operator keeps between two passes, and that are not in the object.
 
     Attributes:
-        status: the newest planned status; it may not be written yet.
-        active_at: the time of the last use of the pool, or the time at which this process first saw it.
-        written_at: the time of the last status write.
-        turned_at: the time of the last write with which the pool became Available or ceased to be.
-        due_at: the time at which the status is to be written; None while nothing is to be written.
-        taken: names of Workers that belong to other owners.
-        unsure: names of Workers whose creation was not answered.
+        status: the status of the last plan; the operator may not have written it yet.
+        active_at: the time of the last use of the pool, or the time at which this process first saw the pool.
+        written_at: the time of the last write of the status.
+        turned_at: the time of the last write that changed whether the pool is Available.
+        due_at: the time at which the status must be written; None if no write is necessary.
+        taken: names of Workers in the namespace that do not belong to the pool.
+        unsure: names of Workers whose creation got no answer from the API server.
         refused: the message with which the API server refused a Worker.
-        sent: statuses whose write was not answered.
-        worker_left: whether a worker that knew the broker password has left the pool.
-        planned: whether this process has planned the pool.
-        torn_down: set once nothing is left of a pool that is being deleted.
+        sent: statuses whose write got no answer from the API server.
+        worker_left: True if a worker that knows the broker password has left the pool.
+        planned: True if this process has planned the pool.
+        torn_down: event that is set when the Workers, machines, queues and user of a deleted pool are gone.
     """
 
     status: WorkerPoolStatus

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciles WorkerPools. One pass plans a pool, carries the plan out, and writes the status when it is due."""
+"""Reconciles WorkerPools. A pass plans a pool, carries the plan out, and writes the status if it is due."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ from simyard_sites.kubernetes.errors import ApiError
 
 PASS_SPACING_SECONDS = 0.1
 SECONDS_PER_WORKER = 1 / 10_000
-"""Delay of a pass after an event, per Worker of the pool. A pass reads all Workers, so a large pool waits for more
-events before its pass.
+"""Delay of a pass after an event, for each Worker of the pool.
+
+A pass reads all Workers of its pool. In a large pool, more events therefore share one pass.
 """
 REFUSED_SECONDS = 30.0
-"""Pause before the next attempt after the API server refused a Worker, for instance because of a quota or a policy."""
+"""Pause after the API server refused a Worker, for example because of a quota or a policy."""
 
 
 class Pools:
@@ -64,9 +65,9 @@ class Pools:
     ) -> None:
         """Create a reconciler without any pool.
 
-        ``heard_seconds`` returns the time for which all events of a broker user have been received without a gap.
-        ``rotate_after_seconds`` is the delay between the end of a worker and the change of its pool's password; 0:
-        never.
+        ``heard_seconds`` returns the time for which the operator has received all events of a broker user without a
+        gap. ``rotate_after_seconds`` is the delay between the exit of a worker and the change of its pool's password;
+        0: no change.
         """
         self._timing = timing
         self._registry = registry
@@ -93,7 +94,10 @@ class Pools:
         await self._queue.run()
 
     async def wait_until_torn_down(self, uid: str) -> None:
-        """Wait until everything of a deleted pool is gone; the pool may not be in the cache yet."""
+        """Wait until the Workers, machines, queues and user of a deleted pool are gone.
+
+        The method also works before the pool is in the cache.
+        """
         memory = self._memory.setdefault(uid, self._new_memory(WorkerPoolStatus()))
         await memory.torn_down.wait()
 
@@ -134,7 +138,7 @@ class Pools:
                 self._queue.add(make_key(new))
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Reconcile the pool of a Worker if the change matters to the pool."""
+        """Reconcile the pool of a Worker if the plan of the pool depends on the change."""
         if find_removed(old, new) is not None:
             self._room.place_freed()
         worker = new or old
@@ -158,7 +162,7 @@ class Pools:
             self._queue.add(make_key(pool), self._registry.workers.count("pool", uid) * SECONDS_PER_WORKER)
 
     def service_changed(self, old: PublishedService | None, new: PublishedService | None) -> None:
-        """Reconcile the pools of a changed service at once; their backoff starts again."""
+        """Reconcile the pools of a changed service at once, and reset their backoffs."""
         service = new or old
         if service is not None and (old is None or new is None or old.service.spec != new.service.spec):
             for pool in self._registry.pools.list_by("service", format_key(service)):
@@ -166,12 +170,12 @@ class Pools:
                 self._queue.add(make_key(pool))
 
     def site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
-        """Reconcile all pools if a site became usable, ceased to be usable, or has a new spec."""
+        """Reconcile all pools if the spec of a site has changed, or if the site has become or ceased to be usable."""
         if old is None or new is None or old.spec != new.spec or get_usability(old) != get_usability(new):
             self.wake_all()
 
     def apply_event(self, event: ReceivedEvent) -> None:
-        """Apply a message of a worker."""
+        """Record a worker's message that it is active or drained."""
         self.uses.apply_event(event)
         if (worker := self._registry.find_worker(event.worker_uid)) is None:
             return
@@ -183,7 +187,7 @@ class Pools:
                 self._wake_pool_of(worker)
 
     def _used(self, pool: WorkerPool) -> None:
-        """Reconcile a pool with an idle timeout after a use: a sleeping pool at once."""
+        """Ask for a pass over a pool with an idle timeout after a use; at once if the pool sleeps."""
         timeout = pool.spec.idle_timeout_seconds
         memory = self._memory.get(pool.metadata.uid)
         if timeout is not None and memory is not None:
@@ -207,7 +211,7 @@ class Pools:
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     async def _reconcile_unanswered(self, pool: WorkerPool, memory: PoolMemory) -> None:
-        """Read the Workers whose creation was not answered: a plan without them would create too many Workers."""
+        """Read the Workers whose creation got no answer. A plan without them would create too many Workers."""
         if memory.unsure:
             await self._workers.find_unanswered(pool, memory.unsure)
 
@@ -239,7 +243,7 @@ class Pools:
         )
 
     def _plan(self, pool: WorkerPool, memory: PoolMemory, given: PoolInput) -> PoolPlan:
-        """Return the plan of a pool; count its seats and places before the plan is carried out."""
+        """Return the plan of a pool, and count the seats that it grants."""
         plan = plan_pool(given)
         memory.asleep = was_asleep(plan.status)
         if given.use.now or plan.status.last_active_time != memory.status.last_active_time:
@@ -251,11 +255,11 @@ class Pools:
     async def _reconcile_workers(self, pool: WorkerPool, memory: PoolMemory, plan: PoolPlan, given: PoolInput) -> None:
         if not plan.create:
             memory.taken.clear()
-        # Other pools are planned before this plan is carried out, so its new Workers reserve their places now.
+        # Passes over other pools can run before this plan is complete, so its new Workers reserve their places now.
         with self._room.reserve(new.site for new in plan.create) as places:
             try:
                 await self._workers.delete_workers(plan)
-                self._accept_plan(pool, memory, plan)  # deletions are remembered even if a later request fails
+                self._accept_plan(pool, memory, plan)  # these deletions count, even if a later request fails
                 await self._workers.patch_workers(plan)
                 await self._workers.create_workers(plan, given, places, memory.taken, memory.unsure)
             except ApiError as error:
@@ -283,7 +287,10 @@ class Pools:
         return frozenset(uid for uid in uids if self._registry.actions.count("worker", uid))
 
     async def _reconcile_teardown(self, pool: WorkerPool, memory: PoolMemory) -> float | None:
-        """Delete the broker user and the queues of a pool that is being deleted, after its Workers and machines."""
+        """Delete the broker user and the queues of a pool, as soon as its Workers and machines are gone.
+
+        Returns the seconds until the next check; None after the deletion.
+        """
         if memory.torn_down.is_set():
             return None
         metadata = pool.metadata

@@ -19,7 +19,7 @@ START_SECONDS = Histogram(
 
 
 def report_start_begun(recorder: Recorder, pool: WorkerPool, before: WorkerPoolStatus, after: WorkerPoolStatus) -> None:
-    """Emit an Event if a start began between two statuses."""
+    """Emit an Event if a start has begun between two statuses."""
     start = after.start
     if start is not None and (before.start is None or before.start.requested_time != start.requested_time):
         note = f"{format_count_is(start.workers, 'worker')} requested"
@@ -27,7 +27,7 @@ def report_start_begun(recorder: Recorder, pool: WorkerPool, before: WorkerPoolS
 
 
 def report_start_finished(recorder: Recorder, pool: WorkerPool, status: WorkerPoolStatus) -> None:
-    """Emit an Event and observe the histogram when the status of a finished start is stored."""
+    """Emit an Event and update the histogram after the status of a finished start is stored."""
     if (start := status.start) is None:
         return
     figures = {

@@ -26,15 +26,15 @@ from simyard.plan.texts import format_count_is
 
 WORKERS = Gauge("simyard_workers", "Workers of all pools, by state.", ["state"])
 STATUS_DELAY_SECONDS = 0.5
-"""Delay before a status write, so that several changes share one write. A pool that becomes or ceases to be Available
-is written without this delay.
-"""
+"""Delay before a status write, so that several changes share one write.
+
+A change of the condition Available is written without this delay."""
 UNURGENT_PER_SECOND = 50.0
-"""Rate of status writes without urgency, over all pools."""
+"""Maximum rate of status writes that are not urgent, over all pools."""
 
 
 class PoolStatuses:
-    """The budget of status writes of all pools, and the sums of their metrics."""
+    """Writer of the statuses, Events and metrics of all pools."""
 
     def __init__(self, registry: Registry, recorder: Recorder, timing: Timing = PRODUCTION) -> None:
         self._timing = timing
@@ -48,9 +48,8 @@ class PoolStatuses:
     async def write(self, pool: WorkerPool, memory: PoolMemory) -> float | None:
         """Write the status if it is due; otherwise return the seconds until it is due.
 
-        A pool's status is written at most once a second. One more write per second is possible when the pool becomes
-        Available or ceases to be Available. Every other change waits for further changes, and for its share of the
-        budget of all pools.
+        The status of a pool is written at most once a second. A change of the condition Available can add one more
+        write in this second. Any other change waits for further changes, and for the budget that all pools share.
         """
         current = self._registry.pools.get(*make_key(pool))
         if current is None or current.metadata.uid != pool.metadata.uid or current.status == memory.status:
@@ -82,7 +81,7 @@ class PoolStatuses:
         return self._timing.status_spacing_seconds
 
     def report(self, pool: WorkerPool, before: WorkerPoolStatus, plan: PoolPlan) -> None:
-        """Emit Events and update metrics after a plan was carried out."""
+        """Emit the Events about a plan of a pool."""
         after, metadata = plan.status, pool.metadata
         if failed := [removal for removal in plan.delete if removal.failed]:
             note = (
@@ -99,7 +98,7 @@ class PoolStatuses:
         report_start_begun(self._recorder, pool, before, after)
 
     def count(self, uid: str, status: WorkerPoolStatus | None) -> None:
-        """Update a pool's part of the metrics; None removes it."""
+        """Update the metrics with the status of a pool; None removes the pool from the metrics."""
         counts = Counter(ready=0, starting=0)
         if status is not None:
             counts = Counter(ready=status.ready_replicas, starting=status.starting_replicas)

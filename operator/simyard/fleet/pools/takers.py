@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends workers the request to take requests from their pool's queue.
+"""Makes workers takers: it sends them the request ``take``, after which they take requests from their pool's queue.
 
-In every pool, some workers receive this request; in a pool that is used, all workers receive it.
+In every pool, some workers become takers. In a pool that clients call, all workers become takers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ BATCH = 100
 
 
 class Takers:
-    """Workers to which this process sent the request `take`, and workers whose registrations say that they take.
+    """Component that chooses takers. It knows them from its own requests and from the registrations of adapters.
 
-    A pool counts as used from the first `active` message of one of its workers until the end of this process. A new
-    operator learns this again. The adapters remember the request, and a repeated request does no harm.
+    A pool counts as used from the first ``active`` message of one of its workers until this process ends. A new
+    operator learns it from the next message. An adapter remembers that it is a taker, and a second request does no
+    harm.
     """
 
     def __init__(self, registry: Registry, orders: Orders, timing: Timing = PRODUCTION) -> None:
@@ -48,7 +49,7 @@ class Takers:
         await self._queue.run()
 
     def apply_event(self, event: ReceivedEvent) -> None:
-        """Apply a message of a worker."""
+        """Record from a worker's message that the worker is a taker, or that its pool is used."""
         worker = self._registry.find_worker(event.worker_uid)
         if worker is None or not (pool := get_pool_uid(worker)):
             return
@@ -61,7 +62,7 @@ class Takers:
                 self._queue.add(pool)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Choose takers again when a Worker became ready, ceased to be ready, or was deleted."""
+        """Choose takers again after a Worker became ready, ceased to be ready, or was deleted."""
         left = find_removed(old, new)
         if left is not None:
             self._told.discard(left.metadata.uid)
@@ -71,7 +72,7 @@ class Takers:
             self._look_at(new)
 
     def action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
-        """Choose takers again when the worker of an action may have become busy or free."""
+        """Choose takers again after a change that can make the worker of an action busy or free."""
         for uid in {action.status.worker_uid for action in (old, new) if action is not None}:
             if (worker := self._registry.find_worker(uid)) is not None:
                 self._look_at(worker)
@@ -110,10 +111,10 @@ class Takers:
         return 0.0 if self._to_tell(pool, 1) else None
 
     async def _try_to_tell(self, uid: str) -> MessagingError | None:
-        """Send the request to one worker; return the error if that failed.
+        """Send the request to one worker; return the error if the broker did not accept it.
 
-        The worker counts as a taker before the request is sent. A registration that arrives during the request can
-        therefore correct this.
+        The worker counts as a taker before the request is sent. So a registration that arrives during the request has
+        the last word.
         """
         self._mark(uid, told=True)
         try:

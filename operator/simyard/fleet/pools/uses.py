@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers when pools with an idle timeout were used.
+"""Records when pools with an idle timeout were used.
 
-A pool is used by ServiceActions, and by Sync requests as adapters report them.
+ServiceActions, Studies and Sync requests use a pool. Adapters report Sync requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simyard_adapter.wire import ACTIVE_SECONDS
 
 
 class Uses:
-    """The last use of each pool. ``used`` is called with a pool at each new action on it."""
+    """Record of the last use of each pool. It calls ``used`` with a pool at each use."""
 
     def __init__(self, registry: Registry, used: Callable[[WorkerPool], None]) -> None:
         self._registry = registry
@@ -31,14 +31,14 @@ class Uses:
         self._last: dict[str, datetime] = {}
 
     def look_back(self) -> None:
-        """Apply the actions and studies in the cache: the cache may have listed them before their pools."""
+        """Apply the actions and studies in the caches, because the caches may have listed them before their pools."""
         for action in self._registry.actions:
             self.action_changed(None, action)
         for study in self._registry.studies:
             self.study_changed(None, study)
 
     def apply_event(self, event: ReceivedEvent) -> None:
-        """Apply a message of a worker. An active worker counts as used until its next message would arrive."""
+        """Record that an active worker uses its pool, until the time at which its next message would arrive."""
         if isinstance(event.message, Active) and (worker := self._registry.find_worker(event.worker_uid)) is not None:
             for pool in self._registry.pools.list_by("uid", get_pool_uid(worker)):
                 self._note(pool, from_seconds(event.received_at + ACTIVE_SECONDS))
@@ -46,7 +46,7 @@ class Uses:
     def get_use(self, pool: WorkerPool, *, busy: bool) -> Use:
         """Return the use of a pool; ``busy`` is True if one of its workers runs a ServiceAction.
 
-        An action on the service counts as long as no pool of the service has a worker.
+        An action on the service counts as a use of the pool only while no pool of the service has a worker.
         """
         if pool.spec.idle_timeout_seconds is None:
             return Use()
@@ -62,7 +62,7 @@ class Uses:
         )
 
     def action_changed(self, old: ServiceAction | None, new: ServiceAction | None) -> None:
-        """Note that an action uses the pools that could run it."""
+        """Record that an action uses the pools that could run it."""
         action = new or old
         if action is None:
             return
@@ -71,7 +71,7 @@ class Uses:
             self._note(pool, time or get_time())
 
     def study_changed(self, old: Study | None, new: Study | None) -> None:
-        """Note that a study uses the pools whose workers run its tasks."""
+        """Record that a study uses the pools whose workers run its tasks."""
         study = new or old
         if study is None or (study.spec.suspend and study.status.finished_time is None):
             return
@@ -90,7 +90,7 @@ class Uses:
             self._last.pop(left.metadata.uid, None)
 
     def _has_study(self, pool: WorkerPool) -> bool:
-        """Return whether a study waits for the workers of a pool, or uses them."""
+        """Return whether a study that is not finished or suspended can use the workers of a pool."""
         namespace = pool.metadata.namespace
         targets = (
             format_target_key(names.WORKER_POOLS.kind, namespace, pool.metadata.name),
@@ -99,7 +99,7 @@ class Uses:
         return any(not study.spec.suspend for key in targets for study in self._registry.studies.list_by("target", key))
 
     def _pools_of(self, action: ServiceAction) -> Iterable[WorkerPool]:
-        """Return the pools that an action uses: its target, the pool of its worker, or all pools that could run it."""
+        """Return the pools that an action uses: the pool of its worker, its target, or all pools that could run it."""
         registry, namespace, target = self._registry, action.metadata.namespace, action.spec.target
         worker = registry.find_worker(action.status.worker_uid) if action.status.worker_uid else None
         if worker is None and target.kind == names.WORKERS.kind:

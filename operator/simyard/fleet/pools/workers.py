@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates, changes and deletes the Workers of pools, as the plans demand."""
+"""Creates, changes and deletes the Workers of pools, as the plans say."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ WRITERS = 32
 
 
 class PoolWorkers:
-    """The requests to the API server for the Workers of all pools.
+    """Sender of requests to the API server for the Workers of all pools.
 
-    The number of requests under way is limited; a large pool does not delay a small one.
+    The number of parallel requests is limited. Requests of several pools take turns, so a large pool does not delay a
+    small one.
     """
 
     def __init__(self, registry: Registry, room: Room) -> None:
@@ -38,7 +39,7 @@ class PoolWorkers:
         self._writers = asyncio.Semaphore(WRITERS)
 
     async def find_unanswered(self, pool: WorkerPool, unsure: set[str]) -> None:
-        """Read Workers whose creation was not answered, and remove their names from ``unsure``."""
+        """Read the Workers whose creation got no answer, and remove their names from ``unsure``."""
         await self._all(partial(self._find, name, pool.metadata.namespace, unsure) for name in sorted(unsure))
 
     async def delete_workers(self, plan: PoolPlan) -> None:
@@ -50,7 +51,7 @@ class PoolWorkers:
         await self._all(partial(self._delete, removal) for removal in plan.delete)
 
     async def patch_workers(self, plan: PoolPlan) -> None:
-        """Drain the Workers that a plan drains, and label Workers without a revision.
+        """Set ``spec.drain`` of the Workers that a plan drains, and label Workers without a revision.
 
         Raises:
             ApiError: the API server did not change all of them.
@@ -61,9 +62,10 @@ class PoolWorkers:
     async def create_workers(
         self, plan: PoolPlan, given: PoolInput, places: Counter[str], taken: set[str], unsure: set[str]
     ) -> None:
-        """Create the Workers of a plan at places that are reserved for them.
+        """Create the Workers of a plan at their reserved ``places``.
 
-        ``taken`` receives the names that belong to other owners, ``unsure`` the names without an answer.
+        The method adds to ``taken`` the names that other Workers have, and to ``unsure`` the names of Workers whose
+        creation got no answer.
 
         Raises:
             ApiError: the API server did not create all of them.
@@ -71,7 +73,7 @@ class PoolWorkers:
         await self._all(partial(self._create, new, given, places, taken, unsure) for new in plan.create)
 
     async def _all(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
-        """Send many requests, some at a time; raise the first failure after all of them have ended."""
+        """Send many requests, a limited number at a time. After all have ended, raise the first error."""
         known = list(calls)
         left = iter(known)
         failures: list[Exception] = []
@@ -81,7 +83,7 @@ class PoolWorkers:
                 async with self._writers:
                     try:
                         await call()
-                    except Exception as error:  # noqa: BLE001 - raised after all have ended
+                    except Exception as error:  # noqa: BLE001 - raised at the end
                         failures.append(error)
 
         async with asyncio.TaskGroup() as group:
@@ -137,9 +139,9 @@ class PoolWorkers:
         await self._change(worker, {"metadata": {"labels": {names.LABEL_REVISION: revision}}})
 
     async def _change(self, worker: Worker, change: Json) -> None:
-        """Patch a Worker, and put the answer into the cache.
+        """Patch a Worker, and put the new Worker into the cache.
 
-        The uid in the patch ensures that no other Worker of the same name is changed.
+        The API server refuses the patch if its uid belongs to another Worker of the same name.
         """
         metadata = worker.metadata
         patch = {**change, "metadata": {**change.get("metadata", {}), "uid": metadata.uid}}

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CloudSites: their machines, their health, and the calls to their providers."""
+"""CloudSites: their machines and their health, and the calls to their providers."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the requests that wait to be sent to one site, and sends them in batches.
 
-Three limits decide when a batch is sent and how large it is:
+Three limits decide when the queue sends a batch, and how large the batch is:
 
-- the tuner of its kind of call: the batch size and the number of parallel calls;
-- the pace of the site: items per second;
-- the site's breaker: items under way at once.
+- the tuner of each kind of call limits the items in a batch, and the number of parallel calls;
+- the pace of the site limits the items per second;
+- the breaker of the site limits the items under way.
 
 The kinds of calls take turns, so that many deletions do not delay creations.
 """
@@ -44,10 +44,10 @@ BATCH_SIZE = Gauge("simyard_site_batch_size", "Items in one call, as the tuner f
 PACE = Gauge("simyard_site_pace_items", "Maximum of items per second that are sent to the site.", ["site"])
 
 LINGER_SECONDS = 0.01
-"""Time for which a batch that is not full waits for more requests while other calls are under way."""
+"""Time for which a batch that is not full waits for further requests, if another call is under way."""
 CATCH_UP_SECONDS = 0.02
 THROTTLED_CALLS = 64
-"""Maximum number of parallel calls while the pace limits the requests."""
+"""Maximum number of parallel calls while the site accepts less than the declared rate."""
 _NO_ROOM = float("inf")
 _FORGETTING = 0.98
 _NEARLY = 0.9
@@ -64,7 +64,7 @@ _ORDER = (Step.DELETE, Step.LOOK, Step.CREATE, Step.START, Step.STOP, Step.SUSPE
 
 
 def forget_limits(name: str) -> None:
-    """Remove the gauges of a site whose runner has ended."""
+    """Remove the gauges of a site's limits after its runner has ended."""
     with contextlib.suppress(KeyError):
         PACE.remove(name)
     for gauge, step in itertools.product((IN_FLIGHT, BATCH_SIZE), _ORDER):
@@ -74,14 +74,14 @@ def forget_limits(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """Part of a call's result that concerns the site as a whole.
+    """The result of a call, as far as the queue needs it.
 
     Attributes:
-        seconds: duration of the call.
+        seconds: duration of the call in seconds.
         accepted: number of items that the site accepted.
         throttled: number of items that the site refused because of its rate limit.
         retry_after_seconds: pause that the site asked for.
-        broken: error that shows that the site does not work; None if the site works.
+        broken: error that shows that the site does not work; None if no error shows this.
     """
 
     seconds: float
@@ -92,15 +92,15 @@ class BatchResult:
 
 
 Send = Callable[[Step, Sequence[str]], Awaitable[BatchResult | None]]
-"""Sends one batch: a step with its keys, which are uids of Workers for CREATE and ids of machines for all other steps.
+"""Function that sends one batch of a step. The keys are uids of Workers for CREATE, and else ids of machines.
 
-Returns None if the site was not called.
+It returns None if it did not call the site.
 """
 
 
 @dataclass(slots=True)
 class _Calls:
-    """The requests of one step that wait or are under way, and the figures of its calls."""
+    """The requests of one step that wait or are under way, and the measurements of its calls."""
 
     tuner: Tuner
     waiting: dict[str, None] = field(default_factory=dict)
@@ -117,9 +117,9 @@ class _Calls:
 
 
 class BatchQueue:
-    """Requests to one site that wait or are under way; each key occurs at most once per step.
+    """Queue of the requests to one site that wait or are under way. For each step, it has each key at most once.
 
-    ``on_rest`` is called when the last call has been answered and no request waits.
+    It calls ``on_rest`` when no request waits or is under way any more.
     """
 
     def __init__(self, name: str, limits: SiteLimits, on_rest: Callable[[], None]) -> None:
@@ -136,7 +136,7 @@ class BatchQueue:
         self._clock = asyncio.get_running_loop().time
 
     def set_limits(self, limits: SiteLimits) -> None:
-        """Use changed limits from now on; the tuners keep their settings, within the new limits."""
+        """Apply changed limits. The tuners keep their settings as far as the new limits permit."""
         self._bounds = Bounds(limits.max_in_flight)
         self._pace = self._pace.with_bound(limits.requests_per_second)
         for calls in self._calls.values():
@@ -149,7 +149,7 @@ class BatchQueue:
         return any(calls.waiting for calls in self._calls.values())
 
     def add(self, step: Step, key: str) -> None:
-        """Add a request, unless the same one waits or is under way already."""
+        """Add a request, unless the same request waits or is under way already."""
         calls = self._calls[step]
         if key not in calls.sent and key not in calls.waiting:
             if not calls.waiting:
@@ -158,22 +158,22 @@ class BatchQueue:
             self._wake.set()
 
     def is_sent(self, step: Step, key: str) -> bool:
-        """Return whether a request was sent and is not answered yet."""
+        """Return whether a request is under way."""
         return key in self._calls[step].sent
 
     def record_answer(self, step: Step, key: str) -> None:
-        """Note that a request was answered, possibly before the rest of its batch."""
+        """Record that a request is answered. Other requests of its batch may still be under way."""
         self._calls[step].sent.discard(key)
 
     def pause(self, step: Step, seconds: float) -> None:
-        """Send no request of this step for a time in seconds."""
+        """Send no requests of this step for ``seconds``."""
         calls = self._calls[step]
         calls.paused_until = max(calls.paused_until, self._clock() + seconds)
 
     def permit(self, items: int | None) -> None:
-        """Limit the items under way at once; None if the breaker is closed and sets no limit.
+        """Set the breaker's limit for the items under way; None if the breaker is closed.
 
-        After the breaker has closed, the tuners start again with few and small batches.
+        When the breaker closes, the tuners start again with few parallel calls and small batches.
         """
         self._permitted = items
         if items == 0:
@@ -184,7 +184,7 @@ class BatchQueue:
         self._wake.set()
 
     def list_observations(self) -> Iterator[CallObservation]:
-        """Return the measurements and settings of the tuners, for each kind of call that was ever made."""
+        """Yield the measurements and the setting of each kind of call that the queue has made."""
         now = self._clock()
         for step, calls in self._calls.items():
             if not calls.seconds:
@@ -219,9 +219,10 @@ class BatchQueue:
         raise AssertionError("the loop does not end")
 
     def _send_all(self, group: asyncio.TaskGroup, send: Send) -> float | None:
-        """Send all batches that may be sent now; return the time of the next attempt, None if it needs a change.
+        """Send all batches that the limits permit now, in turns between the steps.
 
-        Steps take turns: a step that waits for room is not overtaken by the smaller batches of another step.
+        If a step has no room for its batch, the steps behind it wait, so that their smaller batches do not use up the
+        room. Returns the time of the next attempt; None: only a change makes an attempt useful.
         """
         wakes: list[float] = []
         turns = list(self._turns)
@@ -236,7 +237,11 @@ class BatchQueue:
         return min(wakes, default=None)
 
     def _send_due(self, group: asyncio.TaskGroup, send: Send, step: Step) -> float | None:
-        """Send the batches of a step that may be sent now; return the time of the next attempt, or infinity."""
+        """Send the batches of a step that the limits permit now.
+
+        Returns the time of the next attempt; ``_NO_ROOM`` if the limits for items under way leave no room for a batch;
+        None if only a change makes an attempt useful.
+        """
         calls = self._calls[step]
         while calls.waiting:
             now = self._clock()
@@ -271,7 +276,7 @@ class BatchQueue:
         return None
 
     def _batch(self, calls: _Calls, now: float) -> tuple[int, int]:
-        """Return the maximum size of a batch (0 if no batch may be sent), and the maximum number of parallel calls."""
+        """Return the maximum number of items in a batch (0: no room), and the maximum number of parallel calls."""
         setting = calls.tuner.setting
         size, most = min(setting.batch, self._pace.get_batch(now)), setting.calls
         if self._is_throttled(now):

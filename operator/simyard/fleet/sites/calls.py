@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the bulk calls to a site, and judges the site by the answers."""
+"""Makes the bulk calls to a site, and decides from the answers whether the site works."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUESTS = Counter(
     "simyard_site_requests_total", "Items of bulk calls to a site, by outcome.", ["site", "call", "outcome"]
 )
 SILENCE_SECONDS = 120.0
-"""Time without an outcome after which a call fails. Providers have shorter deadlines of their own."""
+"""If a call brings no outcome for this time, it fails. The timeouts of the providers are shorter."""
 
 
 async def carry_out(
@@ -34,10 +34,10 @@ async def carry_out(
     call: AsyncIterator[Outcome],
     apply: Callable[[Outcome], None],
 ) -> BatchResult:
-    """Call ``apply`` with the outcome of every key; return the result of the whole call.
+    """Carry out a call: pass the outcome of every key to ``apply``, and return the result of the whole call.
 
-    A key gets the error of the whole call if the call failed before the key's outcome, or if the site did not mention
-    the key.
+    If the call fails, each key without an outcome gets the error of the call. A key that the site's answer does not
+    mention gets an UnknownOutcomeError.
     """
     clock = asyncio.get_running_loop().time
     begun = clock()
@@ -85,10 +85,10 @@ async def carry_out(
 
 
 class MachineListing:
-    """List of all machines of a site, read after answers were lost and before any request is repeated.
+    """Reader of the list of a site's machines, which the sender needs before it repeats requests without an answer.
 
-    A list that is already being read may lack a machine that was just created. So a caller that asks during this time
-    waits for the next list, and all waiting callers share it. ``apply`` is called with every machine of the list.
+    While a list is being read, the site may create a machine that this list lacks. So a caller that asks during this
+    time waits for the next list, which all waiting callers share. The reader passes each listed machine to ``apply``.
     """
 
     def __init__(self, name: str, provider: Site, health: SiteHealth, apply: Callable[[Machine], None]) -> None:
@@ -100,7 +100,10 @@ class MachineListing:
         self._begun = 0
 
     async def refresh(self) -> None:
-        """Wait for a list that begins now or later, unless the breaker forbids it or the site does not answer."""
+        """Wait until a list that begins after this call is read.
+
+        The method returns without a list if the breaker is open or the site does not answer.
+        """
         begun = self._begun
         async with self._one:
             if self._begun > begun or self._health.permitted == 0:

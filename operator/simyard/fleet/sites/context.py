@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the fleet that the runner of a site uses."""
+"""The other parts of the operator that the runner of a site uses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from simyard_sites.base import Machine
 
 @dataclass(frozen=True, slots=True)
 class SiteContext:
-    """The surroundings of one site's runner; :class:`~simyard.fleet.sites.reconciler.Sites` creates one per site.
+    """The other parts that one site's runner uses; :class:`~simyard.fleet.sites.reconciler.Sites` creates it.
 
     Attributes:
-        meter: counts the time for which the site's machines run.
-        changed: called when the status of the CloudSite may have changed.
-        orphan_removed: called with each machine that is deleted because it has no Worker.
-        evacuate: called with each machine that must leave its host.
+        meter: the meter that counts the time for which the site's machines run.
+        changed: function to call when the status of the CloudSite may have changed.
+        orphan_removed: function to call with each machine that is deleted because it has no Worker.
+        evacuate: function to call with each machine that must leave its host.
     """
 
     registry: Registry

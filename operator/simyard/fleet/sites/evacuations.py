@@ -14,7 +14,7 @@ from simyard_sites.kubernetes.errors import ConflictError, NotFoundError
 
 
 class Evacuations:
-    """The Workers that must be drained, each with the reason; a Worker that drains already is left alone."""
+    """Component that drains the Workers of machines that must leave their hosts, each with a reason."""
 
     def __init__(self, registry: Registry, recorder: Recorder) -> None:
         self._registry = registry
@@ -27,7 +27,7 @@ class Evacuations:
         await self._queue.run()
 
     def evacuate(self, machine: Machine) -> None:
-        """Drain the Worker of a machine that must leave its host."""
+        """Ask for the drain of a machine's Worker, because the machine must leave its host."""
         uid = machine.owner.worker_uid
         worker = self._registry.find_worker(uid)
         if worker is not None and not worker.spec.drain:

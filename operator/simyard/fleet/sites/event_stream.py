@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 async def follow(
     name: str, provider: Site, health: SiteHealth, apply: Callable[[SiteEvent], None], on_broken: Callable[[], None]
 ) -> NoReturn:
-    """Call ``apply`` with every event until cancelled, and ``on_broken`` when events may have been lost.
+    """Pass every event of a site to ``apply`` until cancelled; call ``on_broken`` when events may have been lost.
 
-    Each new stream is a request and a login, so an open breaker forbids it.
+    Each new stream costs the site a request and a login, so no stream begins while the breaker is open.
     """
     failures = 0
     while True:

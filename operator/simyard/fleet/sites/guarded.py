@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns every exception of a provider into an error of its site.
 
-A provider may be foreign code. An exception that is not a SiteError is a defect of the provider. It must end neither
-the site's runner nor the operator. So it becomes an error of the site, which is judged, retried and shown like all
-others.
+Other people may have written a provider. If it raises an exception that is not a SiteError, this is a defect of the
+provider. It must not end the operator or the site's runner. So this module turns it into an error of the site, which
+the operator handles, retries and reports like all other errors of sites.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Item = TypeVar("_Item")
 
 
 class GuardedSite:
-    """A provider whose calls raise SiteErrors only."""
+    """A provider all of whose calls raise only SiteErrors."""
 
     def __init__(self, name: str, site: Site) -> None:
         self.stop_ends = stop_ends(site)
@@ -75,7 +75,7 @@ class GuardedSite:
             await self._site.clear()
 
     async def aclose(self) -> None:
-        """Close the provider, as :class:`simyard_sites.base.Site` says; an error is logged, not raised."""
+        """Close the provider, as :class:`simyard_sites.base.Site` says; log errors instead of raising them."""
         with suppress(SiteError), _judged(self._name, "aclose"):
             await self._site.aclose()
 
@@ -92,9 +92,9 @@ class GuardedSite:
 
 
 def make_defect_error(name: str, call: str, error: Exception) -> DefectError:
-    """Return the error for an exception that no provider may raise.
+    """Log the defect that an exception of a provider shows, and return the error for it.
 
-    The exception's text is neither logged nor shown, because it may contain secrets.
+    The log and the error do not contain the exception's text, because it may contain secrets.
     """
     frames = "".join(traceback.format_tb(error.__traceback__))
     log.error("site %s: the provider has a defect: %s in %s\n%s", name, _kind(error), call, frames)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges whether a site can be used.
+"""Decides whether a site can be used.
 
-The evidence is the site's probes, its stream of events, and its answers to requests. From these follow the breaker's
-state, the condition ``Ready`` of the CloudSite, and whether new Workers are placed there.
+The decision depends on the site's probes, its stream of events, and its answers to requests. It sets the state of the
+breaker and the condition ``Ready`` of the CloudSite, and decides whether pools place new Workers at the site.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROBE_SECONDS = 60.0
 PROBE_DEADLINE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 60.0
 LONG_THROTTLE_SECONDS = 10.0
-"""Minimum length of a pause during which new Workers are placed at other sites."""
+"""If a site asks for a pause of at least this time, pools place new Workers at other sites during the pause."""
 _STATES: Mapping[BreakerState, BreakerName] = {
     BreakerState.CLOSED: "Closed",
     BreakerState.OPEN: "Open",
@@ -52,16 +52,16 @@ _STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 
 
 def forget_breaker(name: str) -> None:
-    """Remove the gauge of a site whose breaker has ended."""
+    """Remove the gauge of a site's breaker after its runner has ended."""
     with contextlib.suppress(KeyError):
         BREAKER.remove(name)
 
 
 class SiteHealth:
-    """The health of one site: version, capacity, breaker, pauses, and times of starts.
+    """The health of one site: its version, capacity, breaker and pauses, and the durations of starts.
 
-    The breaker limits ``requests``, the site's queue. ``changed`` is called when the status of the CloudSite may have
-    changed.
+    The breaker limits ``requests``, the queue of requests to the site. The object calls ``changed`` when the status of
+    the CloudSite may have changed.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SiteHealth:
 
     @property
     def exhausted_seconds(self) -> float:
-        """Seconds for which no new Workers are placed at the site, because it is full or asked for a pause."""
+        """Seconds for which pools place no new Workers at the site, because it is full or asked for a pause."""
         return max(self._full_seconds, self._throttled_seconds)
 
     @property
@@ -124,21 +124,21 @@ class SiteHealth:
 
     @property
     def full_at(self) -> int | None:
-        """The number of machines with which the site was full; None if more machines fit now."""
+        """The number of machines at which the site last refused another one; None if it has accepted more since."""
         return self._full_at
 
     @property
     def boot_seconds(self) -> float | None:
-        """The median time from the acceptance of a machine until it runs, of the newest machines."""
+        """The median time from the site's acceptance of a machine until it runs, over the newest machines."""
         return self._median(Stage.RUNNING)
 
     @property
     def permitted(self) -> int | None:
-        """The maximum number of items under way that the breaker permits; None without a limit."""
+        """The breaker's maximum number of items under way; None if the breaker is closed."""
         return self._breaker.permitted
 
     def observe(self, machines: SiteWorkers, desired: int, calls: Iterable[CallObservation]) -> SiteObservation:
-        """Return the observations from which the status of the CloudSite is made."""
+        """Return the observations from which the status of the CloudSite is planned."""
         pending, prolog, boot, running = (self._median(stage) for stage in _STAGES)
         throttled = self._throttled_seconds > 0
         return SiteObservation(
@@ -158,9 +158,9 @@ class SiteHealth:
         )
 
     def record_stream(self, error: SiteError | None) -> None:
-        """Note that the stream of events broke; None means that it works again.
+        """Record the error that broke the stream of events; None: the stream works again.
 
-        The stream uses the credentials of all calls, so its errors count for the site.
+        The stream uses the same credentials as all calls. So an error about credentials counts as a failed call.
         """
         self._stream_error = error
         if isinstance(error, UnauthenticatedError | PermissionDeniedError):
@@ -172,7 +172,7 @@ class SiteHealth:
         await self._permits.wait()
 
     def record_boot(self, machine: Machine) -> None:
-        """Note the times of a machine that began to run."""
+        """Record the durations of the start of a machine that has begun to run."""
         entered = machine.entered
         if Stage.RUNNING not in entered or Stage.PENDING not in entered:
             return
@@ -184,7 +184,7 @@ class SiteHealth:
             ends = begins
 
     def record_creation(self, machines: int) -> None:
-        """Note that the site has created a machine and is therefore not full; it now has ``machines`` machines."""
+        """Record that the site has created a machine, and so is not full; it now has ``machines`` machines."""
         self._full = 0
         if self._full_at is not None and machines > self._full_at:
             self._full_at = machines if self._full_seconds else None
@@ -193,7 +193,7 @@ class SiteHealth:
             self._changed()
 
     def record_full(self, error: SiteError, machines: int) -> float:
-        """Note that the site is full with ``machines`` machines; return the seconds until the next attempt."""
+        """Record that the site is full with ``machines`` machines; return the seconds until the next attempt."""
         self._full_at = machines
         if not self._full_seconds:
             self._full += 1
@@ -204,7 +204,7 @@ class SiteHealth:
         return self._full_seconds
 
     def record_throttling(self, error: SiteError, seconds: float) -> None:
-        """Note that the site asked for a pause."""
+        """Record that the site asked for a pause of ``seconds``."""
         until = self._clock() + seconds
         if seconds < LONG_THROTTLE_SECONDS or until <= self._throttled_until:
             return
@@ -213,13 +213,13 @@ class SiteHealth:
         self._changed()
 
     def record_success(self) -> None:
-        """Note that a call showed that the site works."""
+        """Record that a call has shown that the site works."""
         self._replace(self._breaker.record_success())
 
     def record_failure(self, error: SiteError) -> None:
-        """Note that a call showed that the site does not work.
+        """Record that a call has shown that the site does not work.
 
-        A defect of the provider is shown until the second probe after it.
+        The status of the CloudSite reports a defect of the provider until the second probe after it.
         """
         if isinstance(error, DefectError):
             self._defect, self._defect_until = error, self._clock() + 1.5 * PROBE_SECONDS
@@ -228,7 +228,7 @@ class SiteHealth:
         self._probe_wanted.set()
 
     async def probe(self) -> NoReturn:
-        """Probe the site regularly until cancelled; sooner after failures, and after the breaker's pause."""
+        """Probe the site until cancelled: at intervals, after a failed call, and after each pause of the breaker."""
         while True:
             self._probe_wanted.clear()
             error = await self._probe_once()
@@ -240,7 +240,10 @@ class SiteHealth:
             await self._until_next_probe()
 
     async def _until_next_probe(self) -> None:
-        """Wait until a probe is due: at the end of an open breaker's pause, else after a failed call or a minute."""
+        """Wait until the next probe is due.
+
+        If the breaker is open, the probe is due at the end of its pause; else after a failed call or an interval.
+        """
         await asyncio.sleep(self._first_pause_seconds)
         if self._breaker.state is not BreakerState.OPEN:
             with contextlib.suppress(TimeoutError):
@@ -261,13 +264,13 @@ class SiteHealth:
         return None
 
     def _apply_capacity(self, capacity: int | None) -> None:
-        """Apply the reported capacity; a site whose capacity has grown is not full any more."""
+        """Store the capacity that the site reports. If it has grown, the site is not full any more."""
         before, self._capacity = self._capacity, capacity
         if before is not None and (capacity is None or capacity > before):
             self._exhausted = self._full_at = None
 
     def _replace(self, breaker: Breaker) -> None:
-        """Replace the breaker by its new state, and limit the site's requests accordingly."""
+        """Store the new state of the breaker, and apply its limit to the queue of requests."""
         old, self._breaker = self._breaker, breaker
         if (breaker.state, breaker.until) == (old.state, old.until):
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines of one site as its events report them, and whether all of them are known."""
+"""The machines of one site, as its events report them, and whether all machines of the site are known."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from simyard_sites.base import Machine
 
 
 class Inventory:
-    """The machines of one site; keeps the site's meter informed.
+    """The known machines of one site. It reports each change to the site's meter.
 
-    Events of a site can be lost. After the stream of events breaks, it begins again with a list of all machines. A
-    machine that the new list does not contain may be gone, or the list may lag behind. This machine is a *suspect*
-    until the site has been asked for it, and until then the meter counts nothing.
+    Events of a site can be lost when the stream of events breaks. The next stream begins with a list of all machines.
+    If a known machine is not in the new list, either the machine is gone or the list is not up to date. This machine is
+    a *suspect* until the operator has asked the site for it. While there is a suspect, the meter counts no machine.
 
     Attributes:
         machines: the known machines.
-        complete: whether all machines of the site are known.
+        complete: True if all machines of the site are known.
         suspects: ids of machines that the last list did not contain.
     """
 
@@ -30,21 +30,21 @@ class Inventory:
         self._meter = meter
 
     def mark_incomplete(self) -> None:
-        """Note that events may be lost from now on."""
+        """Record that some machines may be unknown from now on, because events may be lost."""
         self.complete = False
         self._inform_meter()
 
     def suspect_absent(self, listed: Sequence[Machine]) -> None:
-        """Suspect the machines that a list of the site does not contain."""
+        """Make suspects of the known machines that a list of the site does not contain."""
         self.suspects.update(machine.id for machine in self.machines.find_absent(listed))
 
     def mark_complete(self) -> None:
-        """Note that the inventory now contains all machines of a list."""
+        """Record that all machines of the site are known, after the machines of a list were added."""
         self.complete = True
         self._inform_meter()
 
     def put(self, machine: Machine) -> Machine | None:
-        """Add or replace a machine; return its former state."""
+        """Add or replace a machine; return the machine in its former state, or None."""
         self.suspects.discard(machine.id)
         old = self.machines.put(machine)
         self._meter.machine_seen(machine)
@@ -52,7 +52,7 @@ class Inventory:
         return old
 
     def remove(self, machine_id: str) -> Machine | None:
-        """Remove a machine that the site does not have any more; return its last state."""
+        """Remove a machine that the site does not have any more; return the machine in its last state, or None."""
         self.suspects.discard(machine_id)
         machine = self.machines.remove(machine_id)
         if machine is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles the machines of one site with its Workers.
 
-The plan (:mod:`simyard.plan.worker_machines`) decides; this module collects the input of the plan, and carries the plan
-out. A pass over one Worker runs when the Worker or its machine has changed, and again after a failure. Most passes run
-directly in the handler of the event that caused them. Only a pass over a machine without a known Worker goes through
-the queue, because it waits for the API server's answer about the Worker.
+:mod:`simyard.plan.worker_machines` makes the plan; this module collects the input of the plan, and carries the plan
+out. A pass over one Worker runs after a change of the Worker or its machine, and again after a failure. Most passes run
+at once in the handler of the event that caused them. Only a pass over a machine without a known Worker goes through the
+queue, because it has to wait for the API server's answer about the Worker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from simyard_sites.base import ConflictError, Machine, MachineState, SiteError
 
 
 class MachineReconciler:
-    """Keeps one machine per Worker at one site, and no machine without a Worker."""
+    """Reconciler of one site: it keeps one machine for each Worker, and no machine without a Worker."""
 
     def __init__(self, parts: SiteParts) -> None:
         self._name = parts.name
@@ -45,7 +45,7 @@ class MachineReconciler:
 
     @property
     def attempts(self) -> Mapping[str, int]:
-        """Failed attempts in a row, by the key of their request."""
+        """Number of failed attempts in a row, by the key of the request."""
         return self._attempts
 
     async def run(self) -> NoReturn:
@@ -73,7 +73,7 @@ class MachineReconciler:
             self.reconcile(new.metadata.uid)
 
     def machine_seen(self, machine: Machine) -> None:
-        """Store the state of a machine, and reconcile its Worker if a step follows from this state."""
+        """Store a machine, and reconcile its Worker if the new state of the machine requires a step."""
         old = self._inventory.put(machine)
         if machine.state is MachineState.RUNNING and (old is None or old.state is not MachineState.RUNNING):
             self._health.record_boot(machine)
@@ -87,7 +87,10 @@ class MachineReconciler:
             self.reconcile(uid)
 
     def machine_gone(self, machine_id: str) -> None:
-        """Forget a machine that the site does not have any more; its Worker is lost unless this was requested."""
+        """Forget a machine that the site does not have any more.
+
+        Its Worker is lost, unless the machine is gone because of a request.
+        """
         self._deleting.pop(machine_id, None)
         self._attempts.pop(machine_id, None)
         machine = self._inventory.remove(machine_id)
@@ -100,7 +103,7 @@ class MachineReconciler:
         self._context.changed()
 
     def inventory_complete(self) -> None:
-        """Reconcile every Worker and every machine of the site, because all machines are now known."""
+        """Reconcile every Worker and every machine of the site, after all machines have become known."""
         uids = [machine.owner.worker_uid for machine in self._inventory.machines]
         uids += [worker.metadata.uid for worker in self._registry.workers.list_by("site", self._name)]
         for uid in dict.fromkeys(uids):
@@ -109,25 +112,28 @@ class MachineReconciler:
     # Answers to requests
 
     def request_succeeded(self, key: str) -> None:
-        """Forget the failed attempts of a request."""
+        """Reset the number of failed attempts of a request."""
         self._attempts.pop(key, None)
 
     def request_failed(self, uid: str, key: str, error: SiteError) -> None:
-        """Reconcile a Worker again after a pause that grows with the failures of its request."""
+        """Count a failed attempt of a request, and ask for a pass over its Worker.
+
+        The delay is the pause that the site asked for; without one, it grows with the number of attempts.
+        """
         attempts = 1 if isinstance(error, ConflictError) else self._attempts.get(key, 0) + 1
         self._attempts[key] = attempts
         self._queue.add(uid, get_retry_after(error) or self._health.compute_pause(attempts))
 
     def deletion_accepted(self, machine_id: str) -> None:
-        """Note that the site deletes a machine from now on."""
+        """Record that the site has accepted the deletion of a machine."""
         self._deleting[machine_id] = self._clock()
 
     def end_look(self, machine_id: str) -> str | None:
-        """Return the uid of the Worker whose machine the site was asked for; None if no Worker needs the machine."""
+        """End the search for a machine. Return the uid of the Worker that waits for it, or None."""
         return self._missing.pop(machine_id, None)
 
     def machine_found(self, machine: Machine) -> None:
-        """Store the state of a machine that the site was asked for, and continue with the step for it."""
+        """Store a machine that a search at the site has found, and request the next step for it."""
         self.machine_seen(machine)
         if self._deleting.pop(machine.id, None) is not None:
             self._requests.add(Step.DELETE, machine.id)
@@ -135,7 +141,7 @@ class MachineReconciler:
             self.reconcile(machine.owner.worker_uid)
 
     def machine_not_found(self, machine_id: str, uid: str | None) -> None:
-        """Forget a machine that the site was asked for and does not have; report its Worker as lost."""
+        """Forget a machine that a search at the site has not found, and report its Worker as lost."""
         self.machine_gone(machine_id)
         if uid is not None and not self._inventory.machines.list_of_worker(uid):
             self._report_lost(uid)
@@ -150,14 +156,17 @@ class MachineReconciler:
         return None
 
     async def _reconcile_owner(self, uid: str) -> float:
-        """Ask the API server for the Worker of a machine; return the seconds to wait for the Worker."""
+        """If a machine may be an orphan, ask the API server for its Worker.
+
+        Returns the seconds until the next pass; 0: the plan can be made now.
+        """
         machines = self._inventory.machines.list_of_worker(uid)
         if not self._inventory.complete or not machines or not self._orphans.may_be(uid, machines[0]):
             return 0.0
         return await self._orphans.fetch_owner(uid, machines[0])
 
     def reconcile(self, uid: str) -> None:
-        """Request the next step for a Worker's machine from the site, without waiting."""
+        """Plan the next step for a Worker's machine and put it into the queue of requests. The method never waits."""
         self._carry_out(uid, plan_worker_machines(self._observe(uid)))
 
     def _observe(self, uid: str) -> WorkerMachines:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the requests for Workers' machines, after the objects that a machine needs were created."""
+"""Builds the requests for the machines of Workers, after it has created their queues and users at the broker."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from simyard_sites.base import MachineRequest, Owner
 
 
 class MachineRequests:
-    """Requests for machines of one site, and the Workers that must not have a machine there now.
+    """Builder of the requests for machines of one site. It remembers the Workers that may have no machine now.
 
     A user who may create Workers can write any site into ``spec.site``. So this last step before the call to the site
     checks again whether the present spec of the CloudSite permits the Worker. If not, the condition ``Ready`` of the
-    Worker gives the reason. The Worker is tried again when the CloudSite changes or another Worker of the site was
+    Worker has the reason, and the next attempt follows when the CloudSite changes or another Worker of the site is
     deleted.
     """
 
@@ -39,27 +39,30 @@ class MachineRequests:
         self._denied: dict[str, str] = {}
 
     def adjust(self, spec: CloudSiteSpec) -> list[str]:
-        """Use a changed spec from now on; return the uids of the Workers that were denied a machine."""
+        """Apply a changed spec; return the uids of the Workers that got no machine under the former spec."""
         self._site = self._site.model_copy(update={"spec": spec})
         return list(self._denied)
 
     def forget(self, uid: str) -> list[str]:
-        """Forget a deleted Worker; return the uid of a Worker that waits for its place, if there is one."""
+        """Forget a deleted Worker; return a list with the uid of the Worker that gets its place, or an empty list."""
         self._denied.pop(uid, None)
         return list(islice(self._denied, 1))
 
     def record_answers(self, uids: Iterable[str]) -> None:
-        """Note that the site has answered these requests: from now on, its machines show which Workers have places."""
+        """Record that the site has answered the requests for these Workers.
+
+        From now on, a Worker occupies a place only if the site has a machine for it.
+        """
         self._asked.difference_update(uids)
 
     async def prepare(self, workers: Sequence[Worker]) -> dict[str, MachineRequest]:
-        """Create the queues of Workers, and return the requests for their machines, by the uid of the Worker.
+        """Create the queues and users of Workers, and return the requests for their machines, by uid of the Worker.
 
-        The result leaves out deleted Workers, Workers whose service is missing or invalid, and Workers that the
+        The result has no request for a Worker that is deleted, whose service is missing or invalid, or that the
         CloudSite does not permit now.
 
         Raises:
-            MessagingError: the broker did not create the queues.
+            MessagingError: the broker did not create all queues and users.
         """
         permitted = [worker for worker in workers if not self._deny(worker, self._refusal(worker))]
         await self._broker.ensure_workers(permitted)
@@ -83,7 +86,7 @@ class MachineRequests:
         return find_refusal(self._site, worker.metadata.namespace, consent)
 
     def _places(self) -> int:
-        """Return the number of Workers that may still get a machine."""
+        """Return the number of Workers that may get a machine now."""
         name, limit = self._site.metadata.name, self._site.spec.limits.max_workers
         if self._registry.workers.count("site", name) <= limit:
             return limit
@@ -91,14 +94,14 @@ class MachineRequests:
         return limit - sum(1 for uid in uids if uid in self._asked or self._machines.list_of_worker(uid))
 
     def _deny(self, worker: Worker, why: str) -> bool:
-        """Report the reason ``why`` a Worker may have no machine (empty: none); return whether there is one."""
+        """Report ``why`` a Worker may have no machine; return whether there is a reason. Empty: it may have one."""
         uid = worker.metadata.uid
         message = f"CloudSite {worker.spec.site} {why}" if why else ""
         if message != self._denied.get(uid, ""):
             self._statuses.observe(uid, denied=message)
         self._denied.pop(uid, None)
         if message:
-            self._denied[uid] = message  # added at the end, so that Workers that wait longer come first
+            self._denied[uid] = message  # the newest is last, so the Worker that waits longest comes first
         return bool(message)
 
     def _request(self, worker: Worker) -> MachineRequest | None:

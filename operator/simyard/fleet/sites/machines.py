@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indexes the machines of one site."""
+"""Index of the machines of one site."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simyard_sites.base import Machine, MachineState
 
 
 class MachineTable:
-    """Machines by id and by Worker, with counts by pool and by state."""
+    """Table of machines by id and by Worker, with their numbers by pool and by state."""
 
     def __init__(self) -> None:
         self._machines: dict[str, Machine] = {}
@@ -30,7 +30,7 @@ class MachineTable:
         return self._states
 
     def list_of_worker(self, uid: str) -> list[Machine]:
-        """Return the machines of a Worker, beginning with the machine to keep; more than one machine is rare."""
+        """Return the machines of a Worker, the machine to keep first. Few Workers have more than one machine."""
         machines = list(self._of_worker.get(uid, {}).values())
         if len(machines) > 1:
             machines.sort(key=lambda item: (item.state is MachineState.FAILED, item.id))
@@ -41,11 +41,11 @@ class MachineTable:
         return self._of_pool[namespace, pool]
 
     def get(self, machine_id: str) -> Machine | None:
-        """Return the machine with an id, if the table has it."""
+        """Return the machine with an id; None if the table does not have it."""
         return self._machines.get(machine_id)
 
     def put(self, machine: Machine) -> Machine | None:
-        """Add or replace a machine; return its former state."""
+        """Add or replace a machine; return the machine in its former state, or None."""
         old = self._machines.get(machine.id)
         if old is not None and old.owner == machine.owner:
             self._machines[machine.id] = self._of_worker[machine.owner.worker_uid][machine.id] = machine
@@ -60,7 +60,7 @@ class MachineTable:
         return old
 
     def remove(self, machine_id: str) -> Machine | None:
-        """Remove a machine; return its last state."""
+        """Remove a machine; return the machine in its last state, or None."""
         old = self._machines.pop(machine_id, None)
         if old is None:
             return None

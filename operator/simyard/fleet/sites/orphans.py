@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the machines of a site that have no Worker, and releases them for deletion after a grace period."""
+"""Finds the machines of a site that have no Worker, and permits their deletion after a grace period."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ORPHANS = Counter("simyard_site_orphans_total", "Machines that were deleted beca
 
 
 class Orphans:
-    """Missing Workers of one site's machines, by uid.
+    """Record of the Workers that are missing although one site has machines for them, by uid.
 
-    ``removed`` is called with a machine that has had no Worker for ``grace_seconds``. It is not called if this process
-    saw the deletion of the Worker.
+    The object calls ``removed`` with each machine whose Worker was missing for ``grace_seconds``. It does not call
+    ``removed`` if this process saw the deletion of the Worker.
     """
 
     def __init__(self, name: str, registry: Registry, grace_seconds: float, removed: Callable[[Machine], None]) -> None:
@@ -35,26 +35,26 @@ class Orphans:
         return self._since.keys()
 
     def note(self, uid: str) -> None:
-        """Start the grace period of a machine whose Worker is unknown."""
+        """Start the grace period for the machine of an unknown Worker."""
         self._since.setdefault(uid, self._clock())
 
     def forget(self, uid: str) -> None:
-        """Forget a Worker that exists after all, or whose machine is gone."""
+        """Forget a missing Worker, because it has appeared or its machine is gone."""
         self._since.pop(uid, None)
 
     def may_be(self, uid: str, machine: Machine) -> bool:
         """Return whether a machine may be an orphan.
 
-        If this process saw the deletion of its Worker, a machine is no orphan, and is deleted at once.
+        If this process saw the deletion of the Worker, its machine is not an orphan, and is deleted at once.
         """
         if self._registry.find_worker(uid) is not None or machine.state is MachineState.TERMINATING:
             return False
         return uid in self._since or self._registry.get_gone_since(uid) is None
 
     async def fetch_owner(self, uid: str, machine: Machine) -> float:
-        """Ask the API server for the Worker of a machine; return the seconds to wait for it.
+        """Ask the API server for the Worker of a machine; return the seconds that are left of the grace period.
 
-        The result 0 means that the Worker exists, or that it is known to be deleted and the machine can be deleted.
+        The result is 0 if the Worker exists, or if the machine can be deleted now.
         """
         owner = machine.owner
         await self._registry.fetch_worker(owner.namespace, owner.worker, uid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of one site's runner that share the work on its machines."""
+"""Objects that the parts of one site's runner share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simyard_sites.base import Site, stop_ends
 
 @dataclass(frozen=True, slots=True)
 class SiteParts:
-    """Memory of one site's runner, which the reconciler, the sender and the runner itself share."""
+    """Objects of one site that its runner, its reconciler and its sender share."""
 
     name: str
     provider: Site
@@ -30,7 +30,7 @@ class SiteParts:
 
     @classmethod
     def create(cls, site: CloudSite, provider: Site, context: SiteContext) -> SiteParts:
-        """Return empty parts for a new site."""
+        """Create the objects for a new runner of a site."""
         name, registry = site.metadata.name, context.registry
         inventory = Inventory(context.meter)
         requests = BatchQueue(name, site.spec.limits, context.changed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates the provider of a CloudSite: an installed package offers each kind of provider as an entry point."""
+"""Creates the provider of a CloudSite. Each kind of provider is an entry point of an installed package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MakeProvider = Callable[[CloudSite, SiteConfig], Site]
 
 
 class SetupError(Exception):
-    """A provider cannot be created. ``reason`` is the reason of the condition."""
+    """Error: a provider cannot be created. ``reason`` is the reason of the CloudSite's condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciles CloudSites: runs each CloudSite whose provider is installed, and writes its status."""
+"""Reconciles CloudSites: starts a runner for each CloudSite whose provider can be created, and writes its status."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class SitesSettings:
         namespace: the platform's own namespace, which contains the Secrets of the providers.
         installation: name that distinguishes this installation's machines at a site from the machines of other
             installations.
-        make_provider: creates the provider of a CloudSite; tests inject another one.
-        timing: the pauses of the operator.
+        make_provider: function that creates the provider of a CloudSite; tests inject another one.
+        timing: the waiting times of the operator.
     """
 
     namespace: str
@@ -65,7 +65,7 @@ class SitesSettings:
 
 @dataclass(slots=True)
 class _Running:
-    """A runner, with the configuration from which its provider was created."""
+    """A runner and its task, with the configuration from which its provider was created."""
 
     runner: SiteRunner
     config: SiteConfig
@@ -106,20 +106,23 @@ class Sites:
         raise AssertionError("the queue does not end")
 
     def platform_changed(self, problem: PlatformProblem | None) -> None:
-        """Show a problem of the platform itself, or its end, at every CloudSite."""
+        """Report a problem of the platform, or its end (None), in the status of every CloudSite."""
         self._platform = problem
         for site in self._registry.sites:
             self._queue.add(site.metadata.name)
 
     def list_states(self, reserved: Mapping[str, int]) -> dict[str, SiteState]:
-        """Return the state of every CloudSite for placement; ``reserved`` contains Workers that are not created yet."""
+        """Return the state of every CloudSite for placement, by name.
+
+        ``reserved`` has the numbers of Workers that plans create and that do not exist yet, by site.
+        """
         return {site.metadata.name: self._state(site, reserved) for site in self._registry.sites}
 
     def count_machines_of_pool(self, namespace: str, pool: str) -> dict[str, int | None]:
-        """Return the number of machines of a pool by site; None for sites whose machines are unknown.
+        """Return the number of machines of a pool by site; None for a site some of whose machines are unknown.
 
-        A site that is not Ready is left out, because it would delay the deletion of the pool. Machines that are left
-        there are deleted as orphans when the site is back.
+        The result leaves out a site with unknown machines that is not Ready, because the deletion of the pool must not
+        wait for it. When the site is back, the operator deletes the remaining machines as orphans.
         """
         counts: dict[str, int | None] = {}
         for site in self._registry.sites:
@@ -133,7 +136,7 @@ class Sites:
         return counts
 
     async def wait_until_emptied(self, name: str) -> None:
-        """Wait until no Worker and no machine is left at a CloudSite, or until it is abandoned without any Worker."""
+        """Wait until a CloudSite has no Workers and no machines, or is abandoned and has no Workers."""
         while (site := self._registry.sites.get("", name)) is not None and self._left_at(site):
             if is_abandoned(site) and not self._registry.workers.count("site", name):
                 running = self._running.get(name)
@@ -145,7 +148,7 @@ class Sites:
         await self._clear(name)
 
     async def _clear(self, name: str) -> None:
-        """Remove all objects at a site except machines, if the site can be reached."""
+        """Delete the operator's other objects at a site without machines, if the site can be reached."""
         running = self._running.get(name)
         if running is None or not running.runner.complete:
             return
@@ -190,7 +193,10 @@ class Sites:
             self._queue.add(item.metadata.name)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Pass a change of a Worker to the runner of its site; write the site's status if a Worker came or went."""
+        """Pass a change of a Worker to the runner of its site.
+
+        If the Worker is new or deleted, ask for a write of the site's status.
+        """
         worker = new or old
         if worker is None:
             return
@@ -216,7 +222,7 @@ class Sites:
         self._queue.forget(name)
 
     async def _reconcile_runner(self, site: CloudSite) -> None:
-        """Run a site whose provider can be created; otherwise stop it and remember the problem."""
+        """Keep the runner of a site running; if the provider cannot be created, stop it and record the problem."""
         name = site.metadata.name
         try:
             await self._keep_running(site)
@@ -226,7 +232,10 @@ class Sites:
             self._problems[name] = error
 
     def _next_pass_seconds(self, site: CloudSite) -> float | None:
-        """Return the seconds until the Secret is read again or a full site may have room; None without such a time."""
+        """Return the seconds until the next pass; None if only a change causes a pass.
+
+        A pass reads the provider's Secret at intervals, and follows when a full site may have room again.
+        """
         name = site.metadata.name
         secret_seconds = SECRET_CHECK_SECONDS if _secret_name(site) or name in self._problems else None
         running = self._running.get(name)
@@ -234,7 +243,7 @@ class Sites:
         return min(exhausted, secret_seconds or exhausted) if exhausted else secret_seconds
 
     async def _keep_running(self, site: CloudSite) -> None:
-        """Start a runner, unless the running one was created from the present CloudSite and Secret."""
+        """Replace the runner if the provider's settings or Secret have changed; else apply the present spec to it."""
         name = site.metadata.name
         config = await self._config(site)
         running = self._running.get(name)
@@ -263,7 +272,10 @@ class Sites:
         )
 
     async def _guard(self, runner: SiteRunner) -> None:
-        """Run a site. A defect must not end the other sites: after a pause the site gets a new runner and provider."""
+        """Run a site. If its runner fails because of a defect, ask for a new runner after a pause.
+
+        The failure does not affect other sites.
+        """
         try:
             await runner.run()
         except Exception:
@@ -321,7 +333,7 @@ class Sites:
 
 
 def _forget_gauges(name: str) -> None:
-    """Remove the gauges of a runner that has ended."""
+    """Remove the gauges of a site after its runner has ended."""
     forget_breaker(name)
     forget_limits(name)
     for state in MachineState:
@@ -330,7 +342,7 @@ def _forget_gauges(name: str) -> None:
 
 
 def _secret_name(site: CloudSite) -> str:
-    """Return the name of the Secret that the provider's settings refer to; empty if there is none."""
+    """Return the name of the Secret to which the provider's settings refer; empty if they refer to none."""
     _, member = site.spec.provider.get_member()
     references: dict[str, Any] = member.to_json()
     for key in ("credentialsSecretRef", "kubeconfigSecretRef"):

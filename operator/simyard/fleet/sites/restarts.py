@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers which restarts and stops of machines were requested, and which of them the site accepted."""
+"""Records the requested restarts and stops of machines, and the restarts that the site accepted."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from simyard_sites.base import Machine, MachineState, Owner
 
 
 class Restarts:
-    """The restarts and stops of one site's machines.
+    """Record of the restarts and stops of one site's machines.
 
-    A restart counts from the moment at which the site accepts it; then it is written into the Worker's status. If the
-    operator is killed between these two steps, the next operator restarts the machine again. So a restart happens at
-    least once.
+    After the site has accepted a restart, the operator writes it into the Worker's status. If the operator is killed
+    between these two steps, the next operator restarts the machine again. So a restart happens at least once.
 
     Attributes:
-        stop_ends: whether the site deletes machines that are stopped or restarted, so that they must be created again.
+        stop_ends: True if a stop or restart deletes the machine at this site, so that it must be created again.
     """
 
     def __init__(self, machines: MachineTable, registry: Registry, statuses: WorkerStatuses, stop_ends: bool) -> None:
@@ -34,20 +33,20 @@ class Restarts:
         self._ended: set[str] = set()
 
     def count_accepted(self, uid: str) -> int:
-        """Return the number of restarts that the site accepted for a Worker since this process started."""
+        """Return ``spec.restarts`` of a Worker at the last restart that the site accepted from this process, or 0."""
         return self._accepted.get(uid, 0)
 
     def has_ended(self, uid: str) -> bool:
-        """Return whether a request of this process deleted the Worker's machine by a stop or restart."""
+        """Return whether this process has deleted the Worker's machine by a request to stop or restart it."""
         return uid in self._ended
 
     def ended_on_request(self, worker: Worker) -> bool:
-        """Return whether the Worker's machine is gone because it was stopped or restarted."""
+        """Return whether the Worker's machine is gone because a user stopped or restarted it."""
         stopped = worker.spec.power_state == "Stopped" or worker.status.machine_state == MachineState.STOPPED
         return self.stop_ends and (stopped or worker.metadata.uid in self._ended)
 
     def report_rest(self, worker: Worker) -> None:
-        """Report the machine of a Worker as stopped, although the site has deleted it."""
+        """Report a stopped machine for a Worker, although the site has deleted the machine."""
         metadata = worker.metadata
         owner = Owner(metadata.namespace, metadata.name, metadata.uid)
         name = make_machine_name(metadata.name, metadata.uid)
@@ -55,11 +54,11 @@ class Restarts:
         self._statuses.machine_changed(metadata.uid, machine)
 
     def record_creation(self, uid: str) -> None:
-        """Note that a Worker has a machine again."""
+        """Record that a Worker has a new machine."""
         self._ended.discard(uid)
 
     def record_request(self, step: Step, machine_ids: Sequence[str]) -> None:
-        """Note that a step is about to be requested."""
+        """Record a step before the request for it is sent."""
         if step in (Step.STOP, Step.RESTART) and self.stop_ends:
             machines = [
                 machine for machine_id in machine_ids if (machine := self._machines.get(machine_id)) is not None
@@ -71,7 +70,7 @@ class Restarts:
                 self._sent[machine_id] = worker.metadata.uid, worker.spec.restarts or 0
 
     def record_answer(self, step: Step, machine_id: str, *, accepted: bool) -> None:
-        """Note the site's answer to a step, and report a restart that it accepted."""
+        """Record the site's answer to a step. Report an accepted restart in the Worker's status."""
         if step is not Step.RESTART:
             return
         _, count = self._sent.pop(machine_id, ("", 0))
@@ -81,7 +80,7 @@ class Restarts:
             self._statuses.observe(worker.metadata.uid, restarts=count)
 
     def forget(self, uid: str) -> None:
-        """Forget a deleted Worker, and the requests for it that were never answered."""
+        """Forget a deleted Worker, and its requests that got no answer."""
         self._sent = {machine_id: sent for machine_id, sent in self._sent.items() if sent[0] != uid}
         self._accepted.pop(uid, None)
         self._ended.discard(uid)

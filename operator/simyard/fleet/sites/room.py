@@ -12,15 +12,18 @@ from simyard.kube.cache import Key
 
 GATHER_SECONDS = 0.1
 SECONDS_PER_POOL = 1 / 500
-"""Delay per waiting pool before the pools are planned for a free place: a long queue is planned less often.
-"""
+"""Delay, for each waiting pool, before the waiting pools get a pass for a free place.
+
+With many waiting pools, more free places share one round of passes."""
 
 
 class Room:
-    """The reserved places by site, and the waiting pools. ``wake`` is called with a pool and a delay in seconds.
+    """Record of the reserved places at sites, and of the pools that wait for a place.
+
+    It calls ``wake`` with a waiting pool and a delay in seconds.
 
     Attributes:
-        reserved: Workers of each site that plans create and that the API server has not stored yet.
+        reserved: number of Workers at each site that plans create and that the API server has not stored yet.
     """
 
     def __init__(self, wake: Callable[[Key, float], None]) -> None:
@@ -32,7 +35,7 @@ class Room:
 
     @contextlib.contextmanager
     def reserve(self, sites: Iterable[str]) -> Iterator[Counter[str]]:
-        """Reserve places; :meth:`occupy` occupies one, and the end of the context releases the rest."""
+        """Reserve one place for each item of ``sites``; the end of the context releases the places not occupied."""
         places = Counter(sites)
         self.reserved.update(places)
         try:
@@ -43,12 +46,12 @@ class Room:
                 self.place_freed()
 
     def occupy(self, places: Counter[str], site: str) -> None:
-        """Occupy one of the reserved places: its Worker has been created."""
+        """Occupy one of the reserved places, after its Worker was created."""
         places[site] -= 1
         self.reserved[site] -= 1
 
     def set_waiting(self, key: Key, *, waits: bool) -> None:
-        """Note whether a pool waits for a place."""
+        """Record whether a pool waits for a place."""
         if not waits:
             self._waiting.discard(key)
             return
@@ -57,7 +60,10 @@ class Room:
             self._wake(key, left)
 
     def place_freed(self) -> None:
-        """Wake the waiting pools: a place is free. Places that become free at almost the same time share one call."""
+        """Ask for passes over the waiting pools, because a place is free.
+
+        Places that become free at almost the same time share these passes.
+        """
         if not self._waiting or self._time() < self._told_until:
             return
         seconds = GATHER_SECONDS + len(self._waiting) * SECONDS_PER_POOL

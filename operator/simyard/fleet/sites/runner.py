@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one site: follows its events and its Workers, and removes the difference between machines and Workers.
+"""Runs one site: follows the events of the site and the changes of its Workers, and reconciles machines with Workers.
 
-The parts, in the order in which a change passes them:
+A change passes the parts of the runner in this order:
 
 1. :class:`~simyard.fleet.sites.inventory.Inventory` holds the machines that the site reported.
 2. :class:`~simyard.fleet.sites.machine_reconciler.MachineReconciler` compares these machines with the Workers and
@@ -32,7 +32,7 @@ from simyard_sites.base import Changed, Gone, Site, SiteEvent, Snapshot
 
 
 class SiteRunner:
-    """A CloudSite whose provider could be created."""
+    """Runner of one CloudSite whose provider could be created."""
 
     def __init__(self, site: CloudSite, provider: Site, context: SiteContext) -> None:
         parts = SiteParts.create(site, provider, context)
@@ -58,30 +58,30 @@ class SiteRunner:
         return self._inventory.complete
 
     def observe(self) -> SiteObservation:
-        """Return the observations from which the status of the CloudSite is made."""
+        """Return the observations from which the status of the CloudSite is planned."""
         desired = self._context.registry.workers.count("site", self.name)
         machines = count_machines(self.machines.states)
         return self.health.observe(machines, desired, self._requests.list_observations())
 
     def adjust(self, spec: CloudSiteSpec) -> None:
-        """Apply a changed spec, except for changes that need a new provider."""
+        """Apply the limits, the grace period and the permissions of a changed spec, but not ``spec.provider``."""
         self._requests.set_limits(spec.limits)
         self._orphans.grace_seconds = spec.orphan_grace_seconds
         for uid in (*self._orphans.uids, *self._bodies.adjust(spec)):
             self.reconciler.wake(uid)
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
-        """Reconcile a Worker that is new, changed or deleted; a free place goes to a waiting Worker."""
+        """Reconcile a Worker that is new, changed or deleted. A waiting Worker gets the place of a deleted one."""
         self.reconciler.worker_changed(old, new)
         if (left := find_removed(old, new)) is not None:
             for uid in self._bodies.forget(left.metadata.uid):
                 self.reconciler.reconcile(uid)
 
     async def clear(self) -> None:
-        """Remove all objects at the site except machines, once no machine is known to be left.
+        """Delete the operator's other objects at the site; the site must not have machines of the operator any more.
 
         Raises:
-            SiteError: the site did not remove it.
+            SiteError: the site did not delete all of them.
         """
         await self._provider.clear()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends batches of requests to one site, and applies the answers.
 
-An answer can be lost after the site has done its work. Then a second request could create a second machine. So a
-creation without an answer is not repeated at once: all machines of the site are listed first.
+The answer to a creation can be lost after the site has created the machine. A second request would then create a second
+machine. So the sender first lists all machines of the site before it repeats a creation that got no answer.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from simyard_sites.base import (
 log = logging.getLogger(__name__)
 
 SERVICE_WAIT_SECONDS = 30.0
-"""Delay before the next attempt for a Worker whose service is missing or invalid."""
+"""Delay before the next attempt for a Worker that can have no machine now, for example without a valid service."""
 
 
 class Sender:
-    """Sender of one site's requests to its provider, and of the provider's answers to the reconciler."""
+    """Sender of requests to one site's provider; it passes the answers to the reconciler."""
 
     def __init__(self, parts: SiteParts, reconciler: MachineReconciler, bodies: MachineRequests) -> None:
         self._name = parts.name
@@ -53,7 +53,10 @@ class Sender:
         self._listing = MachineListing(parts.name, parts.provider, parts.health, reconciler.machine_seen)
 
     async def send(self, step: Step, keys: Sequence[str]) -> BatchResult | None:
-        """Send one batch and apply its outcomes; return None if the site was not called."""
+        """Send one batch and apply its outcomes; return None if the site was not called.
+
+        The keys are uids of Workers for CREATE, and else ids of machines.
+        """
         if step is Step.CREATE:
             return await self._create(keys)
         if step is Step.LOOK:
@@ -103,7 +106,7 @@ class Sender:
     def _apply_create(self, uid: str, outcome: Outcome) -> None:
         error = outcome.error
         if outcome.machine is not None and self._machines.get(outcome.machine.id) is None:
-            self._reconciler.machine_seen(outcome.machine)  # the events of a known machine show a newer state
+            self._reconciler.machine_seen(outcome.machine)  # events have already shown a newer state of a known machine
         self._requests.record_answer(Step.CREATE, uid)
         if error is None:
             self._reconciler.request_succeeded(uid)
@@ -139,7 +142,7 @@ class Sender:
         self._requests.record_answer(step, key)
         self._restarts.record_answer(step, key, accepted=error is None)
         if outcome.machine is not None and self._machines.get(key) is not None:
-            self._reconciler.machine_seen(outcome.machine)  # an unknown machine is gone: an event said so
+            self._reconciler.machine_seen(outcome.machine)  # an event has said that an unknown machine is gone
         machine = self._machines.get(key)
         if isinstance(error, MachineNotFoundError):
             self._reconciler.machine_gone(key)
@@ -153,10 +156,11 @@ class Sender:
     def _retry(self, step: Step, key: str, uid: str, error: SiteError) -> None:
         """Send a request again, at a time that depends on the error.
 
-        A throttled request goes again at the site's pace. A request that a full site refused waits until there is room.
-        Every other request waits for a pause of its own. If a quota does not concern the whole site, it delays no other
-        request. The Worker's status reports the errors that concern this Worker and not the whole site. It also reports
-        every failure to stop, suspend or start the machine, because users see these failures nowhere else.
+        A throttled request goes back into the queue, which obeys the site's pace. If the site is full, all requests of
+        this step wait until there may be room. Any other request waits for a pause of its own and delays no other
+        request; an example is a quota that concerns only one pool. The Worker's status reports errors that concern this
+        Worker or its pool. It also reports each failure to stop, suspend, start or restart the machine, because users
+        see these failures nowhere else.
         """
         lasting = error.scope is ErrorScope.ITEM and not error.retryable
         if error.scope is ErrorScope.POOL or lasting or step in POWER_ACTIONS:
