@@ -9,16 +9,19 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
-from simyard_dev import watchdog
+from simyard_dev import quickstart, watchdog
 from simyard_dev.broker import Broker
 from simyard_dev.controlplane import ControlPlane
+from simyard_dev.environment import Environment
 from simyard_dev.local_broker import LocalBroker, open_broker
+from simyard_dev.platform import Platform
 from simyard_dev.processes import kill_all
 
 if TYPE_CHECKING:
@@ -144,6 +147,22 @@ def mortal_broker(simyard_directory: Path) -> LocalBroker:
     broker = LocalBroker(simyard_directory / "mortal-broker", statistics_seconds=_STATISTICS_SECONDS)
     broker.start()
     return broker
+
+
+@pytest.fixture(scope="session")
+def quickstart_environment(simyard_directory: Path) -> Iterator[Environment]:
+    """Provide the system that `make quickstart` leaves behind, with two OCCI frontends.
+
+    Tests that use it have the xdist group ``quickstart``.
+    """
+    environment = Environment(simyard_directory / "quickstart", statistics_seconds=_STATISTICS_SECONDS)
+    try:
+        quickstart.run(environment, occi=True)
+        yield environment
+    finally:
+        Platform(environment).down()
+        environment.control_plane.stop(0)
+        environment.broker.stop(0)
 
 
 def _run(config: pytest.Config) -> _Run:

@@ -105,6 +105,7 @@ def test_validating_admission_policies_are_served(control_plane: ControlPlane) -
     assert "ValidatingAdmissionPolicy" in served
 
 
+@pytest.mark.soak
 def test_state_and_tokens_survive_a_restart_and_crashes(own_control_plane: ControlPlane, tmp_path: Path) -> None:
     own_control_plane.start()
     own_control_plane.kubectl("create", "configmap", "kept")

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,15 +82,8 @@ def open_environment(directory: Path) -> Environment:
 
 
 @pytest.fixture(scope="module")
-def system(simyard_directory: Path) -> Iterator[Running]:
-    environment = open_environment(simyard_directory / "quickstart")
-    try:
-        quickstart.run(environment, occi=True)
-        yield Running(environment.directory)
-    finally:
-        Platform(environment).down()
-        environment.control_plane.stop(0)
-        environment.broker.stop(0)
+def system(quickstart_environment: Environment) -> Running:
+    return Running(quickstart_environment.directory)
 
 
 def test_the_summary_says_what_was_started_and_solved(system: Running) -> None:

@@ -26,10 +26,15 @@ def test_it_runs(control_plane, number, worker_id):
         time.sleep(0.05)
 """
 
+TESTS_OF_FILES = """
+def test_it_writes(simyard_directory):
+    (simyard_directory / "server.log").write_text("it runs")
+"""
 
-def start_run(directory: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+
+def start_run(directory: Path, *options: str, tests: str = TESTS, **environment: str) -> subprocess.Popen[bytes]:
     """Start a test run with two workers; all its files are below the directory."""
-    (directory / "test_it.py").write_text(TESTS)
+    (directory / "test_it.py").write_text(tests)
     for name in ("notes", "tmp"):
         (directory / name).mkdir()
     command = [sys.executable, "-m", "pytest", "-p", "simyard_dev.fixtures", "-n", "2", *options, "test_it.py"]
@@ -56,10 +61,10 @@ def test_the_workers_of_a_run_share_one_control_plane_that_ends_with_it(tmp_path
 
 
 def test_logs_are_kept_on_request(tmp_path: Path) -> None:
-    with start_run(tmp_path, "--simyard-keep", str(tmp_path / "kept")) as run:
+    with start_run(tmp_path, "--simyard-keep", str(tmp_path / "kept"), tests=TESTS_OF_FILES) as run:
         assert run.wait(timeout=240) == 0
-    (log,) = (tmp_path / "kept").glob("simyard-test-*/controlplane/kube-apiserver.log")
-    assert log.stat().st_size
+    (log,) = (tmp_path / "kept").glob("simyard-test-*/server.log")
+    assert log.read_text() == "it runs"
 
 
 def test_a_killed_run_leaves_no_process(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two frontends that `make dev-up` starts, used only through its file of addresses."""
+"""Two frontends that `make quickstart` starts, used only through its file of addresses."""
 
 import asyncio
 import os
@@ -8,8 +8,6 @@ import signal
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from cloud4e_client import client_of
@@ -20,20 +18,12 @@ from simyard_dev.processes import Process
 
 REQUESTS = 300
 
-pytestmark = pytest.mark.xdist_group("frontends")
+pytestmark = pytest.mark.xdist_group("quickstart")
 
 
-@pytest.fixture(scope="module")
-def environment(simyard_directory: Path) -> Iterator[Environment]:
-    environment = Environment(simyard_directory / "frontends")
-    try:
-        environment.up()
-        Platform(environment, occi=True).up()
-        yield environment
-    finally:
-        Platform(environment).down()
-        environment.control_plane.stop(0)
-        environment.broker.stop(0)
+@pytest.fixture
+def environment(quickstart_environment: Environment) -> Environment:
+    return quickstart_environment
 
 
 @pytest.fixture
