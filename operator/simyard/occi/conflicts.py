@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Defines the OCCI status 409: a request that conflicts with the present state of the server.
 
-Where a frontend itself finds a conflict, it raises an error of this module. :class:`ConflictCause` lists all causes, and
+Where a frontend itself finds a conflict, it raises an error of this module. :class:`ConflictCause` lists all causes.
 docs/occi.md (section "Conflicts") shows the same list to clients. The message of each error names the entity and the
 remedy. Two modules pass on a 409 that exists already: ``frontend/changes/writing.py`` adds the number of the entity to
 the error of a batch, and ``frontend/amqp/cloud4e.py`` forwards the status that a foreign service adapter sent.
