@@ -80,6 +80,11 @@ class OptimisedDesign(ApiModel):
             ".algorithm",
         ),
         make_cel_rule(
+            "self.algorithm != 'CMAES' || self.axes.size() > 1",
+            "CMAES needs at least two parameters that vary: choose DE",
+            ".algorithm",
+        ),
+        make_cel_rule(
             "self.objectives.size() == 1 || !(has(self.goodEnough) || has(self.maxGenerationsWithoutGain))",
             "`goodEnough` and `maxGenerationsWithoutGain` need a single objective: remove them",
         ),

@@ -46,6 +46,13 @@ def service(**spec: Any) -> Json:
     return manifest("SimulationService", {"interface": {}, "connector": {"python": {"class": "m:C"}}, **spec})
 
 
+def optimisation(**fields: Any) -> Json:
+    axes = [{"name": "a", "start": 0, "stop": 1}]
+    search = {"axes": axes, "objectives": [{"result": "y"}], "algorithm": "DE", "evaluations": 100, **fields}
+    design = {"optimise": {name: value for name, value in search.items() if value is not None}}
+    return manifest("Study", {"target": {"kind": "Worker", "name": "w"}, "action": "solve", "design": design})
+
+
 def attribute(**declaration: Any) -> Json:
     return service(interface={"attributes": [{"name": "load", "type": "number", **declaration}]})
 
@@ -66,6 +73,8 @@ ONE: Json = {
     "credentialsSecretRef": {"name": "one"},
     "template": "worker",
 }
+TWO = [{"result": "y"}, {"result": "z"}]
+SEARCH = "spec.design.optimise"
 
 REFUSED: dict[str, tuple[Json, str, str]] = {
     "no provider": (site(provider={}), "spec.provider", "exactly one provider must be set"),
@@ -226,6 +235,24 @@ REFUSED: dict[str, tuple[Json, str, str]] = {
         "spec.frontend.autoscaling.minReplicas",
         "must not be greater than maxReplicas",
     ),
+    "search without a budget": (optimisation(evaluations=None), f"{SEARCH}.evaluations", "needs a budget"),
+    "two objectives for DE": (optimisation(objectives=TWO), f"{SEARCH}.algorithm", "all other algorithms are for one"),
+    "one objective for NSGA-II": (
+        optimisation(algorithm="NSGAII"),
+        f"{SEARCH}.algorithm",
+        "are for several objectives",
+    ),
+    "one parameter for CMA-ES": (optimisation(algorithm="CMAES"), f"{SEARCH}.algorithm", "at least two parameters"),
+    "end at a value of two objectives": (
+        optimisation(objectives=TWO, algorithm="NSGAII", goodEnough=1),
+        SEARCH,
+        "need a single objective: remove them",
+    ),
+    "bound of two sides": (
+        optimisation(constraints=[{"result": "y", "atMost": 1, "atLeast": 0}]),
+        f"{SEARCH}.constraints[0]",
+        "needs exactly one of `atMost` and `atLeast`",
+    ),
 }
 
 CHANGES: dict[str, tuple[Json, Json, str, str]] = {
@@ -282,6 +309,7 @@ CHANGES: dict[str, tuple[Json, Json, str, str]] = {
     "timeout added": (action(), {"timeoutSeconds": 2}, "spec.timeoutSeconds", "is immutable"),
     "timeout removed": (action(timeoutSeconds=1), {"timeoutSeconds": None}, "spec.timeoutSeconds", "is immutable"),
     "cancellation taken back": (action(cancel=True), {"cancel": False}, "spec.cancel", "cannot be undone"),
+    "search": (optimisation(), {"design": {"optimise": {"seed": 9}}}, "spec.design", "is immutable"),
 }
 
 PERMITTED: dict[str, tuple[Json, Json]] = {
