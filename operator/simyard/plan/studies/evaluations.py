@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import le
 
 from simyard.api.optimisation import OptimisedDesign, SearchEnd
 
@@ -124,5 +125,5 @@ class Archive:
             self._generations_without_gain += 1
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(a <= b for a, b in zip(one, other, strict=True)) and tuple(one) != tuple(other)
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(map(le, one, other))
