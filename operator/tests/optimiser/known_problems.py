@@ -132,3 +132,11 @@ def sphere(point: Sequence[float]) -> Sequence[float]:
 
 
 SPHERE = Problem(sphere, ((-1, 2),) * 3)
+
+
+def schwefel(point: Sequence[float]) -> Sequence[float]:
+    """Function with many local optima far from the best one, 0. Source: H.-P. Schwefel, Wiley (1981)."""
+    return [418.9829 * len(point) - sum(item * math.sin(math.sqrt(abs(item))) for item in point)]
+
+
+SCHWEFEL = Problem(schwefel, ((-500, 500),) * 6)

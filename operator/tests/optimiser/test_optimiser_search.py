@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from known_problems import SPHERE, TEN_BAR_TRUSS, TEN_BAR_WEIGHT, WELDED_BEAM, WELDED_BEAM_COST, ZDT1, Problem
+from known_problems import SCHWEFEL, SPHERE, TEN_BAR_TRUSS, TEN_BAR_WEIGHT, WELDED_BEAM, WELDED_BEAM_COST, ZDT1, Problem
 
 from simyard.files.generations import Generation
 from simyard.guest.rows import TaskRow
@@ -114,6 +114,13 @@ def test_differential_evolution_finds_the_welded_beam(seed: int) -> None:
 def test_cma_es_finds_the_ten_bar_truss() -> None:
     found = TEN_BAR_TRUSS.minimise("CMAES", population=20, evaluations=20_000, seed=1)
     assert found == pytest.approx(TEN_BAR_WEIGHT, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_islands_leave_local_optima_that_hold_one_population_of_their_size(seed: int) -> None:
+    settings = {"population": 20, "evaluations": 8000, "seed": seed}
+    assert SCHWEFEL.minimise("GA", **settings, islands={"count": 4}) < 1
+    assert SCHWEFEL.minimise("GA", **settings) > 100
 
 
 def test_nsga2_finds_the_front_of_zdt1() -> None:
