@@ -7,7 +7,8 @@ ARG BUILD_BASE=${BASE}
 FROM ${BUILD_BASE} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-# `strip` removes the debug information that some wheels contain. A BASE other than Debian must bring `strip` itself.
+# `strip` removes the debug information that some wheels contain. It damages the libraries that wheels bring in folders
+# `*.libs`, such as numpy's OpenBLAS. A BASE other than Debian must bring `strip` itself.
 RUN command -v strip >/dev/null \
  || { apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils >/dev/null; }
 # pip verifies the dependencies by their hashes; our own three distributions are built from the tree.
@@ -28,7 +29,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /wheels ./adapter
  && /opt/simyard/bin/pip uninstall -qy pip \
  && find /opt/simyard/lib \( -type d -name tests -o -name '*.pyx' -o -name '*.px[di]' -o -name '*.[ch]' -o -name '*.pyi' \) \
       -prune -exec rm -r {} + \
- && find /opt/simyard/lib -name '*.so' -exec strip --strip-debug {} + \
+ && find /opt/simyard/lib -name '*.libs' -prune -o -name '*.so' -exec strip --strip-debug {} + \
  && /opt/simyard/bin/python -m compileall -q /opt/simyard/lib \
  && /opt/simyard/bin/python sbom.py /opt/simyard/sbom.cdx.json --version "${VERSION}" \
  && /opt/simyard/bin/python adapter_tree.py /opt/simyard-adapter
