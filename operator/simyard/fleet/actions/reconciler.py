@@ -104,10 +104,7 @@ class Actions:
         await self.retention.run()
 
     def requester_connected(self) -> None:
-        """Send the requests of all unfinished actions again, because the broker may have lost them.
-
-        A second request does no harm, because an adapter runs an invocation at most once.
-        """
+        """Send the requests of all unfinished actions again: the broker may have lost them, and repetition is safe."""
         self._sent.clear()
         self._cancelled.clear()
         for action in self._registry.actions:
@@ -259,10 +256,7 @@ class Actions:
         return True
 
     async def _reconcile_parameters(self, action: QueuedAction) -> QueuedAction | None:
-        """Return the action, with all parameters if it has no worker yet; None if it was deleted.
-
-        The plan of an action without a worker checks the parameters, and the cache has no large parameters.
-        """
+        """Return the action, with all parameters if it has no worker yet, to check them; None if it was deleted."""
         if action.status.worker_uid or is_finished(action):
             return action
         try:
@@ -272,11 +266,7 @@ class Actions:
             return None
 
     async def _plan(self, action: QueuedAction) -> ActionPlan:
-        """Return the plan for an action.
-
-        If the plan changes the status, plan again with the newest objects of the API server, because the caches can be
-        behind.
-        """
+        """Return the plan for an action. If it changes the status, plan again with new objects of the API server."""
         sent = self._sent_for(action)
         plan = plan_action(action, self._target(action), sent=sent, now=get_time(), times=self._times)
         if plan.need is Need.WRITE and not is_finished(action):
@@ -323,10 +313,7 @@ class Actions:
         return Sent(now - sending.first, now - sending.last, begun)
 
     async def _look_again(self, action: ServiceAction) -> None:
-        """Read from the API server the objects on which a new status depends.
-
-        These are the target and its service, or the worker if the action is assigned.
-        """
+        """Read from the API server the target and its service, or the worker if the action is assigned."""
         status = action.status
         if not status.worker_uid:
             await self._registry.fetch_target(action)
@@ -343,9 +330,7 @@ class Actions:
             whole = await self._registry.fetch_whole_action(action)
         except NotFoundError:
             return await self._registry.fetch_action(action)
-        if whole.left_out or get_invocation_id(whole) != get_invocation_id(
-            action
-        ):  # it has finished, or another worker has it
+        if whole.left_out or get_invocation_id(whole) != get_invocation_id(action):  # finished, or assigned elsewhere
             return await self._registry.fetch_action(action)
         body: dict[str, Json] = {
             "action": action.spec.action,
@@ -370,9 +355,7 @@ class Actions:
             return
         invocation = get_invocation_id(action)
         body = {"invocation": invocation}
-        with contextlib.suppress(
-            NoConsumerError
-        ):  # a queue without a consumer has no adapter that could begin the action
+        with contextlib.suppress(NoConsumerError):  # without a consumer, no adapter can begin the action
             await self._requester.publish_persistent(
                 get_queue(worker), wire.Request.CANCEL, body, f"{invocation}-cancel"
             )

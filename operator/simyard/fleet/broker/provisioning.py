@@ -167,9 +167,7 @@ class Broker:
                     await self.logins.delete(name)
 
     async def end_rotation(self) -> None:
-        """Remove the former master key, and start the next rotation if one was requested.
-
-        The caller has made sure that no worker uses a password of the former key.
+        """Remove the former master key, which no worker uses any more, and start the next rotation if requested.
 
         Raises:
             ApiError: the API server did not remove it.
@@ -285,10 +283,7 @@ class Broker:
         await self._write_secret(FRONTEND_BROKER_SECRET, await self._occi.prepare(keys.key))
 
     async def _check_message_size(self) -> None:
-        """Log a warning if the broker does not limit the size of messages.
-
-        Without a limit, one worker could fill the memory of all receivers.
-        """
+        """Warn if the broker does not limit the size of messages: one worker could fill the memory of all receivers."""
         bounded = await self._admin.has_message_limit()
         MESSAGES_BOUNDED.set(bounded)
         if not bounded:
@@ -370,10 +365,7 @@ class Broker:
         await self._admin.delete_queues(queues)
 
     async def _sweep(self) -> None:
-        """Restore the queues and users that are missing; delete queues and users without a Worker or pool.
-
-        Before the deletion, the sweep waits until Workers and pools that were just created have reached the cache.
-        """
+        """Restore missing queues and users. After a pause, delete those that still have no Worker and no pool."""
         found = {
             name
             for prefix in (WORKER_QUEUES_PREFIX, _POOL_QUEUES_PREFIX)
