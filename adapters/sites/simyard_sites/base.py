@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The site interface: how the fleet starts, watches and stops the machines of one site.
+"""Defines the site interface, through which the fleet starts, watches and stops the machines of one site.
 
 A provider implements :class:`Site` and names a factory in the entry point group ``simyard.sites``. The name of the
 entry point is the member of the union ``spec.provider`` of a CloudSite, or the name in its member ``other``. All calls
-are asynchronous and work on many items. Each item has its own result, which arrives as soon as it is known, so that one
-bad item never delays the others. ``docs/sites/writing-a-site.md`` explains the interface to authors, and
+are asynchronous and work on many items. Each item has its own result, which a call yields as soon as it is known, so
+that one bad item never delays the others. ``docs/sites/writing-a-site.md`` explains the interface to authors, and
 ``simyard_sites.conformance`` tests it.
 """
 
@@ -20,10 +20,10 @@ from typing import Any, Protocol
 class Stage(enum.StrEnum):
     """A stage of a worker's start; a worker enters each stage at a point in time.
 
-    The names come from the OpenNebula study: ``start`` (the worker was asked for), ``pending`` (the site accepted the
-    request), ``prolog`` (placed on a host), ``boot`` (the disk is ready), ``running`` (the hypervisor reports it as
-    running), ``registered`` (the adapter's message arrived). The site knows ``pending`` to ``running``; the control
-    plane knows the first and the last.
+    The names come from the OpenNebula study: ``start`` (the worker was requested), ``pending`` (the site accepted the
+    request), ``prolog`` (the machine has a host), ``boot`` (its disk is ready), ``running`` (the hypervisor reports
+    that it runs), ``registered`` (the adapter's message arrived). The site knows ``pending`` to ``running``; the
+    control plane knows the first and the last.
     """
 
     START = "start"
@@ -35,7 +35,7 @@ class Stage(enum.StrEnum):
 
 
 class MachineState(enum.StrEnum):
-    """The present state of a machine. A machine that is gone is absent from the site's answers."""
+    """The present state of a machine. There is no state for a machine that is gone: the site's answers omit it."""
 
     PENDING = "Pending"
     PROLOG = "Prolog"
@@ -65,7 +65,7 @@ class ErrorScope(enum.StrEnum):
 
 
 class SiteError(Exception):
-    """An error of a site; its subclass determines the reaction of the platform.
+    """An error of a site. Its subclass determines what the platform does next.
 
     A site raises only the subclasses. Users read the message in conditions and events. The message says what is wrong,
     names the field of the CloudSite or the SimulationService if there is one, and names a remedy. It contains no
@@ -101,7 +101,7 @@ class UnauthenticatedError(SiteError):
 
 
 class PermissionDeniedError(SiteError):
-    """Valid credentials without a permission that is needed."""
+    """Valid credentials that lack a necessary right."""
 
     scope = ErrorScope.SITE
 
@@ -131,7 +131,7 @@ class CapacityExhaustedError(SiteError):
 
 
 class ConflictError(SiteError):
-    """A request that the machine's present state does not allow; retry when the state has changed."""
+    """A request that the present state of the machine does not allow. Retry when the state has changed."""
 
     retryable = True
 
@@ -144,7 +144,7 @@ class ThrottledError(SiteError):
 
 
 class UnavailableError(SiteError):
-    """A site that cannot be reached or reports that it is down; the request had no effect."""
+    """A site that does not answer or reports that it is down. The request had no effect."""
 
     retryable = True
     scope = ErrorScope.SITE
@@ -254,7 +254,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SiteInfo:
-    """The result of ``probe``: the version of the site's software, and its total capacity in machines if known."""
+    """The result of ``probe``: the version of the software, and how many machines the site can run in all, if known."""
 
     version: str
     capacity: int | None = None
@@ -262,7 +262,7 @@ class SiteInfo:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All machines of this CloudSite at one time; any other machine is gone. Each stream and resync begins with it."""
+    """The event with all machines of this CloudSite: any other machine is gone. Each stream begins with a snapshot."""
 
     machines: Sequence[Machine]
 
@@ -297,7 +297,8 @@ class SiteConfig:
         provider: The provider's member of ``spec.provider``.
         secret: The data of the Secret with the credentials.
         installation: The installation of Simyard that owns the machines.
-        kubeconfig: The kubeconfig of the control plane's own cluster; None uses the usual places.
+        kubeconfig: The kubeconfig file of the control plane's own cluster; None for ``$KUBECONFIG`` or the cluster in
+            which the process runs.
     """
 
     name: str
@@ -308,20 +309,20 @@ class SiteConfig:
 
 
 class Site(Protocol):
-    """A site that runs machines. All calls can be repeated safely.
+    """A site that runs machines. The platform can safely repeat each call.
 
     ``create`` adopts a machine with the same name; ``delete`` of an absent machine succeeds. No call waits until a
-    machine has booted or is gone: ``events`` reports that. Each requested item has one :class:`Outcome` with its own
-    key, in any order. A call that fails as a whole raises a :class:`SiteError`, which counts for every item without an
-    outcome. A call that fails for one item yields the error. The provider sets the deadlines of its network requests.
+    machine has booted or is gone: ``events`` reports this. A call yields one :class:`Outcome` for each item, with its
+    key, in any order. If a call fails as a whole, it raises a :class:`SiteError`, which counts for every item without
+    an outcome. If it fails for one item, the outcome of this item has the error. The provider sets the deadlines of its
+    network requests.
 
-    Many calls run in parallel, with the number and batch size that the platform has found to suit the site. A provider
-    has no queue of its own, limits its connections, and does not retry, so that the platform sees refusals. Any call
-    may be cancelled, and any iteration abandoned, at any time. After that, only the effects at the site remain, and the
-    next call works.
+    The platform chooses the number and the batch size of parallel calls. A provider has no queue, limits its
+    connections, and does not retry, so that the platform sees refusals. The platform may cancel any call, and abandon
+    any iteration, at any time. After that, only the effects at the site remain, and the next call works.
 
-    If stopping or restarting a machine ends it, the class has the attribute ``stop_ends = True``. Then ``act`` with
-    STOP or RESTART starts to end the machine, and the platform calls ``create`` again after :class:`Gone`.
+    If the site ends a machine to stop or restart it, the class has the attribute ``stop_ends = True``. Then ``act``
+    with STOP or RESTART starts to end the machine, and the platform calls ``create`` again after :class:`Gone`.
     """
 
     async def probe(self) -> SiteInfo:
@@ -331,19 +332,20 @@ class Site(Protocol):
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
         """Create machines, or adopt existing machines with the same names, no matter which process created them.
 
-        A machine with this name that belongs to another owner or CloudSite is left alone. The item is then refused with
-        :class:`InvalidSpecError` in the scope of the item; if names are not unique at the site, it gets its own
-        machine. An outcome with a machine means that the site accepted the request. :class:`UnknownOutcomeError` means
-        that the site may have accepted it; the next ``create`` finds out. While a machine with this name is still
-        ending, it is either adopted in its state (TERMINATING), or the item is refused with :class:`ConflictError`.
+        The call does not touch a machine with this name that belongs to another owner or CloudSite. The item is then
+        refused with :class:`InvalidSpecError` in the scope of the item; if names are not unique at the site, the item
+        gets a new machine. An outcome with a machine means that the site accepted the request.
+        :class:`UnknownOutcomeError` means that the site may have accepted it; the next ``create`` shows this. While a
+        machine with this name is still ending, the call either adopts it in its state (TERMINATING), or refuses the
+        item with :class:`ConflictError`.
         """
         ...
 
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
         """Start to delete machines in any state: booting, failed or already ending.
 
-        A machine of another owner counts as absent, here and in ``get`` and ``act``. A state in which the site cannot
-        delete a machine yet is a :class:`ConflictError`.
+        ``delete``, ``get`` and ``act`` treat a machine of another owner as absent. If the site cannot delete a machine
+        in its present state, the outcome has a :class:`ConflictError`.
         """
         ...
 
@@ -352,7 +354,7 @@ class Site(Protocol):
         ...
 
     def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
-        """Start, stop, restart or suspend machines. A machine that is already in this state is a success.
+        """Start, stop, restart or suspend machines. If a machine is in the requested state already, the item succeeds.
 
         An absent machine yields :class:`MachineNotFoundError`. A machine in an unsuitable state yields
         :class:`ConflictError`. An action that the site does not support yields :class:`InvalidSpecError` in the scope
@@ -361,15 +363,15 @@ class Site(Protocol):
         ...
 
     async def list_owned(self) -> Sequence[Machine]:
-        """Return all machines of this CloudSite that have not ended, each with the owner from its creation."""
+        """Return all machines of this CloudSite that still exist, each with the owner from its creation."""
         ...
 
     def events(self) -> AsyncGenerator[SiteEvent, None]:
         """Yield a :class:`Snapshot`, then changes without end; raise a :class:`SiteError` when the stream breaks.
 
-        A state of short duration may be skipped, but never an end. If changes may have been missed, a Snapshot follows,
-        or the stream breaks. Several streams may be open. The cost of a stream does not grow with the number of ended
-        machines. Close an unused stream with ``contextlib.aclosing``.
+        The stream may omit a state of short duration, but never the end of a machine. If it may have missed changes, it
+        yields a new Snapshot or raises an error. Several streams may be open. The cost of a stream does not grow with
+        the number of ended machines. Close an unused stream with ``contextlib.aclosing``.
         """
         ...
 

@@ -79,7 +79,7 @@ class Acting:
         assert observer.machines[machine.name].id == machine.id
 
     async def _rests(self, trial: Trial, observer: Observer, action: PowerAction, state: MachineState) -> bool:
-        """Return True if the machine reaches this state; False if the site has no such action and refuses it."""
+        """Apply an action; return True once the machine has this state, False if the site has no such action."""
         site = trial.site()
         [machine] = (await trial.owned(site)).values()
         [outcome] = await trial.act(site, action, machine.id)

@@ -51,7 +51,7 @@ class Bursting:
 
 
 async def _refused(asked: list[str], outcomes: list[Outcome]) -> list[str]:
-    """Return the keys of throttled items, after the delay that the site asked for."""
+    """Wait for the delay that the site asked for, and return the keys of the throttled items."""
     errors = {key: outcome.error for key, outcome in zip(asked, outcomes, strict=True) if outcome.error}
     for outcome in outcomes:
         if outcome.error:

@@ -21,7 +21,7 @@ _WAITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 17, 22)
 _TURNS = (1, 2, 3, 5, 8, 13, 24, 48, 96, 192, 384, 768)
 _GIVEN_UP_SECONDS = 30.0
 _INTERRUPTED_SECONDS = 60.0
-"""The approximate time for which one test interrupts calls; a slow cloud's calls are interrupted less often."""
+"""The approximate time for which one test interrupts calls. At a slow cloud, it therefore interrupts fewer calls."""
 
 Call = Callable[[Site, str], Awaitable[object]]
 
@@ -142,7 +142,7 @@ class _Interruption:
             assert not task.result(), "a call has ignored its cancellation"
 
     async def _run(self, call: Awaitable[object]) -> bool:
-        """Run a call; return True if it was cancelled and nevertheless ended normally."""
+        """Run a call; return True if it ended normally although it was cancelled."""
         task = asyncio.current_task()
         assert task is not None
         await _counted(call, self._waits, task.cancel)

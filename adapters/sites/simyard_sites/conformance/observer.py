@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the events of a site as the control plane does."""
+"""Follows the events of a site, as the control plane does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Observer:
     async def until(
         self, wanted: Callable[[dict[str, Machine]], bool], what: str = "the machines are as wanted"
     ) -> dict[str, Machine]:
-        """Wait until the machines are as wanted; ``what`` describes this state in the error after the deadline."""
+        """Wait until ``wanted`` is true for the machines; after the deadline, raise an error that contains ``what``."""
         try:
             async with asyncio.timeout(self._deadline_seconds):
                 while not self.events or not wanted(self.machines):
@@ -65,7 +65,7 @@ class Observer:
         await self.until(lambda machines: not machines, "all machines are gone")
 
     async def aclose(self) -> None:
-        """Close the stream; raise the error that broke it for good."""
+        """Close the stream; raise the error after which the observer stopped, if there is one."""
         self._task.cancel()
         await asyncio.wait([self._task])
         if not self._task.cancelled():

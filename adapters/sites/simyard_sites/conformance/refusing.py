@@ -124,7 +124,7 @@ class Refusing:
             assert field in str(raised.value), f"the error does not name {field}: {raised.value}"
 
     async def _nothing_is_hidden(self, site: Site, name: str) -> None:
-        """Check that expired credentials do not hide machines: the site reports all of them or an error."""
+        """Check that with expired credentials, the site either reports all machines or raises an error."""
         with suppress(UnauthenticatedError):
             assert name in {machine.name for machine in await site.list_owned()}
         with suppress(UnauthenticatedError):
@@ -133,7 +133,7 @@ class Refusing:
                 assert isinstance(first, Snapshot) and name in {machine.name for machine in first.machines}
 
     async def _refused_then_created(self, trial: Trial, kind: type[SiteError]) -> list[SiteError]:
-        """Create three machines, some of which are refused at first; return the errors."""
+        """Create three machines, and repeat the refused requests until all exist; return the errors."""
         site = trial.site()
         names = ("a", "b", "c")
         outcomes = await trial.create(site, *names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test's access to a cloud: its requests, its answers, and the checks that apply to every answer."""
+"""Calls the sites of a cloud for a test, and checks every answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from simyard_sites.conformance.observer import Observer
 from simyard_sites.conformance.world import World
 
 SETTLING_SECONDS = 60.0
-"""The time after which a closed site must have left nothing behind."""
+"""The time within which all tasks and connections of a closed site must end."""
 _POLL_SECONDS = 0.01
 _STAGES = (Stage.PENDING, Stage.PROLOG, Stage.BOOT, Stage.RUNNING)
 _REASON = re.compile(r"([A-Z][A-Za-z0-9]*)?")
@@ -46,10 +46,10 @@ _ERRORS = {kind for kind in vars(base).values() if isinstance(kind, type) and is
 
 
 class Trial:
-    """The sites of one world, and the calls of a test.
+    """The helper of one test: it creates the sites of a world, calls them and checks their answers.
 
-    Tests use short names; the names of the machines are unique. Every machine, outcome and error is checked: it has the
-    right form, and contains no part of the bootstrap document.
+    Tests use short names, from which the helper makes unique names of machines. It checks every machine, outcome and
+    error: it has the right form, and contains no part of the secret in the bootstrap document.
     """
 
     def __init__(self, world: World) -> None:
@@ -66,13 +66,13 @@ class Trial:
     # Calls
 
     def site(self, installation: str = "default", name: str = "site") -> Site:
-        """Create a new site object; it is closed when the test ends."""
+        """Create a new site object, which the trial closes when the test ends."""
         site = self.world.site(installation, name)
         self._sites.append(site)
         return site
 
     def request(self, name: str) -> MachineRequest:
-        """Return the request for a machine; it is the same each time."""
+        """Return the request for a machine: the same request each time."""
         if name not in self._requests:
             uid = str(uuid.uuid4())
             self.put_request(name, Owner("conformance", name, uid, "pool"))
@@ -196,13 +196,13 @@ class Trial:
         assert times == sorted(times), f"the stages are not in order: {seen.entered}"
 
     def check_text(self, text: str) -> None:
-        """Check that a text contains no part of the document's secret, not even encoded."""
+        """Check that a text contains no part of the document's secret, in plain form or encoded."""
         assert not any(form in text for form in self._secret_forms), (
             "the text contains the bootstrap document's password"
         )
 
     def tasks(self) -> set[asyncio.Task[Any]]:
-        """Return the running tasks that started after the trial, without the tasks of the world and the observers."""
+        """Return the running tasks that started after the trial began, without those of the world and of observers."""
         found = asyncio.all_tasks() - self._tasks
         own = {task for task in found if task.get_name() == "observer" or self.world.is_own_task(task)}
         current = asyncio.current_task()
@@ -215,7 +215,7 @@ class Trial:
     async def finish(self, log: Iterable[logging.LogRecord]) -> None:
         """Delete all machines, then check for leftovers and for secrets in the log.
 
-        The machines are deleted because the cloud may outlive the test.
+        The method deletes the machines because the cloud can be one that exists longer than the test.
         """
         observers, self._observers = self._observers, []
         sites, self._sites = self._sites, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that changes are reported."""
+"""Tests that a site reports changes."""
 
 from __future__ import annotations
 

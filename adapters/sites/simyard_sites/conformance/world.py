@@ -27,7 +27,7 @@ class World:
     switch is skipped, and the reason names the switch. A switch may also call ``pytest.skip`` itself.
 
     Attributes:
-        deadline_seconds: The deadline for a machine to run or to be gone, and for a lost event to be made up.
+        deadline_seconds: The time in which a machine must run or be gone, and in which a site must report a lost event.
         burst: The number of machines in the burst test.
         kept_connections: The number of connections that a site may keep after cancelled calls.
     """
@@ -72,19 +72,20 @@ class World:
     async def lose_answers(self, calls: int) -> None:
         """Carry out the next ``calls`` requests that create or delete machines, but lose their answers.
 
-        Count the requests on the wire that change something. A closed connection is as good as a timeout.
+        Count only requests that create or delete machines. To lose an answer, you may close the connection or let the
+        request time out.
         """
         _lacks("lose_answers")
 
     async def throttle(self, calls: int, retry_after_seconds: float | None) -> None:
         """Refuse the next ``calls`` requests that create machines as too many, with a delay if given.
 
-        A cloud that cannot send a delay skips the test (``pytest.skip``) unless the delay is None.
+        If the cloud cannot send a delay, call ``pytest.skip``, unless the delay is None.
         """
         _lacks("throttle")
 
     def quota_exhausted(self) -> AbstractAsyncContextManager[None]:
-        """Have no quota for further machines while the block runs."""
+        """Refuse new machines because of a quota while the block runs."""
         _lacks("quota_exhausted")
 
     def permission_denied(self) -> AbstractAsyncContextManager[None]:
@@ -105,14 +106,14 @@ class World:
     def silent(self) -> AbstractAsyncContextManager[None]:
         """Accept requests but never answer them while the block runs.
 
-        The timeouts of the sites must then be much shorter than :attr:`deadline_seconds`; the world sets them.
+        The world must set timeouts for its sites that are much shorter than :attr:`deadline_seconds`.
         """
         _lacks("silent")
 
     def events_lost(self) -> AbstractAsyncContextManager[None]:
-        """Report no change while the block runs, in the way in which events are lost at this cloud.
+        """Let the changes during the block reach no stream of events.
 
-        A watch ends and cannot be resumed, a message is dropped, or polls fail.
+        Do what happens at this cloud: end a watch that cannot be resumed, drop messages, or let polls fail.
         """
         _lacks("events_lost")
 
@@ -124,30 +125,30 @@ class World:
         _lacks("leftovers")
 
     def held(self) -> AbstractAsyncContextManager[None]:
-        """Stop the progress of machines while the block runs: booting ones do not run, ending ones are not gone."""
+        """Stop the progress of machines while the block runs: none begins to run, and none is gone."""
         _lacks("held")
 
     async def finish_machines(self, count: int) -> None:
-        """Add ``count`` ended machines of the installation ``default``, as the cloud keeps them."""
+        """Add records of ``count`` ended machines of the installation ``default`` to the cloud."""
         _lacks("finish_machines")
 
     def cost(self) -> int:
-        """Return the cost of all requests so far: bytes received, for example, or records that the cloud has read.
+        """Return the cost of all requests so far, such as the number of bytes or records that the cloud has read.
 
-        Needed together with :meth:`finish_machines`.
+        The test that uses :meth:`finish_machines` needs this method.
         """
         _lacks("cost")
 
     async def fail_machine(self, machine: Machine) -> None:
-        """Make a running machine fail as machines fail at this cloud."""
+        """Make a running machine fail in the way in which machines fail at this cloud."""
         _lacks("fail_machine")
 
     async def remove_machine(self, machine: Machine) -> None:
-        """Make a machine disappear without a request of the site: evicted, or deleted by a person."""
+        """Make a machine disappear without a request of the site, as after an eviction."""
         _lacks("remove_machine")
 
     def spoil(self, request: MachineRequest) -> MachineRequest:
-        """Return a request that the cloud refuses at once and always, for this item alone."""
+        """Return a request that the cloud always refuses at once, without an effect on other items of the call."""
         _lacks("spoil")
 
     def wrong_sites(self) -> Mapping[str, Callable[[], Site]]:

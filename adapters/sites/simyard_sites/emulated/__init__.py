@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An emulated cloud: a process with modelled stages of a start, whose machines are real service adapters.
+"""Emulates a cloud: a process with a model of the stages of a start, whose machines are real service adapters.
 
 The cloud is a model, and its numbers are settings (``spec.provider.emulated`` of a CloudSite, see
 ``docs/emulated-clouds.md``): the limits of its front end, the times of its scheduler, the duration of pending, prolog

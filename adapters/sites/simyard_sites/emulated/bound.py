@@ -16,7 +16,7 @@ from simyard_sites.emulated.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The time from the first request until a machine is RUNNING: the mean and the longest, in real seconds.
+    """The shortest possible times from the request until a machine is RUNNING: their mean and maximum, in real seconds.
 
     ``running_seconds`` has the time of each machine, shortest first; machines that fail are omitted.
     """

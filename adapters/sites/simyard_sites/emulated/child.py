@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a child process as an emulated machine: in its own group, with a bounded log, never longer than this process."""
+"""Runs a child process as an emulated machine: in its own group, with a bounded log. It ends with this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 class BoundedLog:
-    """A log file of at most 1 MiB; a full one replaces ``<name>.1``."""
+    """A log file of at most 1 MiB. A full log file is renamed to ``<name>.1``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class BoundedLog:
 
     @property
     def last_line(self) -> str:
-        """The last line with text, shortened to its end."""
+        """The last line that is not empty; of a long line only the end."""
         return self._tail.rstrip().rpartition(b"\n")[2].decode(errors="replace").strip()
 
     def write(self, data: bytes) -> None:
@@ -49,10 +49,10 @@ class BoundedLog:
 
 
 class Child:
-    """A running process, the leader of a session of its own; it and its group die when this process dies.
+    """A running process, the leader of a separate session. It and its group are killed when this process ends.
 
-    ``exited`` receives the exit code (negative: the signal) when the process has ended and its output is in the log.
-    The process inherits only paths and language from our environment. Use it in a running event loop.
+    ``exited`` is called with the exit code (negative: the signal) when the process has ended and its output is in the
+    log. Of our environment, the process inherits only paths and language. Create it in a running event loop.
 
     Raises:
         OSError: The process cannot be started.
@@ -136,7 +136,7 @@ class Child:
 
 
 def end_leftovers(directory: Path, timeout_seconds: float = 1.0) -> int:
-    """Kill every process in a machine below ``directory`` and wait for their ends; return their number."""
+    """Kill every process of a machine below ``directory``, wait until all have ended, and return their number."""
     mark = f"{MARK}={directory}/".encode()
     pidfds = []
     for process in Path("/proc").glob("[0-9]*"):

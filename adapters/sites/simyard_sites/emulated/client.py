@@ -36,7 +36,10 @@ _NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
 
 
 class Connection:
-    """A connection. All calls raise ConnectionError when it breaks; the caller sets the deadlines."""
+    """A connection to an emulated cloud.
+
+    All methods raise ConnectionError when it breaks; the caller sets deadlines.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -90,7 +93,7 @@ async def inject(files: CloudFiles, fault: Forget | Resurrect | Disturb) -> None
 
     Raises:
         OSError: The cloud does not run, or ends meanwhile.
-        SiteError: The fault is not possible for one of the machines; the others have it.
+        SiteError: The fault is not possible for one of the machines; it was injected into the others.
     """
     async with asyncio.timeout(START_SECONDS):
         with contextlib.closing(await _open(files)) as connection:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of an emulated cloud: machines, the stages of their start, power states and failures.
+"""Models an emulated cloud: machines, the stages of their start, power states and failures.
 
 The model does no I/O and has no clock: every call gets the time (seconds since the epoch). Random numbers depend on the
 name of the machine, so the same machines always have the same times and failures. A change costs O(log n) in the number
 of starting machines, and nothing in the number of others.
 
 A machine is PENDING until the controller has handled its request, the latency of the stage has passed and the scheduler
-has placed it. It is in PROLOG until a driver thread and its host have had time for its operation and the latency has
-passed. It is in BOOT for the latency alone. An operation that waits for a thread or a host is carried out even if its
-machine is deleted meanwhile.
+has placed it. It is in PROLOG until a driver thread has carried out its operation on its host and the latency has
+passed. It is in BOOT only for the latency. If a machine is deleted while its operation waits for a thread or a host,
+the operation is still carried out.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ class Change:
 
 @dataclass(slots=True)
 class _Record:
-    """A machine. ``due`` is the end of its stage; ``then`` is its state after the end of its guest."""
+    """A machine with its plan.
+
+    ``due`` is the time at which its stage ends; ``then`` is its state after its guest has ended.
+    """
 
     id: str
     name: str
@@ -138,7 +141,10 @@ class Cloud:
         return len(self._by_id)
 
     def configure(self, settings: Settings, now: float) -> None:
-        """Replace the settings; machines leave their present stage at the time planned before."""
+        """Replace the settings.
+
+        Machines leave their present stage at the time that was planned with the old settings.
+        """
         if settings != self.settings:
             self.settings = settings
             before = self._scheduler.next_run
@@ -170,7 +176,7 @@ class Cloud:
         return _seen(record)
 
     def delete(self, machine_id: str) -> None:
-        """Delete a machine in any state; it is gone when its guest has ended. An absent machine is ignored."""
+        """Start to delete a machine in any state; it is gone when its guest has ended. Do nothing if it is absent."""
         record = self._by_id.get(machine_id)
         if record and record.state is not MachineState.TERMINATING:
             self._scheduler.drop(record.id)
@@ -179,7 +185,7 @@ class Cloud:
             self._changed(record, GuestOrder.END)
 
     def act(self, machine_id: str, action: PowerAction, now: float) -> Machine:
-        """Start a power action; an action that is done or running already is ignored.
+        """Start a power action. Do nothing if the action is done or in progress already.
 
         Raises:
             MachineNotFoundError: The machine does not exist.
@@ -216,13 +222,13 @@ class Cloud:
             self._enter(record, target, now)
 
     def fail(self, machine_id: str, reason: str, message: str) -> None:
-        """Record that the guest of a machine has ended and can never work."""
+        """Record that the guest of a machine has ended with an error that every new start would repeat."""
         record = self._by_id.get(machine_id)
         if record and record.state is MachineState.RUNNING and not record.then:
             self._fail(record, reason, message)
 
     def forget(self, machine_id: str, now: float) -> None:
-        """Inject a fault: the machine disappears without an event. An absent machine is ignored."""
+        """Inject a fault: the machine disappears without an event. Do nothing if it is absent."""
         record = self._by_id.get(machine_id)
         if record:
             self._scheduler.drop(record.id)
@@ -249,7 +255,10 @@ class Cloud:
         return _seen(record)
 
     def draw_lost_answer(self, name: str, what: str) -> bool:
-        """Return True if the answer to this call loses, by chance, its first success for this machine."""
+        """Return True if the answer to this call is lost.
+
+        The result depends only on the name of the machine and the call.
+        """
         return _is_drawn(self.settings.lost_answers_percent, name, what)
 
     def advance(self, now: float) -> list[Change]:
@@ -382,12 +391,12 @@ def _seen(record: _Record) -> Machine:
 
 
 def _address(machine_id: str) -> Address:
-    """Return an address of 198.18.0.0/15, which RFC 2544 reserves for tests: no route leads there."""
+    """Return an address of 198.18.0.0/15, which RFC 2544 reserves for tests and which no router forwards."""
     return Address(str(_FIRST_ADDRESS + int(machine_id) % _ADDRESSES), "eth0")
 
 
 def _draws(name: str) -> tuple[float, ...]:
-    """Return five numbers in [0, 1) that depend on the name alone: three for the latencies, two for failures."""
+    """Return five numbers in [0, 1) that depend only on the name: three for the latencies, two for failures."""
     digest = hashlib.blake2b(name.encode(), digest_size=40).digest()
     return tuple(number / 2**64 for number in struct.unpack("<5Q", digest))
 

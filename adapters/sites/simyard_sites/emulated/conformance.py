@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world of the conformance suite for emulated clouds: a cloud for each test, with faults to switch on.
+"""Defines the world of the conformance suite for emulated clouds: a cloud for each test, with switches for its faults.
 
 ``pytest --pyargs simyard_sites.conformance --site simyard_sites.emulated.conformance:make_world``
 """
@@ -38,7 +38,10 @@ _CLOUD = {
 
 
 class EmulatedWorld(World):
-    """Emulated clouds in a directory of their own. They need no credentials, and keep no ended machine."""
+    """The emulated clouds of one test, in a separate directory.
+
+    They need no credentials, and keep no ended machines.
+    """
 
     def site(self, installation: str = "default", name: str = _NAME) -> Site:
         """Create a site for this installation and CloudSite."""
@@ -66,7 +69,7 @@ class EmulatedWorld(World):
         return ()
 
     def events_lost(self) -> AbstractAsyncContextManager[None]:
-        """Lose all events while the block runs; a snapshot follows after 0.3 s."""
+        """Lose all events while the block runs. The cloud sends a snapshot 0.3 s later."""
         return _while(Disturb(loses_events=True))
 
     async def fail_machine(self, machine: Machine) -> None:
@@ -91,7 +94,7 @@ class EmulatedWorld(World):
 
 @asynccontextmanager
 async def make_world() -> AsyncIterator[World]:
-    """Yield a new world; its clouds end with it."""
+    """Yield a new world, and end its clouds afterwards."""
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as environment:
         environment.setenv(DIRECTORY_VARIABLE, root)
         try:

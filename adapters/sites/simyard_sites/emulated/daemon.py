@@ -30,11 +30,11 @@ _LOCK_SECONDS = 10.0
 
 
 async def run(files: CloudFiles, ready: int, lock: int, guest_command: Sequence[str]) -> None:
-    """Run the cloud until SIGTERM, ``ShutDown`` or idleness.
+    """Run the cloud until SIGTERM or ``ShutDown`` arrives, or until it has had no clients and machines for some time.
 
     Args:
         files: The directory of the cloud.
-        ready: A file descriptor that is written to and closed when clients can connect.
+        ready: A file descriptor. The cloud writes to it and closes it when clients can connect.
         lock: The result of :meth:`CloudFiles.lock` in the starter; it is closed at the same time.
         guest_command: The command of a process guest.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory of an emulated cloud: its permissions, its files, and the lock for starting and ending the cloud."""
+"""Manages the directory of an emulated cloud: permissions, files, and the lock for the start and end of the cloud."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class CloudFiles:
             os.close(directory)
 
     def lock(self) -> int | None:
-        """Take the lock for starting or ending the cloud; return its descriptor, or None if another process has it.
+        """Take the lock for the start or end of the cloud; return its descriptor, None if another process has the lock.
 
-        The lock is held until all copies of the file descriptor are closed.
+        The lock is free again when all copies of the file descriptor are closed.
         """
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:

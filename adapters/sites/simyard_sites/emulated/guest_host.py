@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that runs many service adapters (see :class:`simyard_sites.emulated.shared_guests.SharedGuests`)."""
+"""Runs many service adapters in one process (see :class:`simyard_sites.emulated.shared_guests.SharedGuests`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHANNELS_PER_CONNECTION = 200
 
 
 class GuestHost:
-    """The adapters of one process, by their directories; adapters of one broker user share connections."""
+    """The service adapters of one process, by their directories. Adapters of one broker user share connections."""
 
     def __init__(self, writer: asyncio.StreamWriter, tasks: asyncio.TaskGroup) -> None:
         self._writer = writer
@@ -33,7 +33,7 @@ class GuestHost:
         self._connections: weakref.WeakValueDictionary[BrokerAddress, Connections] = weakref.WeakValueDictionary()
 
     def run(self, directory: str) -> None:
-        """Start an adapter; an ending one starts again when it has ended."""
+        """Start an adapter. If it is just ending, start it again when it has ended."""
         guest = self._guests.get(directory)
         if guest:
             guest.again = guest.ending.is_set()
@@ -42,7 +42,7 @@ class GuestHost:
             self._tasks.create_task(self._keep(directory, guest))
 
     def end(self, directory: str) -> None:
-        """End an adapter; the answer is sent when it has ended."""
+        """End an adapter, and send the answer when it has ended."""
         guest = self._guests.get(directory)
         if guest:
             guest.answers += 1
@@ -112,7 +112,7 @@ class _Guest:
 
 
 async def serve(connection: socket.socket) -> None:
-    """Run adapters as the other end requests, until it closes the connection or SIGTERM arrives; then end them all."""
+    """Run the adapters that the cloud requests. When it closes the connection or SIGTERM arrives, end all of them."""
     reader, writer = await asyncio.open_connection(sock=connection)
     async with asyncio.TaskGroup() as tasks:
         host = GuestHost(writer, tasks)

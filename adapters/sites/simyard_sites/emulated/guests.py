@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guests of an emulated cloud's machines: their interface, the machines' directories, and process guests."""
+"""Defines the guests of emulated machines, the directories of the machines, and guests that are processes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ GRACE_SECONDS = 20.0  # The adapter takes up to 15 s to end its programs.
 
 
 class GuestListener(Protocol):
-    """The receiver of the guests' ends. The event loop calls it, never a method of :class:`Guests`."""
+    """The receiver of messages about guests that have ended.
+
+    The event loop calls it, never a method of :class:`Guests`.
+    """
 
     def guest_ended(self, machine_id: str) -> None:
         """Handle the end of a guest that was asked to end; all its processes have ended."""
         ...
 
     def guest_failed(self, machine_id: str, message: str) -> None:
-        """Handle the end of a guest that ended by itself and can never work; all its processes have ended."""
+        """Handle the end of a guest that would fail again at every start; all its processes have ended."""
         ...
 
 
 class Guests(Protocol):
-    """The guests of one kind, by machine id. A guest that ends by itself is started again, as by a service manager."""
+    """The guests of one kind, by machine id. It starts a guest again that ends by itself, as a service manager does."""
 
     def run(self, machine_id: str) -> None:
         """Start the guest, or continue a frozen one."""
@@ -49,17 +52,17 @@ class Guests(Protocol):
         ...
 
     def end(self, machine_id: str) -> bool:
-        """Start to end a guest; return False if there is none. The listener is called at its end."""
+        """Start to end a guest; return False if there is none. Call the listener when it has ended."""
         ...
 
     async def aclose(self) -> None:
-        """End all guests without calls of the listener."""
+        """End all guests, without calls to the listener."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """The directories of the machines, each readable by us alone, with the guest's bootstrap document.
+    """The directories of the machines, with the bootstrap documents. Only the user of this process can read them.
 
     For a machine without a pool, :data:`REQUEST_FILE` contains the other fields of its request, which have no effect.
     All methods that change files block: call them from a thread.
@@ -114,7 +117,7 @@ def _asked(request: MachineRequest) -> dict[str, Any]:
 
 
 class ProcessGuests:
-    """The process guests, one process per machine: the service adapter, or ``command`` with the same arguments."""
+    """The guests that are processes, one per machine: the service adapter, or ``command`` with the same arguments."""
 
     def __init__(
         self, disks: Disks, tasks: asyncio.TaskGroup, listener: GuestListener, command: Sequence[str] = ADAPTER

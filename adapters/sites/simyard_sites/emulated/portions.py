@@ -17,10 +17,10 @@ _Item = TypeVar("_Item")
 async def yield_portions(
     items: Sequence[_Item], times: Sequence[float], heartbeat_seconds: float, closing: asyncio.Event
 ) -> AsyncIterator[Sequence[_Item]]:
-    """Yield each item at its time (seconds since the epoch, ascending); items with the same time come together.
+    """Yield each item at its time (seconds since the epoch, ascending); yield items with the same time together.
 
-    A portion is yielded at least every ``heartbeat_seconds``, if necessary an empty one. Without items, one empty
-    portion is yielded. When ``closing`` is set, the remaining items are dropped.
+    The function yields a portion at least every ``heartbeat_seconds``, if necessary an empty one. Without items, it
+    yields one empty portion. When ``closing`` is set, it drops the remaining items.
     """
     done = bisect.bisect_right(times, time.time() + _TOGETHER_SECONDS)
     yield items[:done]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The named profiles of emulated clouds.
+"""Defines the named profiles of emulated clouds.
 
 ``docs/emulated-clouds.md`` gives the source of each number, and the accuracy of each profile.
 """

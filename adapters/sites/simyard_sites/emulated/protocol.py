@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol between an emulated cloud and its clients: JSON, one message per line, over a unix socket.
+"""Defines the protocol between an emulated cloud and its clients: JSON, one message per line, over a unix socket.
 
 A client sends :class:`Configure` first, then one call after another; parallel calls use several connections. The answer
 to a call is one line, or several :class:`Outcomes`. After :class:`Watch`, the cloud sends :class:`Batch` lines without
@@ -35,11 +35,11 @@ from simyard_sites.emulated.settings import Settings
 VERSION = f"emulated {importlib.metadata.version('simyard-sites')}"
 """The version that an emulated cloud reports."""
 LINE_BYTES = 64 * 2**20
-"""Limit of a line; :data:`ITEMS` and :data:`BOOTSTRAP_BYTES` keep a sender far below it."""
+"""Maximum length of a line. Because of :data:`ITEMS` and :data:`BOOTSTRAP_BYTES`, no line is nearly as long."""
 ITEMS = 500
-"""Limit of the items in one line."""
+"""Maximum number of items in one line."""
 BOOTSTRAP_BYTES = 8 * 2**20
-"""Limit of the bootstrap documents in one ``Create``, unless a single document is larger."""
+"""Maximum size of all bootstrap documents in one ``Create``. A single document may be larger."""
 HEARTBEAT_SECONDS = 10.0
 _BYTES = "latin-1"  # Latin-1 represents any bytes as a string with one character each.
 
@@ -98,9 +98,9 @@ class Resurrect:
 class Disturb:
     """The call for a fault that replaces the previous one; answered by :class:`Outcomes` without items.
 
-    With ``error``, the next ``calls`` that create machines refuse new ones with it. Without it, the next ``calls`` that
-    create or delete machines are carried out, but their answers are lost. With ``loses_events``, single changes are not
-    reported.
+    With ``error``, the next ``calls`` calls that create machines refuse new machines with this error. Without it, the
+    cloud carries out the next ``calls`` calls that create or delete machines, but loses their answers. With
+    ``loses_events``, it reports no single changes.
     """
 
     calls: int = 0
@@ -130,7 +130,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcomes of items of a call; with ``more``, another line follows."""
+    """The outcomes of the items of a call. If ``more`` is true, another line with outcomes follows."""
 
     items: Sequence[Outcome]
     more: bool = False
@@ -144,7 +144,10 @@ class Refused:
 
 
 class BatchKind(enum.StrEnum):
-    """A part of the snapshot, or changes since; the first batch of changes means that the snapshot is complete."""
+    """The kind of a batch: a part of the snapshot, or later changes.
+
+    The first changes mean that the snapshot is complete.
+    """
 
     SNAPSHOT = "snapshot"
     CHANGES = "changes"

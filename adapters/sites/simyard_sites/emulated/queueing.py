@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of the model: servers that serve in turn, and rate limits. Pure; times are in seconds."""
+"""Models queues: servers that handle one request after the other, and rate limits. Pure; times are in seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROUNDING_SECONDS = 1e-6  # The rounding error of floats that count seconds sinc
 
 
 class Servers:
-    """Servers that are each busy for some time; the first to arrive is served first."""
+    """A group of equal servers, each of which is busy until a time. Requests are served in the order of arrival."""
 
     def __init__(self) -> None:
         self._free_at: list[float] = []
@@ -41,7 +41,7 @@ class Rate:
         self._full_at = -math.inf
 
     def reserve(self, tokens: int, burst: int, seconds_per_token: float, now: float) -> float:
-        """Reserve tokens in turn; return the time at which the last of them is available."""
+        """Reserve tokens after those that are reserved already; return the time at which the last one is available."""
         self._full_at = max(now, self._full_at) + tokens * seconds_per_token
         return max(now, self._full_at - burst * seconds_per_token)
 
@@ -59,7 +59,7 @@ class Front:
         self._creates = Rate()
 
     def begin(self, settings: Settings) -> None:
-        """Accept a call; :meth:`end` follows.
+        """Accept a call. The caller must call :meth:`end` when the call is answered.
 
         Raises:
             ThrottledError: Too many calls are running.
@@ -81,7 +81,7 @@ class Front:
         return True
 
     def serve(self, items: int, settings: Settings, now: float) -> list[float]:
-        """Return the times at which the items of a call that arrived now are served."""
+        """Return the time at which the front end has served each item of a call that arrives now."""
         each = settings.compute_seconds(settings.item_milliseconds)
         begin = max(now, self._free_at) + settings.compute_seconds(settings.call_milliseconds)
         self._free_at = begin + items * each

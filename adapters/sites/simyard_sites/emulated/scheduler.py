@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model's scheduler, which places waiting machines on hosts. Pure; times are in seconds."""
+"""Models the scheduler, which places waiting machines on hosts. Pure; times are in seconds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from simyard_sites.emulated.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The result of a run: machines with their hosts, and machines without room.
+    """The result of a run: the placed machines with their hosts, and the machines for which no host has room.
 
-    The host is None if hosts do not matter. ``full`` has only the machines that found no room for the first time.
+    The host is None if the cloud has no limits of hosts. ``full`` has only machines that were refused for the first
+    time.
     """
 
     machines: list[tuple[str, int | None]] = field(default_factory=list)
@@ -25,9 +26,9 @@ class Placed:
 class Scheduler:
     """The scheduler: it places the oldest machines first, each on the host with the fewest machines.
 
-    The numbers of machines per run, and per host and run, are limited. The scheduler runs once per interval. After a
-    time without work, the first run follows half an interval later: the mean delay of a clock that ticks independently.
-    Without an interval it runs whenever there is work.
+    The number of machines in a run, and on one host in a run, is limited. The scheduler runs once per interval. When a
+    machine arrives after a time without work, the next run is half an interval later, which is the mean delay of a
+    scheduler that runs all the time. Without an interval, it runs whenever a machine waits.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server of an emulated cloud: it connects the model, the clock, the guests and the clients."""
+"""Serves an emulated cloud: connects the model, the clock, the guests and the clients."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ MakeGuests = Callable[[Disks, GuestListener], Mapping[GuestKind, Guests]]
 
 
 class CloudServer:
-    """An emulated cloud and its clients; it starts without machines.
+    """The server of an emulated cloud. It starts without machines.
 
-    ``on_idle`` is called after ``idle_seconds`` without machines and clients, and again after each such time.
-    ``on_shut_down`` is called when a client asks for the end. Use it in a running event loop.
+    It calls ``on_idle`` after every ``idle_seconds`` without machines and clients, and ``on_shut_down`` when a client
+    asks for the end of the cloud. Create it in a running event loop.
     """
 
     def __init__(
@@ -120,7 +120,10 @@ class CloudServer:
             writer.close()
 
     async def aclose(self) -> None:
-        """Disconnect the clients and end all guests; the machines are gone, and their ids are never used again."""
+        """Disconnect the clients and end all guests.
+
+        The machines are then gone; no later machine gets one of their ids.
+        """
         self._closing.set()
         for client in self._clients:
             client.transport.abort()
@@ -141,7 +144,7 @@ class CloudServer:
         self._advance()
 
     def guest_failed(self, machine_id: str, message: str) -> None:
-        """Record that a guest has failed for good."""
+        """Record that a guest has ended with an error that every new start would repeat."""
         _LOG.warning("the guest of machine %s can never work: %s", machine_id, message)
         self._cloud.fail(machine_id, "GuestUnusable", message)
         self._advance()
@@ -183,7 +186,7 @@ class CloudServer:
         return True
 
     async def _serve_call(self, call: Create | Delete | Act, send: _Send) -> bool:
-        """Answer a call that the front end limits, in the time that it takes; return False if the answer is lost."""
+        """Answer a call after the time that the front end takes for it; return False if the answer is lost."""
         try:
             self._front.begin(self._cloud.settings)
         except ThrottledError as error:
@@ -226,7 +229,10 @@ class CloudServer:
         return not is_lost
 
     def _loses_answer(self, call: Create | Delete | Act) -> bool:
-        """Return True if the answer is lost; only a call with a new effect can lose it, so a repetition succeeds."""
+        """Return True if the answer to a call is lost.
+
+        The answer to a repeated call, which changes nothing, is never lost.
+        """
         match call:
             case Create(requests):
                 what = "create"
@@ -341,7 +347,7 @@ class CloudServer:
     def _ended(self, machine_id: str) -> None:
         """Record that a guest has ended.
 
-        The directory of a machine that is being deleted, or was forgotten, is deleted first.
+        Before that, delete the directory of the machine if it is being deleted or was forgotten.
         """
         machine = self._cloud.find_machine(machine_id)
         if machine is None or machine.state is MachineState.TERMINATING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps one service running as a service manager does: it starts the service again whenever it ends by itself."""
+"""Keeps one service running, as a service manager does: starts the service again whenever it ends by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEADY_SECONDS = 60.0
 
 
 class UnusableError(Exception):
-    """A service that can never work; the message comes from the service itself."""
+    """A service that ends with an error at every start. The message comes from the service."""
 
 
 async def keep_running(run: Callable[[], Awaitable[str]], ending: asyncio.Event, report: Callable[[str], None]) -> None:
@@ -22,7 +22,7 @@ async def keep_running(run: Callable[[], Awaitable[str]], ending: asyncio.Event,
     Args:
         run: Runs the service once and returns a description of its end.
         ending: Set when the service has been asked to end.
-        report: Called with a line after each end of the service by itself. The next start is 1 s later. This delay
+        report: Called with a line whenever the service has ended by itself. The next start is 1 s later. This delay
             doubles each time up to 30 s, and is 1 s again when the service has run for a minute.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of an emulated cloud: the member ``emulated`` of ``spec.provider`` of a CloudSite."""
+"""Reads the settings of an emulated cloud: the member ``emulated`` of ``spec.provider`` of a CloudSite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Member = TypeVar("_Member", bound=enum.StrEnum)
 
 
 class GuestKind(enum.StrEnum):
-    """The kind of a guest: a process of its own, or one of many adapters in a single process."""
+    """The kind of the guests: each adapter is a separate process, or one process runs all adapters."""
 
     PROCESS = "process"
     SHARED = "shared"
@@ -28,7 +28,7 @@ class GuestKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The behaviour of an emulated cloud; ``docs/emulated-clouds.md`` explains each number. 0 means none or no limit.
+    """The settings of an emulated cloud. ``docs/emulated-clouds.md`` explains each number. 0 means none, or no limit.
 
     ``simyard.api.providers.emulated`` has the defaults of a CloudSite, and each profile has the numbers that a
     CloudSite does not set. Times and rates are in the cloud's own time; :meth:`compute_seconds` converts them to real
@@ -135,7 +135,7 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "operations_per_host": ("hosts.operationsPerHost", 0, _THREADS),
     "machines_per_host": ("hosts.machinesPerHost", 0, _MANY),
 }
-"""The path of each number that a profile can set, below ``spec.provider.emulated``, its minimum and its maximum."""
+"""Each number that a profile can set: its path below ``spec.provider.emulated``, its minimum and its maximum."""
 
 
 def _of_profile(profile: Profile) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs many service adapters in one process, the guest host, for pools that are larger than one computer's memory."""
+"""Runs many service adapters in one process, the guest host, because one process for each takes much memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ HOST = (sys.executable, "-m", "simyard_sites.emulated.guest_host")
 
 
 class SharedGuests:
-    """All guests in one process, which starts with the first guest and again whenever it dies.
+    """The guests in one process, which starts with the first guest, and starts again whenever it ends by itself.
 
     Its standard input is a socket with JSON lines. We send ``{"run": directory}`` and ``{"end": directory}``. The host
     answers each ``end`` with ``{"ended": directory}`` when the adapter has ended. It sends ``{"failed": directory,
-    "message": why}`` when an adapter has ended because it can never work.
+    "message": why}`` when an adapter has ended with an error that every new start would repeat.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SharedGuests:
             self._host = self._tasks.create_task(self._keep_host())
 
     def freeze(self, machine_id: str) -> None:
-        """End the adapter: one adapter among many in a process cannot be stopped like a process."""
+        """End the adapter instead of freezing it: SIGSTOP would freeze all adapters of the process."""
         self.end(machine_id)
 
     def end(self, machine_id: str) -> bool:

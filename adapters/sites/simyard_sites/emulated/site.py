@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider ``emulated``: a site whose cloud is an emulated one, in a process of its own."""
+"""The provider ``emulated``: a site whose cloud is a separate process that emulates machines."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ class EmulatedSite:
     """A site at an emulated cloud.
 
     A request's image, size, options, host name, user data and keys have no effect; for a worker without a pool, a file
-    beside its disk shows them. The first call starts the cloud, which is a process of its own and outlives this one.
-    ``guest_command`` is the command of its process guests. Each running call has a connection of its own.
+    in the directory of the machine shows them. The first call starts the cloud, a separate process that continues when
+    this process ends. ``guest_command`` is the command of guests that are processes. Each running call has a separate
+    connection.
 
     Raises:
         InvalidSpecError: The provider's settings cannot be used.
@@ -60,7 +61,7 @@ class EmulatedSite:
         self._idle: list[Connection] = []
 
     async def probe(self) -> SiteInfo:
-        """Return the version, which says that the cloud is emulated and by which profile."""
+        """Return the version, which contains the word "emulated" and the name of the profile."""
         connection, welcome = await self._connect()
         connection.close()
         return SiteInfo(version=welcome.version)
@@ -90,9 +91,9 @@ class EmulatedSite:
         raise UnavailableError("the emulated cloud did not list its machines")
 
     async def events(self) -> AsyncGenerator[SiteEvent, None]:
-        """Yield the events that the cloud sends; a state of short duration may be skipped.
+        """Yield the events that the cloud sends, which may omit a state of short duration.
 
-        A cloud that has lost events sends a snapshot again some time later.
+        If the cloud has lost events, it sends a new snapshot some time later.
         """
         connection, _ = await self._connect()
         try:
@@ -131,7 +132,7 @@ class EmulatedSite:
                     yield outcome
 
     async def _call(self, call: Create | Delete | Get | Act) -> AsyncGenerator[Outcome, None]:
-        """Make a call over a connection of its own, which is kept for the next call."""
+        """Make a call over a free or a new connection, and keep the connection for the next call."""
         connection = await self._idle_connection()
         is_answered = False
         try:

@@ -25,7 +25,10 @@ class Watchers:
         self._watchers: set[_Watcher] = set()
 
     def report(self, change: Change) -> None:
-        """Report a change to all watchers; a lost change leads to a snapshot 30 s of the cloud's time later."""
+        """Report a change to all watchers.
+
+        If the change is lost, they get a snapshot after 30 s of the cloud's time.
+        """
         resync_seconds = self._cloud.settings.compute_seconds(_RESYNC_MILLISECONDS)
         for watcher in self._watchers:
             if change.lost:
@@ -71,7 +74,7 @@ class Watchers:
 
 
 class _Watcher:
-    """The unsent changes for one client: only the last change of each machine, to bound its memory."""
+    """The unsent changes for one client: to limit memory, only the last change of each machine."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data that make a virtual machine a worker: user data or context; pure.
+"""Builds the data that make a virtual machine a worker: user data or context. Pure.
 
 The image has systemd, the command ``simyard-adapter``, and either cloud-init (:func:`build_user_data`) or OpenNebula's
 contextualisation (:func:`build_context`). See docs/sites/guest-images.md.

@@ -22,13 +22,13 @@ def build_user_data(document: bytes, own: str = "", ssh_public_keys: Sequence[st
 
     The adapter's part is a boothook and not cloud-config. A second cloud-config would be merged with the user's, and by
     default it would replace lists such as ``write_files`` and ``runcmd``. cloud-init runs a boothook at every boot, as
-    soon as it has the user data. If the user has data too, the adapter starts after cloud-init has applied them, so a
-    ready worker has all of it.
+    soon as it has the user data. If there is user data too, the adapter starts after cloud-init has applied it, so a
+    ready worker has its user data.
 
     Args:
         document: The bootstrap document. If it names no worker (:func:`simyard_adapter.bootstrap.remove_worker`), the
             machine's SMBIOS must: the system serial number is the Worker's name, the system UUID its uid.
-        own: The user's data, in any form that cloud-init knows; they are passed on unchanged.
+        own: The user data, in any form that cloud-init knows. The message contains it unchanged.
         ssh_public_keys: The keys that may log in as the image's default user, in addition to those in ``own``.
 
     Raises:

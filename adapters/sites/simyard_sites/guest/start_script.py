@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script that starts the adapter in a guest, at every boot.
+"""Builds the script that starts the adapter in a guest, at every boot.
 
-It writes its files below /run: the document has mode 0600, and an image made from a worker's disk contains no worker's
-files.
+The script writes its files below /run, the document with mode 0600. An image that is made from the disk of a worker
+therefore contains none of these files.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def build_start_script(
 
     Args:
         document: The document in the script; None if the environment has it, packed, as :data:`VARIABLE`.
-        identity_from_dmi: The document is shared, and the machine's SMBIOS names the worker: the system's serial number
+        identity_from_dmi: True if machines share the document and SMBIOS names the worker: the system's serial number
             is the Worker's name, its UUID the Worker's uid.
         after: A unit that the adapter waits for, in addition to the network.
         before: Lines of the script that run before the adapter starts.

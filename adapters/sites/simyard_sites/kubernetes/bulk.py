@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bulk calls that consist of one request per item, sent in parallel."""
+"""Makes bulk calls as one request per item, in parallel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def run_each(
 ) -> AsyncGenerator[Outcome, None]:
     """Yield the outcomes as soon as they are known; the number of slots limits the parallel calls.
 
-    When the iteration is closed early, the running calls are cancelled and have ended.
+    If the caller closes the iteration early, the function cancels the running calls and waits until they have ended.
     """
 
     async def one(item: _Item) -> Outcome:

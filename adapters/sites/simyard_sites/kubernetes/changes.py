@@ -29,8 +29,8 @@ async def follow_changes(
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield the present objects as ``ADDED``, then all changes, without end.
 
-    A watch that ends or breaks continues after the last event. If the version of that event is too old, the present
-    objects come again. Failures are logged and retried after growing pauses.
+    If a watch ends or breaks, a new watch continues after the last event. If the version of that event is too old, the
+    function yields the present objects again. It logs failures and retries after growing pauses.
     """
     version = ""
     failures = 0

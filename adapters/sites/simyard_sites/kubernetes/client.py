@@ -39,18 +39,18 @@ REQUESTS = Counter(
     ["verb", "resource", "code"],
 )
 WRITE_QUERY = {"fieldManager": "simyard", "fieldValidation": "Ignore"}
-"""The query of writes. The server drops unknown fields, and does not look for them first, which would cost it CPU."""
+"""The query of writes. The server drops unknown fields without a warning, because the search for them costs CPU."""
 LIST_PAGE = 1000
 MAX_ATTEMPTS = 5
 READ_BYTES = 2**21
 WATCH_SECONDS = 300
 ACCEPT = "application/json, */*;q=0.5"
-"""The media types of an answer: JSON is preferred, but any other is accepted.
+"""The value of the header Accept: JSON first, then any other type.
 
-Aggregated APIs may answer without a body, and refuse clients that accept only JSON: KubeVirt's ``pause`` does so (406).
+Some aggregated APIs answer without a body, and refuse clients that accept only JSON: KubeVirt's ``pause`` does (406).
 """
 WATCH_SILENCE_SECONDS = 90
-"""The silence after which a watch counts as dead; a bookmark arrives about every minute."""
+"""The time without a message after which a watch counts as broken. The server sends a bookmark about every minute."""
 
 
 class PatchType(enum.StrEnum):
@@ -70,10 +70,12 @@ class WatchEvent:
 
 
 class KubeClient:
-    """A client of one API server. Every request has a deadline; after a 429 it is repeated, up to ``attempts`` in all.
+    """A client of one API server. Each request has a deadline.
+
+    After a 429, the client retries, up to ``attempts`` in all.
 
     Attributes:
-        kubeconfig: The file with the configuration; None if it came from the environment.
+        kubeconfig: The kubeconfig file that the caller named; None if it named none.
         clock_skew_seconds: The time by which the server's clock is ahead, from its newest answer; None before the
             first.
         page_items: The number of objects in one page of a list.
@@ -151,8 +153,8 @@ class KubeClient:
     ) -> tuple[list[Json], str]:
         """Return all objects, read in pages, and the resource version of the list.
 
-        With ``on_page``, each page is passed to that function and not stored: thousands of raw objects take more memory
-        than everything that is made from them.
+        With ``on_page``, the method passes each page to this function and returns no objects: thousands of raw objects
+        take more memory than the objects that callers build from them.
         """
         items: list[Json] = []
         on_page = on_page or items.extend
@@ -187,7 +189,7 @@ class KubeClient:
         subresource: str = "",
         kind: PatchType = PatchType.MERGE,
     ) -> Json:
-        """Change an object and return it. An ``APPLY`` takes over fields of other owners."""
+        """Change an object and return it. With ``APPLY``, also change fields that other managers own."""
         query = {**WRITE_QUERY, "force": "true"} if kind is PatchType.APPLY else WRITE_QUERY
         path = build_path(resource, namespace, name, subresource)
         return await self.request("PATCH", path, body=body, query=query, content_type=kind.value, resource=resource)
@@ -195,7 +197,7 @@ class KubeClient:
     async def replace(
         self, resource: Resource, name: str, body: Json, namespace: str = "", *, subresource: str = ""
     ) -> Json:
-        """Replace an object, or its ``subresource``, and return the object; this costs the server less than a patch.
+        """Replace an object, or its ``subresource``, and return the object. The server needs less CPU than for a patch.
 
         Raises:
             ConflictError: the object has another resource version than ``body``.
@@ -208,7 +210,7 @@ class KubeClient:
     ) -> Json | None:
         """Delete an object in the background and return it if finalizers still keep it; return None if it is gone.
 
-        With ``uid``, only the object with this uid is deleted; with ``version``, only in this resource version.
+        With ``uid``, delete only the object with this uid; with ``version``, only this resource version of it.
 
         Raises:
             NotFoundError: the object does not exist.
@@ -342,8 +344,8 @@ class KubeClient:
 def compute_clock_skew(date: str | None, asked: float, answered: float) -> float | None:
     """Return the minimum number of seconds by which a server's clock is ahead, from the ``Date`` of its answer.
 
-    The date has whole seconds and lies between the request and the answer; a difference that this explains counts as 0.
-    Return None without a date.
+    The date has whole seconds, and the server set it between the request and the answer. If that explains the
+    difference, the result is 0. Without a date, the result is None.
     """
     try:
         said = parsedate_to_datetime(date or "").timestamp()

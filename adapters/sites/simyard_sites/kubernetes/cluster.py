@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster of a site: the control plane's own cluster, or the cluster of a kubeconfig in a Secret."""
+"""Connects to the cluster of a site: the control plane's own cluster, or the cluster of a kubeconfig in a Secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simyard_sites.base import InvalidSpecError, SiteConfig, UnavailableError
 from simyard_sites.kubernetes.client import KubeClient
 
 REQUESTS = 64
-"""Limit of the parallel requests of bulk calls: more requests would wait for a connection while their deadlines run."""
+"""Maximum number of parallel requests of bulk calls. More requests would wait for a connection and reach deadlines."""
 _CONNECTIONS = REQUESTS + 8
 KUBECONFIG_KEY = "kubeconfig"
 _RUNS_PROGRAMS = ("exec", "auth-provider")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors of the Kubernetes API, as types that say how to react."""
+"""Defines the errors of the Kubernetes API. The type of an error tells the caller what to do next."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class ForbiddenError(ApiError):
 
 
 class UnavailableError(ApiError):
-    """A missing answer, or a temporary failure: the same request may succeed later. It may have been carried out."""
+    """A missing answer, or a temporary failure. The server may have carried out the request; a retry may succeed."""
 
     retryable = True
 
 
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
-"""Texts of etcd and of its client (gRPC, ``ResourceExhausted``) that kube-apiserver passes on as internal errors."""
+"""The texts of etcd and of its client (gRPC, ``ResourceExhausted``) in internal errors of kube-apiserver."""
 
 
 def parse_error(status: int, body: Any, retry_after: str | None) -> ApiError:

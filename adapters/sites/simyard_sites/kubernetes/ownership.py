@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labels that say to which site and worker an object belongs."""
+"""Builds and reads the labels that say to which site and worker an object belongs."""
 
 from __future__ import annotations
 

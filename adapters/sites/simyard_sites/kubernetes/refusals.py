@@ -26,12 +26,12 @@ from simyard_sites.kubernetes.errors import ApiError
 
 BAD_REQUEST = (400, 403, 404, 409, 422)
 QUOTA = "exceeded quota"
-"""The text in refusals of the quota plugin, which runs before the check that the object exists already."""
+"""The text in refusals of the quota plugin, which runs before the API server checks if the object exists already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A remedy for refusals that contain ``text``: the wrong field and its correction."""
+    """The remedy for refusals that contain ``text``: the wrong field and its correction."""
 
     text: str
     remedy: str
@@ -42,9 +42,9 @@ def make_site_error(
 ) -> SiteError:
     """Return the site's error for an answer of the API server, or for a missing answer.
 
-    ``writes``: the request would have changed an object, so a lost answer leaves the outcome unknown. ``own_quota``:
-    the namespace belongs to the site alone, so its quota is the site's. Otherwise the quota only concerns the users of
-    that namespace.
+    ``writes`` is true if the request would have changed an object: after a lost answer, the outcome is then unknown.
+    ``own_quota`` is true if only this site uses the namespace: its quota is then that of the site. Otherwise, the quota
+    concerns only the users of that namespace.
     """
     said = error.message or str(error)
     if error.status == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rights that the account of a site needs in the cluster of its machines."""
+"""Lists the rights that the account of a site needs in the cluster of its machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The verbs for one resource; ``resource`` may have a subresource: ``pods/log``."""
+    """The verbs that the account needs on one resource. ``resource`` may have a subresource: ``pods/log``."""
 
     group: str
     resource: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secrets with the bootstrap documents that the machines of a pool share: one Secret per content.
+"""Manages the Secrets with the bootstrap documents that the machines of a pool share: one Secret per content.
 
 The problem: unused Secrets must be deleted, including the Secrets of an earlier process, but the site must not have the
 right to read Secrets. Each Secret is therefore owned by a ControllerRevision, an object that contains nothing secret.
@@ -25,9 +25,9 @@ from simyard_sites.kubernetes.resource import Resource
 SECRETS = Resource("", "v1", "secrets", "Secret")
 REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 FRESH_SECONDS = 30.0
-"""The time for which a Secret that was seen is assumed to exist."""
+"""The time for which the site does not check again that a known Secret exists."""
 GRACE_SECONDS = 60.0
-"""The time for which an unused Secret is kept after its last request: its machines may still be created."""
+"""The time for which the site keeps an unused Secret after its last request, because machines may still need it."""
 _DIGITS = 10
 
 Key = tuple[str, str]
@@ -136,7 +136,7 @@ class SharedSecrets:
             await self._remove(client, key, lambda: self._known)
 
     async def _find(self, client: KubeClient, namespace: str) -> None:
-        """Read all revisions that exist; "" means every namespace."""
+        """Read all revisions of the site in a namespace; "" means every namespace."""
 
         def read_page(page: list[Json]) -> None:
             for item in page:
@@ -148,7 +148,7 @@ class SharedSecrets:
 
     @property
     def has_unused(self) -> bool:
-        """True if a Secret that is known is unused."""
+        """True if a known Secret is unused."""
         return bool(self._unused())
 
     def _unused(self) -> list[Key]:
@@ -172,14 +172,14 @@ class SharedSecrets:
 
 
 def _secret_of(revision: str, uid: str) -> str:
-    """Return the name of a revision's Secret; a revision that is created again gets another Secret."""
+    """Return the name of a revision's Secret. If the revision is created again, its Secret gets another name."""
     return f"{revision}-{uid[:8]}"
 
 
 def _digest(data: Mapping[str, bytes], labels: Mapping[str, str]) -> str:
     """Return a digest of the data and the site's labels.
 
-    The labels keep sites in one namespace from sharing a Secret, which one of them would delete.
+    Because of the labels, two sites in one namespace never share a Secret, which one of them could delete.
     """
     digest = hashlib.sha256()
     of_whom = {key: value.encode() for key, value in labels.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common base of the sites whose machines are Kubernetes objects: pods and KubeVirt's machines."""
+"""Implements the common base of the sites whose machines are Kubernetes objects: pods and KubeVirt's machines."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class KubernetesSite(ABC):
     """A site whose machines are Kubernetes objects (implements :class:`simyard_sites.base.Site`).
 
     A machine's id is ``namespace/name`` of its object. An object is a machine of this site if it has the site's labels
-    and is in the namespace where the site would create it. Other objects are never touched: each deletion or action
-    names the uid of an object that was read before.
+    and is in the namespace where the site would create it. The site never changes other objects: each deletion or
+    action names the uid of an object that the site has read before.
 
     Raises:
         InvalidSpecError: The provider's settings cannot be used.
@@ -63,7 +63,7 @@ class KubernetesSite(ABC):
         self._seen = Seen()
 
     def create(self, requests: Sequence[MachineRequest]) -> AsyncIterator[Outcome]:
-        """Create machines; a machine with the same name that is ending is a conflict until it is gone."""
+        """Create machines. While a machine with the same name is ending, the outcome is a conflict."""
         return self._each(requests, self._create, lambda request: request.name)
 
     def delete(self, ids: Sequence[str]) -> AsyncIterator[Outcome]:
@@ -75,7 +75,7 @@ class KubernetesSite(ABC):
         return self._each(ids, self._get, str)
 
     def act(self, ids: Sequence[str], action: PowerAction) -> AsyncIterator[Outcome]:
-        """Apply a power action; a machine that is stopped or restarted ends, and is created again."""
+        """Apply a power action. STOP and RESTART end the machine; the platform creates it again when it is needed."""
         calls: Mapping[PowerAction, Callable[[KubeClient, str], Awaitable[Machine | None]]] = {
             PowerAction.START: self._start,
             PowerAction.STOP: self._end,
@@ -126,7 +126,7 @@ class KubernetesSite(ABC):
 
     @abstractmethod
     async def _make(self, client: KubeClient, request: MachineRequest, namespace: str) -> Machine:
-        """Create the machine, or adopt it (:meth:`_store`); may raise an ApiError."""
+        """Create or adopt the machine with :meth:`_store`, and return it; raises ApiError."""
 
     @abstractmethod
     async def _start(self, client: KubeClient, machine_id: str) -> Machine | None:
@@ -145,7 +145,10 @@ class KubernetesSite(ABC):
         """Return the name of the shared Secret that an object refers to, or ""."""
 
     async def _repair(self, client: KubeClient, machines: Sequence[Machine] | None) -> None:  # noqa: B027 - most have nothing to finish
-        """Complete unfinished work. Called with all machines after a snapshot, and with None about every minute."""
+        """Complete unfinished work.
+
+        ``events`` calls this with all machines after a snapshot, and with None every minute.
+        """
 
     def _error(self, error: ApiError, *, writes: bool = False) -> SiteError:
         return make_site_error(error, hints=self.hints, writes=writes, own_quota=bool(self._namespace))
@@ -181,7 +184,8 @@ class KubernetesSite(ABC):
     ) -> tuple[Json, Machine]:
         """Create the object of a machine or read the existing one; return the object and the machine.
 
-        The quota plugin runs before the check of the name, so its refusal may hide an existing machine.
+        The quota plugin runs before the API server checks the name. After a refusal because of the quota, the method
+        therefore looks for an existing machine.
 
         Raises:
             SiteError: The object with this name is ending, or belongs to another worker.
@@ -232,7 +236,7 @@ class KubernetesSite(ABC):
         """Return the uid of a machine of this site.
 
         Raises:
-            SiteError: The site has no machine with this id, or the API server does not say.
+            SiteError: The site has no machine with this id, or the API server does not answer.
         """
         if (uid := self._seen.get_uid(machine_id)) is None:
             await self._get(client, machine_id)

@@ -16,8 +16,8 @@ from simyard_sites.kubernetes.resource import Resource
 class Seen:
     """The last reported state of each machine, and the uid of its object.
 
-    The states ensure that an answer never takes a machine back behind its reported state. The uids ensure that no call
-    changes an object that replaced the machine's.
+    Because of the states, an answer never reports an older state than a stream has reported. Because of the uids, no
+    call changes another object that has the name of the machine now.
     """
 
     def __init__(self) -> None:
@@ -42,16 +42,16 @@ class Seen:
         return seen[1] if seen is not None and seen[0] > _version(item) else machine
 
     def apply_change(self, item: Json, machine: Machine) -> None:
-        """Record a change that is reported."""
+        """Record a change that a stream reports."""
         self._machines[machine.id] = (_version(item), machine)
 
     def remove(self, machine: Machine) -> None:
-        """Record that a machine is reported as gone."""
+        """Record that a stream reports a machine as gone."""
         self._machines.pop(machine.id, None)
         self.forget(machine.id)
 
     def apply_snapshot(self, machine_ids: Iterable[str]) -> None:
-        """Record a reported snapshot: forget all other machines."""
+        """Record that a stream reports a snapshot: forget all machines that are not in it."""
         kept = set(machine_ids)
         self._machines = {key: seen for key, seen in self._machines.items() if key in kept}
         self._uids = {key: uid for key, uid in self._uids.items() if key in kept}
@@ -86,8 +86,9 @@ async def follow(
 ) -> AsyncGenerator[SiteEvent | None, None]:
     """Yield a :class:`Snapshot`, then changes; yield None about every minute without changes (a bookmark).
 
-    Changes of an object that do not change its machine are not yielded. A watch that breaks after an event continues
-    from there. If its version is too old, a new snapshot follows. ``seen`` is kept up to date.
+    If a change of an object does not change its machine, the function does not yield it. If a watch breaks, a new watch
+    continues after the last event. If the version of that event is too old, a new snapshot follows. The function
+    updates ``seen``.
 
     Raises:
         SiteError: The API server refuses the request or does not answer.

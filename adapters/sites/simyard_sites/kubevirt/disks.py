@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates the root disks of machines that have a disk of their own: DataVolumes, which CDI fills."""
+"""Creates the root disks of machines with separate disks: DataVolumes, which CDI fills."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REFUSED = (400, 403, 404, 422)
 
 
 class Disks:
-    """The root disks of a site's machines. Each disk is created after its machine and is deleted with it.
+    """The root disks of a site's machines. The site creates each disk after its machine; both are deleted together.
 
-    A machine whose disk is refused is deleted, because it would wait for ever. If the disk fails for another reason (a
-    lost answer, a busy server, a cancelled call), the machine stays, and :meth:`make_missing` creates the disk later.
+    If the API server refuses a disk, the site deletes the machine, which would wait for ever. If the creation fails for
+    another reason (a lost answer, a busy server, a cancelled call), :meth:`make_missing` creates the disk later.
     """
 
     def __init__(self, disk: DataVolume, namespace: str, selector: str) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applies instance types and preferences to a machine, because a VirtualMachineInstance cannot refer to them.
 
-The rules are the rules of KubeVirt v1.9 for VirtualMachines (``pkg/instancetype/apply`` and
-``pkg/instancetype/preference/apply``): an instance type decides, and a preference fills in the fields that are still
-empty.
+The rules are those of KubeVirt v1.9 for VirtualMachines (``pkg/instancetype/apply`` and
+``pkg/instancetype/preference/apply``): an instance type sets its fields, and a preference fills in fields that are
+still empty.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _decide(machine: Json, instancetype: Json, wants: Json) -> None:
 
 
 def _topology(count: int, wants: Json) -> Json:
-    """Return the CPU topology of the guest: sockets, unless the preference asks for another."""
+    """Return the CPU topology of the guest: one socket per processor, unless the preference names another topology."""
     topology = {"sockets": 1, "cores": 1, "threads": 1}
     if count == 1:
         return topology
@@ -197,7 +197,7 @@ def _find(tree: Json, path: str) -> Any:
 
 
 def _fill_in(tree: Json, path: str, value: Any) -> None:
-    """Set a field that is empty; a value of None sets nothing."""
+    """Set a field if it is empty. Do nothing if the value is None."""
     if value is None:
         return
     *parents, last = path.split(".")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a KubeVirt site: ``spec.provider.kubevirt`` of a CloudSite."""
+"""Reads the settings of a KubeVirt site: ``spec.provider.kubevirt`` of a CloudSite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ContainerDisk:
 
 @dataclass(frozen=True, slots=True)
 class DataVolume:
-    """A root disk that is a volume of its own, which CDI creates.
+    """A root disk that is a separate volume for each machine, which CDI creates.
 
     ``source`` is ``DataSource`` or ``PersistentVolumeClaim`` if the volume is a clone, or "" if it is imported from the
     service's container image. ``source_name`` is "" if the image of the service names the source.

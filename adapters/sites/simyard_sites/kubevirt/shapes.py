@@ -15,7 +15,7 @@ from simyard_sites.kubevirt.instancetype import apply_instancetype
 from simyard_sites.kubevirt.settings import Reference, Settings
 
 FRESH_SECONDS = 30.0
-"""The time for which an instance type is not read again, so that a burst of machines reads it once."""
+"""The time for which an instance type is cached, so that the site reads it once for a burst of machines."""
 _NAMED = {
     "VirtualMachineInstancetype": "instancetype-name",
     "VirtualMachineClusterInstancetype": "cluster-instancetype-name",

@@ -50,7 +50,8 @@ _REFUSED = (400, 404, 409)
 class KubevirtSite(KubernetesSite):
     """A site of virtual machines in one cluster with KubeVirt.
 
-    A stopped VirtualMachineInstance is gone. A suspended one is paused and keeps its memory on its node.
+    To stop a machine, the site deletes its VirtualMachineInstance. To suspend a machine, it pauses the guest, which
+    keeps its memory on its node.
     """
 
     resource = VMIS
@@ -118,7 +119,7 @@ class KubevirtSite(KubernetesSite):
         return read_secret_name(item)
 
     async def _repair(self, client: KubeClient, machines: Sequence[Machine] | None) -> None:
-        """Create disks that are missing; failures are retried later."""
+        """Create missing disks. After a failure, try again later."""
         if self._disks is None:
             return
         try:

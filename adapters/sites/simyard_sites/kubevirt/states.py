@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a VirtualMachineInstance as a machine of the site interface.
 
-``virt-controller`` writes the phases and conditions until the machine runs on a node, ``virt-handler`` after that. Both
-are those of KubeVirt v1.7 to v1.9. The problem: each condition is written by another part of KubeVirt, and one cause
-shows in several conditions. A disk that is being created, for example, also appears as a pod that cannot be scheduled.
-The conditions are therefore read in the order of cause and effect: disk, pod, guest. The first one gives the reason.
+``virt-controller`` writes the phases and conditions until the machine runs on a node; ``virt-handler`` writes them
+after that (KubeVirt v1.7 to v1.9). The problem: different parts of KubeVirt write the conditions, and one cause can
+change several conditions. While a disk is being created, for example, a condition also says that the pod cannot be
+scheduled. This module therefore reads the conditions in the order of cause and effect: disk, pod, guest. The first
+problem is the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _STATES = {
     "Unknown": MachineState.FAILED,
 }
 _STAGES = {"Scheduling": Stage.PROLOG, "Scheduled": Stage.BOOT, "Running": Stage.RUNNING}
-"""The phase in which a machine enters each stage: its pod exists, its disks are on the node, the guest runs."""
+"""The stage that begins with each phase: the pod exists, the disks are on the node, the guest runs."""
 
 _NODE_LOST = "NodeUnresponsive"
 _IMAGE = (
@@ -58,10 +59,10 @@ _CAUSES = (
         "spec.provider.kubevirt.network.multus: name an existing NetworkAttachmentDefinition",
     ),
 )
-"""The hints for refusals of a pod, which occur after KubeVirt accepted the machine."""
+"""The hints for refusals of a machine's pod, which happen after KubeVirt has accepted the machine."""
 
 _FATAL = frozenset({"ImagePullBackOff", "FailedGuaranteeResources"})
-"""The reasons that stay until a person acts."""
+"""The reasons that remain until a person corrects the cause."""
 
 _POD_SECURITY = "violates PodSecurity"
 _NO_DISK = re.compile(r"\b(PVC|PersistentVolumeClaim)\b.*(not exist|not found)")
@@ -84,7 +85,7 @@ class _Trouble:
 
 
 def read_machine(raw: Json, owner: Owner) -> Machine:
-    """Return the machine of an object. No part of the object is kept: it may have tens of kilobytes."""
+    """Return the machine of an object, without references to the object, which may have tens of kilobytes."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     phase = str(status.get("phase") or "")
     conditions = {item["type"]: item for item in status.get("conditions") or ()}
@@ -129,7 +130,7 @@ def _state(phase: str, status: Json, conditions: Mapping[str, Json]) -> tuple[Ma
 
 
 def _running(conditions: Mapping[str, Json], trouble: _Trouble) -> tuple[MachineState, _Trouble]:
-    """Return the state of a running guest, which may be paused, or about to end because its pod ends."""
+    """Return the state and the cause for a machine in the phase Running: it can be paused, or its pod is ending."""
     paused, ready = conditions.get("Paused") or {}, conditions.get("Ready") or {}
     if paused.get("status") == "True":
         if paused.get("reason") == "PausedByUser":
@@ -181,7 +182,7 @@ def _troubles(phase: str, conditions: Mapping[str, Json]) -> Iterator[_Trouble]:
 
 
 def _trouble(condition: Json) -> _Trouble | None:
-    """Return the cause in a condition, or None. CDI does not report if an import will succeed."""
+    """Return the cause in a condition; None if it reports no problem. CDI does not report if an import will succeed."""
     reason = str(condition.get("reason") or "")
     bad = ("False", "Unknown") if condition.get("type") == "DataVolumesReady" else ("False",)
     if condition.get("status") not in bad or not reason:

@@ -35,13 +35,14 @@ _DONE: Mapping[PowerAction, tuple[MachineState, ...]] = {
     PowerAction.SUSPEND: (MachineState.SUSPENDED,),
     PowerAction.RESTART: (),
 }
-"""The states in which an action has nothing left to do."""
+"""The states in which an action is done already."""
 
 
 async def act(oned: Oned, table: Table, view: View, ids: Sequence[int], action: PowerAction) -> AsyncIterator[Outcome]:
     """Apply a power action to machines and yield the outcomes.
 
-    If a machine's state does not allow the action, the action may be done already; otherwise the outcome is a conflict.
+    If OpenNebula refuses an action because of the state of the machine, the function reads the machine. The item
+    succeeds if the action is done already; otherwise its outcome is a conflict.
 
     Raises:
         SiteError: The call failed as a whole.

@@ -22,7 +22,7 @@ _DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class VmTemplate:
-    """The template of the machines. A vector given with a request replaces the template's vector as a whole."""
+    """The template of the machines. A vector attribute in a request replaces the whole vector of the template."""
 
     id: int
     context: Mapping[str, str]
@@ -31,7 +31,7 @@ class VmTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account of the site. ``machines`` is its quota of virtual machines, or None."""
+    """The account of the site. ``machines`` is its quota of virtual machines; None without a quota."""
 
     id: int
     name: str
@@ -47,7 +47,7 @@ class _Entry:
 
 
 class Catalog:
-    """The catalog of one account; it caches the template until it is told that the template has changed."""
+    """The catalog of one account. It caches the template until :meth:`forget` or :meth:`refresh` is called."""
 
     def __init__(self, oned: Oned, settings: Settings) -> None:
         self._oned = oned
@@ -56,7 +56,7 @@ class Catalog:
         self._group: int | None = None
 
     async def refresh(self) -> None:
-        """Read the template and the group again: both may have been changed or created anew."""
+        """Read the template and the group again, because both may have changed."""
         self._template = await self._read_template()
         if self._settings.user_group:
             self._group = await self._read_group()
@@ -136,7 +136,7 @@ def _entries(body: object) -> Iterator[_Entry]:
 
 
 def _pick(entries: Sequence[_Entry], wanted: Network, field: str, kind: str, me: Account | None = None) -> _Entry:
-    """Return the entry with this name or id: of the given owner, or else our own, or else the only one."""
+    """Return the entry with this name or id: that of the given owner, else our own, else the only one."""
     if wanted.name.isdecimal():
         found = [each for each in entries if each.id == int(wanted.name)]
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of oned like pyone, but asynchronous, with deadlines, and with ``system.multicall``."""
+"""Calls oned, as pyone does, but asynchronously, with deadlines, and with ``system.multicall``."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from simyard_sites.opennebula.wire import (
 )
 
 SET_IDS = 500
-"""Limit of the machines in one ``one.vmpool.infoset``: about 1 MB."""
+"""Maximum number of machines in one ``one.vmpool.infoset``, whose answer then has about 1 MB."""
 MULTICALL = 50
-"""Limit of the calls in one ``system.multicall``: oned executes them one after the other."""
+"""Maximum number of calls in one ``system.multicall``. oned executes them one after the other."""
 MINE = -3
 _TO_THE_END = -1
 _LARGE = 2_000_000
@@ -41,7 +41,8 @@ _Read = TypeVar("_Read")
 class Oned:
     """A client of one oned. Each call returns a value, or pyone's exception that explains the failure.
 
-    A call that only reads is repeated once if it gets no answer; a call that changes something is never repeated.
+    If a call that only reads gets no answer, the client repeats it once. It never repeats a call that changes
+    something.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -64,9 +65,10 @@ class Oned:
         return answer
 
     async def ask(self, calls: Sequence[RpcCall], *, changes: bool) -> list[Answer]:
-        """Return the answers in order; several calls are sent in one ``system.multicall``.
+        """Send the calls, several in one ``system.multicall``, and return their answers in the same order.
 
-        A session that oned refuses is replaced, and the call is repeated: oned has done nothing for a refused call.
+        If oned refuses the session, the client gets a new session and repeats the call: oned has done nothing for a
+        refused call.
 
         Raises:
             SiteError: As :meth:`Transport.post`.
@@ -88,9 +90,9 @@ class Oned:
         return await _aside(partial(read_pool, pool), len(pool))
 
     async def get_machines_singly(self, ids: Sequence[int]) -> dict[int, VmRecord | None]:
-        """Return the machines with these ids (at most :data:`MULTICALL`), each by a call of its own.
+        """Return the machines with these ids (at most :data:`MULTICALL`), with a separate call for each.
 
-        None means that a machine does not exist. A machine that the account may no longer see is absent.
+        The value is None if a machine does not exist. The result omits a machine that the account may no longer see.
         """
         answers = await self.ask([RpcCall("one.vm.info", (machine_id, False)) for machine_id in ids], changes=False)
         found: dict[int, VmRecord | None] = {}
@@ -106,7 +108,8 @@ class Oned:
     async def list_unfinished(self, first: int, states: Sequence[VmState] = SWEPT) -> list[VmRecord]:
         """Return all machines of the account with this or a higher id, in these states.
 
-        Each state is one query: a query for "all but DONE" would read the whole table.
+        The client sends one query for each state, because for a query for all states except DONE, oned would read the
+        whole table.
         """
         calls = [RpcCall("one.vmpool.info", (MINE, first, _TO_THE_END, int(state))) for state in states]
         found: list[VmRecord] = []
@@ -159,5 +162,5 @@ def split(items: Iterable[int], size: int) -> Iterator[Sequence[int]]:
 
 
 async def _aside(read: Callable[[], _Read], size: int) -> _Read:
-    """Parse an answer; a large one in a thread, so that other tasks can continue."""
+    """Parse an answer. Parse a large answer in a thread, so that the event loop is not blocked."""
     return await asyncio.to_thread(read) if size > _LARGE else read()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world of the conformance suite for the OpenNebula that the environment names (docs/sites/opennebula.md).
+"""Defines the world of the conformance suite for the oned that environment variables name (docs/sites/opennebula.md).
 
 ``pytest --pyargs simyard_sites.conformance --site simyard_sites.opennebula.conformance:make_daemon_world``
 """
@@ -19,7 +19,7 @@ from simyard_sites.opennebula.site import OpenNebulaSite
 
 
 class DaemonWorld(World):
-    """A real oned, which cannot be told to fail: tests that need faults are skipped."""
+    """The world of a real oned. It has no switches for faults, so the suite skips the tests that need faults."""
 
     kept_connections = 2
     deadline_seconds = 120.0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates machines with unique names, although OpenNebula accepts several machines with one name.
 
-OpenNebula has no token that makes a call safe to repeat, so names are compared. The table of known machines contains
-every name, unless an answer was lost. After machines were created, one poll reads all new machines. It shows if another
-client created a machine with the same name meanwhile; then the machine with the higher id is deleted.
+OpenNebula has no idempotency keys, so this module compares names before it creates machines. The table of known
+machines contains every name, unless an answer was lost. After the creation, one poll reads all new machines. If it
+shows that another client created a machine with the same name meanwhile, the machine with the higher id is deleted.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from simyard_sites.opennebula.wire import Answer, RpcCall
 class Creating:
     """The creator of the machines of a table.
 
-    One request at a time creates machines: oned creates them one after the other under the lock of its pool, and
-    requests that wait for this lock only slow it down. The work around a request (names, the poll for new machines)
-    overlaps with the next request.
+    It sends one request at a time: oned creates machines one after the other, because it locks its table of VMs, and
+    requests that wait for this lock slow it down. The check of names and the poll for new machines overlap with the
+    next request.
     """
 
     def __init__(

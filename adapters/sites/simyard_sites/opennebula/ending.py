@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes machines in any state: at once if OpenNebula allows it, otherwise as soon as it does."""
+"""Deletes machines in any state: at once if OpenNebula permits it, otherwise as soon as it permits it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MANAGE = "MANAGE its VMs"
 class Ending:
     """The machines of a table that are being deleted.
 
-    OpenNebula cannot terminate a machine that is being placed or booted (0x0800). Such a machine is remembered, and
-    :meth:`retry_pending` terminates it when a poll shows another state. It also deletes duplicates.
+    OpenNebula cannot terminate a machine in PROLOG or BOOT (0x0800). The object remembers such a machine, and
+    :meth:`retry_pending` terminates it when a poll shows another state. :meth:`retry_pending` also deletes duplicates.
     """
 
     def __init__(self, oned: Oned, table: Table, view: View) -> None:
@@ -38,7 +38,7 @@ class Ending:
     async def end(self, ids: Sequence[int]) -> AsyncIterator[Outcome]:
         """Delete machines; each outcome says that the deletion is accepted, or why it is not.
 
-        Machines that do not belong to this CloudSite are left alone.
+        The method does not touch machines that do not belong to this CloudSite.
 
         Raises:
             SiteError: The call failed as a whole.
@@ -52,7 +52,7 @@ class Ending:
                 yield Outcome(str(machine_id), error=errors.get(machine_id))
 
     async def retry_pending(self) -> None:
-        """Delete remembered machines and duplicates; failures are retried after the next poll."""
+        """Delete remembered machines and duplicates. After a failure, the next poll causes another attempt."""
         self._waiting = {each for each in self._waiting if not is_ending(self._table.get(each))}
         self._accepted &= self._table.duplicates
         due = [each for each in self._waiting if (known := self._table.get(each)) and known.state not in _BUSY]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translates OpenNebula's refusals, codes and texts, into errors of the site interface.
 
-The code 0x0200 means a quota or a missing right, and other codes have several causes too. Where a code is ambiguous,
-the text therefore decides. The texts are those of OpenNebula 5.12 and later.
+The code 0x0200 means a quota or a missing right, and other codes have several causes too. If a code is ambiguous, the
+error follows from the text. The texts are those of OpenNebula 5.12 and later.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _NO_LEADER = re.compile(r"not (the )?leader|replicat|no leader", re.IGNORECASE)
 
 
 def make_creation_error(error: Exception, image: str = "") -> SiteError:
-    """Return the error of a machine that was not created; ``image`` is the service's image, "" for the template's own.
+    """Return the error of a machine that was not created; ``image`` is the service's image, "" if it names none.
 
-    A text about a disk or a size is checked first: it repeats names that users chose, and an image may be called
-    ``network``.
+    The function first checks if the text is about a disk or a size: such a text contains names that users chose, and an
+    image can have the name ``network``.
     """
     said = _strip_method(error)
     if isinstance(error, OneAllocateException | OneInternalException | OneActionException):

@@ -23,10 +23,10 @@ STARTING = (MachineState.PENDING, MachineState.PROLOG, MachineState.BOOT)
 def read_machine(record: VmRecord, owner: Owner, before: Machine | None, now: float, *, seen_starting: bool) -> Machine:
     """Return the machine of a record.
 
-    A short answer contains only the time of the first stage. The other stages are therefore entered at the time when
-    they were first seen (``now``, by the clock of the site), or as recorded in ``before``. A machine that was not
-    ``seen_starting`` has only the first stage. The machine keeps its original name, even if it is renamed in
-    OpenNebula.
+    A short answer contains only the time of the first stage. The times of the other stages are those in ``before``, or
+    ``now`` (by the clock of the site) if this answer is the first that shows the stage. If the site has not
+    ``seen_starting`` the machine, only the first stage has a time. The machine keeps its original name, even if a user
+    renames the VM in OpenNebula.
     """
     name = name_of(record.state, record.lcm_state)
     state = get_machine_state(name)

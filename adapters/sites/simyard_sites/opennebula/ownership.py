@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owner of a machine, stored in a label, which Sunstone shows as a tree and each poll returns.
+"""Stores the owner of a machine in a label, which Sunstone shows as a tree and every poll returns.
 
-Separate keys of the user template are not used, because only the extended answers contain them.
+The module does not use separate keys of the user template, because only extended answers contain them.
 """
 
 from __future__ import annotations

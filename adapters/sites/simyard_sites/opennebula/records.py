@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the pools of virtual machines. A poll of 10,000 machines is 20 MB of XML, so lxml parses it in one pass."""
+"""Reads answers about virtual machines. For 10,000 machines, an answer has 20 MB of XML; lxml parses it in one pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VmRecord:
 
 
 def make_parser() -> etree.XMLParser:
-    """Return a parser for a server's answers: of any size, without entities and without network access."""
+    """Return an XML parser for answers of any size, which resolves no entities and has no network access."""
     return etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True, load_dtd=False, recover=False)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the call that creates a machine; pure."""
+"""Builds the call that creates a machine. Pure."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def _attributes(
 
 
 def _context(request: MachineRequest, template: VmTemplate) -> dict[str, str]:
-    """Return the template's CONTEXT, which the request replaces as a whole, with the variables of the worker."""
+    """Return the template's CONTEXT with the variables of the worker; the request replaces the whole CONTEXT."""
     own = {"NETWORK": "YES", **template.context, "SET_HOSTNAME": request.hostname or request.name}
     return own | build_context(request.bootstrap, request.user_data, request.ssh_public_keys)
 
 
 def _disks(image: str, template: VmTemplate, settings: Settings) -> Iterator[dict[str, str]]:
-    """Return the template's disks with another image in the first one; nothing if the template's image is used."""
+    """Yield the template's disks, with the image in the first one; nothing if the service names no image."""
     if not image:
         return
     first, *others = [dict(disk) for disk in template.disks] or [{}]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the secret that each call contains: the Secret's own value, or a login token that expires."""
+"""Keeps the session that each call contains: the password or token in the Secret, or a login token that expires."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from simyard_sites.opennebula.wire import Answer, RpcCall
 log = logging.getLogger(__name__)
 
 RENEWAL_SHARE = 0.75
-"""The share of its lifetime after which a token is replaced."""
+"""The share of a token's lifetime after which the session replaces the token."""
 TOKEN_RETRY_SECONDS = 60.0
-"""The time after which a token is requested again if none was available."""
+"""The time after which the session asks for a token again, if OpenNebula gave none."""
 _TOO_MANY = re.compile(r"max\w* number of tokens", re.IGNORECASE)
 _ANY_GROUP = -1
 Ask = Callable[[RpcCall, str], Awaitable[Answer]]
@@ -37,9 +37,9 @@ class _Token:
 class Session:
     """The source of each call's session.
 
-    With ``loginTokenSeconds``, the password is only sent to get a token. A token is revoked when the next one exists,
-    and at the end. OpenNebula keeps at most ten tokens per account. While other processes hold them all (killed ones,
-    until their tokens expire), the password itself is used.
+    With ``loginTokenSeconds``, the session sends the password only to get a token. It revokes a token when it has the
+    next one, and at the end. OpenNebula keeps at most ten tokens per account. While other processes hold all of them
+    (also killed processes, until their tokens expire), the session uses the password.
     """
 
     def __init__(self, settings: Settings, ask: Ask) -> None:

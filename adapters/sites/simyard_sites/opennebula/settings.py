@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of an OpenNebula cloud: the member ``openNebula`` of ``spec.provider``, and its Secret."""
+"""Reads the settings of an OpenNebula cloud: the member ``openNebula`` of ``spec.provider``, and its Secret."""
 
 from __future__ import annotations
 

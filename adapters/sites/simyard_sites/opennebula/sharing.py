@@ -27,7 +27,10 @@ _GROUP_USE = (_KEEP, _KEEP, _KEEP, 1, _KEEP, _KEEP, _KEEP, _KEEP, _KEEP)
 
 
 class Sharing:
-    """The right of ``userGroup`` to each new machine; unanswered calls are repeated after the next poll."""
+    """The object that gives ``userGroup`` the right to use each new machine.
+
+    It repeats failed calls after the next poll.
+    """
 
     def __init__(self, oned: Oned, catalog: Catalog, settings: Settings) -> None:
         self._oned = oned
@@ -38,7 +41,7 @@ class Sharing:
         self._problem: InvalidSpecError | None = None
 
     def check(self) -> None:
-        """Raise an error if machines are not shared.
+        """Raise an error if the group gets no right because a secret is not encrypted.
 
         Raises:
             InvalidSpecError: OpenNebula would show the machines' secrets.
@@ -47,9 +50,9 @@ class Sharing:
             raise self._problem
 
     async def share(self, made: Mapping[int, MachineRequest]) -> None:
-        """Share new machines if all their secrets are known to be encrypted.
+        """Give the group the right to use new machines, if OpenNebula encrypts all their secrets.
 
-        The first machine with a secret shows if OpenNebula encrypts it.
+        The method finds this out by reading the first machine with each secret.
         """
         if not self._group:
             return
@@ -62,7 +65,7 @@ class Sharing:
             await self.retry_pending()
 
     async def retry_pending(self) -> None:
-        """Share the machines whose earlier call failed."""
+        """Give the group the right to use the machines for which an earlier call failed."""
         for part in split(sorted(self._waiting), MULTICALL):
             with contextlib.suppress(SiteError):
                 group = await self._catalog.group()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meaning of an OpenNebula virtual machine's states (OpenNebula 5.12 to 7.x, "Virtual Machine States")."""
+"""Maps the states of OpenNebula's virtual machines (5.12 to 7.x, "Virtual Machine States") to states of machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LATER = {69: "BACKUP", 70: "BACKUP_POWEROFF", 71: "RESTORE"}
 
 
 class VmState(enum.IntEnum):
-    """The states on which decisions depend; :func:`name_of` returns the names of all states."""
+    """The states that the code uses. :func:`name_of` returns the names of all states."""
 
     INIT = 0
     PENDING = 1
@@ -42,7 +42,10 @@ SWEPT = (
     VmState.UNDEPLOYED,
     VmState.ACTIVE,
 )
-"""All states of existing machines. This order also finds a machine that starts or resumes between two queries."""
+"""All states of existing machines.
+
+With this order of queries, a machine that starts or resumes meanwhile is found too.
+"""
 
 _MEANINGS: Mapping[MachineState, str] = {
     MachineState.PENDING: "INIT PENDING HOLD CLONING LCM_INIT CLEANUP_RESUBMIT",
@@ -66,8 +69,9 @@ _MEANINGS: Mapping[MachineState, str] = {
 }
 """The machine state of each OpenNebula state.
 
-A state that leads to a state of rest counts as this state of rest, because the machine does no work any more.
-OpenNebula's STOPPED keeps the memory, so it means suspended here; POWEROFF and UNDEPLOYED do not keep it.
+A state that leads to STOPPED or SUSPENDED counts as this state, because the machine does no work any more. In
+OpenNebula's state STOPPED, the machine keeps its memory, so it is SUSPENDED here; in POWEROFF and UNDEPLOYED it does
+not.
 """
 
 _SETTLED = {"HOLD", "RUNNING", "UNKNOWN", "POWEROFF", "UNDEPLOYED", "STOPPED", "SUSPENDED", "DONE"}
@@ -75,7 +79,7 @@ _STATES = {name: state for state, names in _MEANINGS.items() for name in names.s
 
 
 def name_of(state: int, lcm_state: int) -> str:
-    """Return the name of a state: the LCM state's if the machine is ACTIVE, ``STATE_<n>`` if it is unknown."""
+    """Return the name of a state: of the LCM state if the machine is ACTIVE; ``STATE_<n>`` if it is unknown."""
     if state == VmState.ACTIVE:
         known = LCM_STATE._value2member_map_.get(lcm_state)
         return str(known.name) if known is not None else _LATER.get(lcm_state, f"LCM_STATE_{lcm_state}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The known machines of one account, and the listeners for their changes."""
+"""Stores the known machines of one account, and tells listeners about their changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEMBERED = 50_000
 
 
 class Changes:
-    """The unreported changes for one listener: changed machines by id, and the names of machines that are gone."""
+    """The unreported changes for one listener: the ids of changed or gone machines, with their names."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, str] = {}
@@ -32,12 +32,12 @@ class Changes:
 class Table:
     """The machines of one CloudSite.
 
-    OpenNebula allows two machines with one name. Here, the VM with the lower id is the machine. The other VM is a
-    duplicate: it is hidden, and waits in :attr:`duplicates` for its deletion. Ids only grow, so all processes choose
-    the same machine.
+    OpenNebula allows two VMs with one name. The table then contains the VM with the lower id. The other VM is a
+    duplicate: the table does not show it, and :attr:`duplicates` has its id until it is deleted. A newer VM always has
+    a higher id, so all processes choose the same VM.
 
-    Answers can arrive out of order. ``begun`` is the number of a query; a record is ignored if a later query was
-    already answered.
+    Answers can arrive in the wrong order. ``begun`` is the number of a query. The table ignores a record if it has
+    applied a record of this machine from a later query.
     """
 
     def __init__(self, ownership: Ownership, now: Callable[[], float]) -> None:
@@ -75,11 +75,11 @@ class Table:
         return self._machines.get(machine_id)
 
     def is_own(self, machine_id: int) -> bool:
-        """Return True if the id is known as a machine of this CloudSite that has not ended."""
+        """Return True if this is the id of a known machine of this CloudSite that still exists."""
         return machine_id in self._machines or machine_id in self.duplicates
 
     def is_known(self, machine_id: int) -> bool:
-        """Return True if the id is known as a past or present machine of this CloudSite."""
+        """Return True if this is the id of a known machine of this CloudSite that exists or has existed."""
         return self.is_own(machine_id) or machine_id in self._finished
 
     def find_by_name(self, name: str) -> Machine | None:
@@ -127,7 +127,7 @@ class Table:
                 self._apply_record(record, owner, begun)
 
     def finish(self, ids: Iterable[int]) -> None:
-        """Remove machines that do not exist and never will again."""
+        """Remove machines that no longer exist. Later answers cannot bring them back."""
         for machine_id in ids:
             if self.is_own(machine_id):
                 self._finished[machine_id] = None

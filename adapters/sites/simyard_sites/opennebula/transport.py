@@ -27,7 +27,7 @@ READ_SECONDS = 12.0
 WRITE_SECONDS = 90.0
 CONNECT_SECONDS = 6.0
 MAX_ANSWER_BYTES = 2**28
-"""Limit of one answer: half of it would be 100,000 machines."""
+"""Maximum size of an answer in bytes. An answer about 100,000 machines has about half of it."""
 _HEADERS = {"Content-Type": "text/xml", "User-Agent": "simyard", "Accept-Encoding": "identity"}
 _OK = 200
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -39,8 +39,8 @@ class Transport:
     """The connections to one endpoint.
 
     oned serves 15 connections and closes each after its answer; further connections of all clients wait in its backlog.
-    Therefore at most ``settings.connections`` are open, and one of them is reserved for polls. ``connect_seconds`` is
-    the time limit for a connection, ``max_answer_bytes`` the limit of one answer.
+    The transport therefore opens at most ``settings.connections``, and reserves one of them for polls.
+    ``connect_seconds`` is the time limit for a connection, ``max_answer_bytes`` the maximum size of an answer.
 
     Raises:
         InvalidSpecError: The proxy is not a URL, or the Secret's certificate is not valid.
@@ -68,7 +68,7 @@ class Transport:
         self._skew = 0.0
 
     def get_time(self) -> float:
-        """Return the time in seconds since the epoch by the site's clock, as its answers show it."""
+        """Return the time in seconds since the epoch by the site's clock, computed from the ``Date`` of its answers."""
         return time.time() + self._skew
 
     async def post(self, body: bytes, *, changes: bool) -> bytes:
@@ -126,7 +126,7 @@ class Transport:
         )
 
     async def _read(self, response: aiohttp.ClientResponse, changes: bool) -> bytes:
-        """Return the body, if it is neither compressed (a kilobyte may expand to gigabytes) nor too long."""
+        """Return the body. Raise an error if it is compressed (a kilobyte could become gigabytes) or too long."""
         problem, body = "", bytearray()
         if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
             problem = f"its answer is compressed ({encoding[:20]!r}), although the request did not allow it"

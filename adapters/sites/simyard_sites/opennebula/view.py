@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Polls the machines: known ones, new ones, or all of them."""
+"""Polls the known machines, the new machines, or all machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _NEW = (VmState.CLONING, VmState.PENDING, VmState.HOLD, VmState.ACTIVE)
 
 
 class View:
-    """The reader that keeps a table up to date. The cost of a poll does not grow with finished machines."""
+    """The reader that keeps a table up to date.
+
+    The cost of a poll does not grow with the number of finished machines.
+    """
 
     def __init__(self, oned: Oned, table: Table) -> None:
         self._oned = oned
@@ -26,8 +29,8 @@ class View:
     async def read(self, ids: Iterable[int]) -> None:
         """Read machines by their ids.
 
-        If an answer about many machines lacks a machine, this machine is read separately before it counts as finished.
-        Such an answer is incomplete after a change of rights, or while oned's database is repaired.
+        If an answer about many machines does not contain a machine, the method reads this machine separately before it
+        regards it as finished: an answer is incomplete after a change of rights, or while oned's database is repaired.
         """
         for part in split(ids, SET_IDS):
             begun = self._table.begin_query()
@@ -64,7 +67,7 @@ class View:
             self.is_doubtful |= doubtful
 
     async def read_all(self) -> None:
-        """Read all machines from the lowest known id, and then, by their ids, the machines that it lacks."""
+        """Read all machines from the lowest known id on, then the known machines that the answer lacks, by id."""
         begun, known = self._table.begin_query(), self._table.list_ids()
         found = await self._oned.list_unfinished(self._table.first_id)
         self._table.apply_records(found, begun)
@@ -72,7 +75,7 @@ class View:
         await self.read(sorted(set(known).union(self._table.duplicates).difference(record.id for record in found)))
 
     async def read_names(self) -> None:
-        """Read all machines if some names are unknown: at first, and after a lost answer to a create."""
+        """Read all machines if some names may be unknown: before the first creation, and after a lost answer to one."""
         if not self.is_complete:
             await self.read_all()
         elif self.is_doubtful:

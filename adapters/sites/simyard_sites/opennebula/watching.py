@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports changes: machines that change are polled often, machines at rest seldom."""
+"""Reports changes of machines. It polls starting and ending machines often, and all others seldom."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from simyard_sites.opennebula.view import View
 SWEEP_SECONDS = 600.0
 _PATIENCE = 0.05
 _MAX_PAUSE_SECONDS = 5.0
-"""Limit of the pause between polls of changing machines; the pause grows with the time without a change."""
+"""Maximum pause between polls of changing machines. The pause grows with the time since the last change."""
 _MIN_PAUSE_FACTOR = 4.0
-"""The minimum pause after a poll, as a multiple of its duration."""
+"""The minimum pause after a poll, as a multiple of the duration of the poll."""
 
 
 @dataclass(slots=True)
@@ -28,9 +28,8 @@ class PollSchedule:
     """The times of the next polls, in seconds of a monotonic clock.
 
     Attributes:
-        changed_at: The last request for a change, or the last poll that showed a change.
-        all_at: The next poll of all known machines.
-        sweep_at: The next poll for unknown machines.
+        changed_at: The time of the last request for a change, or of the last poll that showed a change. all_at: The
+        time of the next poll of all known machines. sweep_at: The time of the next poll for unknown machines.
     """
 
     settings: Settings
@@ -61,7 +60,7 @@ class PollSchedule:
 
 
 class Watching:
-    """The events of one site. All listeners share the table, but each polls by itself."""
+    """A source of the events of one site. All sources share the table, but each one polls separately."""
 
     def __init__(self, table: Table, view: View, ending: Ending, sharing: Sharing, settings: Settings) -> None:
         self._table = table

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XML-RPC in oned's form: calls, ``system.multicall``, and answers ``[ok, value or message, code]``.
+"""Encodes and decodes oned's XML-RPC: calls, ``system.multicall``, and answers ``[ok, value or message, code]``.
 
-Calls are small, so the standard library encodes them. Answers contain whole pools as one string, so lxml reads them,
-with a third of the CPU time of ``xmlrpc.client``.
+The standard library encodes the calls, which are small. lxml decodes the answers, which can contain thousands of
+machines as one string; it needs a third of the CPU time of ``xmlrpc.client``.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _EXCEPTIONS: Mapping[int, type[Exception]] = {
     0x4000: OneAllocateException,
     0x8000: OneLockedException,
 }
-"""The exceptions by the code of the answer (OpenNebula, "XML-RPC API", and ``Request::ErrorCode``)."""
+"""The exception for each code of an answer (OpenNebula, "XML-RPC API", and ``Request::ErrorCode``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RpcCall:
-    """A method and its parameters, without the session, which is inserted first when the call is sent."""
+    """A method and its parameters, without the session, which the client inserts as the first parameter."""
 
     method: str
     parameters: tuple[Parameter, ...] = field(default=(), repr=False)

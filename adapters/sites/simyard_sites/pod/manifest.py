@@ -27,7 +27,7 @@ _COPIED = (
     "runtimeClassName",
     "imagePullSecrets",
 )
-"""The settings that are members of a pod's ``spec`` under the same names."""
+"""The settings that have the same names as members of a pod's ``spec``."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _RUN = ["run", "--bootstrap", f"{BOOTSTRAP_DIRECTORY}/{BOOTSTRAP_KEY}", "--directory", f"{SCRATCH_DIRECTORY}/adapter"]
 _RESTRICTED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

@@ -17,7 +17,7 @@ DISRUPTIONS = {
     "DeletionByPodGC": "NodeLost",
     "TerminationByKubelet": "EndedByNode",
 }
-"""The reasons for which Kubernetes removes a pod (condition DisruptionTarget), as the reasons of a failed machine."""
+"""The reason of a failed machine for each reason for which Kubernetes removes a pod (condition DisruptionTarget)."""
 
 CANNOT_START = frozenset(
     {
@@ -32,15 +32,15 @@ CANNOT_START = frozenset(
         "RunContainerError",
     }
 )
-"""The reasons of a waiting container that will not start soon by itself; a new pod on another node may start."""
+"""The reasons of a waiting container that will not start soon by itself. A new pod on another node may start."""
 
 HOPELESS_EXITS = frozenset({2, 3, 4, 126, 127, 128})
-"""The exit codes that repeat at every start.
+"""The exit codes with which the container would end again after every start.
 
 They mean wrong usage, a wrong bootstrap document or directory, or a program that is missing or cannot be run.
 """
 MAX_CRASHES = 3
-"""Number of ends of a container, with delayed restarts by Kubernetes, after which the machine counts as failed."""
+"""Number of crashes of a container after which the machine counts as failed. Kubernetes delays each restart."""
 _MAX_MESSAGE_CHARACTERS = 1000
 
 
@@ -139,7 +139,7 @@ def _exit(container: Json, ended: Json) -> tuple[str, str]:
 
 
 def _waiting(status: Json) -> tuple[str, str]:
-    """Return the reason and message of a container that waits and will be retried."""
+    """Return the reason and message of a waiting container that Kubernetes will try to start again."""
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("message"):
@@ -157,7 +157,7 @@ def _containers(status: Json) -> list[Json]:
 
 
 def _is_sandboxed(conditions: dict[str, Json]) -> bool:
-    """Return True if the volumes and the network are ready, so that only images and containers are missing."""
+    """Return True if the volumes and the network of the pod are ready."""
     condition = conditions.get("PodReadyToStartContainers")
     return condition is not None and condition["status"] == "True"
 

@@ -75,7 +75,7 @@ class PodSite(KubernetesSite):
         self._provider = config.provider
 
     async def probe(self) -> SiteInfo:
-        """Return the version of Kubernetes, after a check of every right that is needed."""
+        """Return the version of Kubernetes, after a check of all necessary rights."""
         client = await self._cluster.get_client()
         try:
             version = await get_server_version(client)
@@ -87,7 +87,7 @@ class PodSite(KubernetesSite):
         return SiteInfo(version=version)
 
     async def _rehearse(self, client: KubeClient) -> None:
-        """Have the API server check a pod in a dry run, so that a wrong setting is reported before it is needed."""
+        """Have the API server check a pod in a dry run, so that the CloudSite shows wrong settings at once."""
         name = f"simyard-rehearsal-{uuid.uuid4().hex[:8]}"
         request = MachineRequest(name, Owner(self._namespace, "rehearsal", ""), b"", image="rehearsal", cpu_millis=1)
         path = build_path(PODS, self._namespace)
@@ -108,7 +108,7 @@ class PodSite(KubernetesSite):
         return machine
 
     async def _start(self, client: KubeClient, machine_id: str) -> Machine:
-        """Return the machine: a pod runs as long as it exists, and a stopped one is created again."""
+        """Return the machine. Nothing is to be started: a pod runs as long as it exists."""
         return await self._get(client, machine_id)
 
     async def _suspend(self, client: KubeClient, machine_id: str) -> None:
