@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the adapter and its dependencies as one directory of pure Python: ``python3 DIRECTORY run ...`` runs it.
 
-The directory holds no compiled modules (each library has a version in pure Python), so every interpreter that is new
-enough for the libraries can run it. The image of Simyard carries the directory at /opt/simyard-adapter; an init
+The directory contains no compiled modules (each library also works in pure Python), so every interpreter that is new
+enough for the libraries can run it. The image of Simyard contains the directory at /opt/simyard-adapter; an init
 container copies it into pods whose image has no adapter.
 
     python hack/adapter_tree.py DIRECTORY    # from the packages that this interpreter sees

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fail if a Python file has more lines than CONTRIBUTING.md permits: a longer file has more than one subject.
+"""Fail if a Python file has more lines than CONTRIBUTING.md permits.
 
 ``make lint`` runs this check. It reads the files that git tracks, and new files that git does not ignore. It does not
 count the licence header.

@@ -38,7 +38,7 @@ def read_blocks(document: str) -> list[Block]:
 
 
 def collect_commands(document: str, runner: str = "") -> str:
-    """Return the commands of a document that ``runner`` runs, as one script; without it, those without a comment.
+    """Return the commands of a document that ``runner`` runs, as one script; "" selects blocks without a comment.
 
     Raises:
         ValueError: the document has no commands for this runner.

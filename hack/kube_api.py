@@ -67,7 +67,10 @@ def read_access(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
 
 
 class Api:
-    """A connection to an API server. A dry run passes defaults, validation and admission, and stores nothing."""
+    """A connection to an API server.
+
+    In a dry run, the server applies defaults, validation and admission, but stores nothing.
+    """
 
     def __init__(self, kubeconfig: Path) -> None:
         url, context = read_access(kubeconfig)
@@ -156,7 +159,7 @@ class Api:
 
 
 def wait_until(check: Callable[[], bool]) -> None:
-    """Wait until ``check`` is true; the API server learns of changes by watches and so with a delay.
+    """Wait until ``check`` is true. The API server learns of changes by watches, so with a delay.
 
     Raises:
         TimeoutError: ``check`` stayed false for PATIENCE_SECONDS.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packages and their layers as Markdown, for docs/architecture.md.
+"""Write the packages and their layers as Markdown, for docs/architecture.md.
 
 The layers come from the import contracts in pyproject.toml, which ``make lint`` enforces. The descriptions come from
 the first paragraph of each package's docstring. A package without a layer is an error, as is a layer without a package.

@@ -3,8 +3,8 @@
 
     PYTHONPATH=hack python hack/release.py [--version VERSION] [--image auto|required|none] [--directory DIRECTORY]
 
-All files of a release have the same version, even if the tree has another version. The builders read the version from
-the tree, so they run in a copy of the tracked files in which the version is replaced. The tree itself is not changed.
+All files of a release have the version VERSION, even if the tree states a different one. The builders read the version
+from the tree, so they run in a copy of the tracked files with the new version. The program does not change the tree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DISTRIBUTIONS = ("adapters/service", "adapters/sites", "operator")
 CHECKSUMS = "SHA256SUMS"
 COMMAND_SECONDS = 900
 VERSION_PATTERN = re.compile(r"\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?")
-"""SemVer, which Helm demands, with the pre-releases that PEP 440 also knows, which wheels demand."""
+"""Matches versions that are valid for Helm (SemVer) and for wheels (PEP 440)."""
 _VERSION_LINES = (
     ("operator/pyproject.toml", r'^version = "(.*)"$'),
     ("adapters/sites/pyproject.toml", r'^version = "(.*)"$'),
@@ -146,7 +146,7 @@ def _write_crds(tree: Path, directory: Path, version: str) -> None:
 
 
 def _write_sbom(tree: Path, directory: Path, version: str, venv: Path) -> None:
-    """Install the wheels with their pinned dependencies, and write down what that environment holds."""
+    """Install the wheels with their pinned dependencies in a virtual environment, and write its bill of materials."""
     uv = str(Path(sys.executable).parent / "uv")
     python = str(venv / "bin" / "python")
     _run([uv, "--quiet", "venv", "--python", sys.executable, str(venv)], cwd=tree)

@@ -4,7 +4,7 @@
     python hack/sbom.py FILE --version VERSION [--type container|application]
 
 The document lists the Python distributions that this interpreter sees. For a container it also lists the packages of
-Debian; an application does not bring those.
+Debian, which are not a part of an application.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ def _yardsticks(world: World, n: int, wanted: list[str], example: Json) -> start
 
 @contextlib.contextmanager
 def _directory(keep: Path | None) -> Iterator[Path]:
-    """Provide a directory; the processes below it end with this process, however it ends."""
+    """Yield a directory. The processes with a pid file below it are killed when this process ends."""
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="simyard-bench-", dir=keep)).absolute()

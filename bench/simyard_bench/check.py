@@ -30,7 +30,10 @@ class Verdict:
 
 
 def verdicts(runs: Sequence[Run]) -> list[Verdict]:
-    """Return the verdicts in the order of the promises; the run with the largest time scale counts."""
+    """Return the verdicts in the order of the promises.
+
+    For each profile and size, use the run with the largest time scale.
+    """
     chosen = {(run.profile, run.n): run for run in sorted(runs, key=lambda run: run.time_scale)}
     large, middle = chosen.get(("instant", LARGE)), chosen.get(("instant", MIDDLE))
     return [
@@ -127,7 +130,7 @@ def _scale_in(run: Run | None) -> Verdict:
 
 
 def _agreement(runs: Sequence[Run]) -> Iterator[Verdict]:
-    """Compare the two counts of writes; if they differ, neither can be trusted."""
+    """Compare the number of writes by the API server's metrics with that by the operator's: both must be the same."""
     if runs:
         workers = names.WORKERS.plural
         wrong = [f"{run.profile} {run.n}" for run in runs if run.writes.get(workers) != run.writes_told.get(workers)]

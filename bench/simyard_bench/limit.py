@@ -62,7 +62,9 @@ class Writing:
 
 
 def limit(world: World, kubeconfig: Path, example: Json, n: int) -> tuple[float, int]:
-    """Return the seconds for ``n`` workers like the example, and the best concurrency. The operator must not run.
+    """Return the seconds for ``n`` workers like the example, and the concurrency with the shortest time.
+
+    The operator must not run.
 
     Raises:
         SetupError: the API server refused a write.
@@ -105,7 +107,7 @@ async def _write(session: aiohttp.ClientSession, writing: Writing, work: Iterato
 
 
 async def _clean_up(session: aiohttp.ClientSession) -> None:
-    """Delete all Workers; this time is not counted."""
+    """Delete all Workers, outside of the measured time."""
     async with asyncio.timeout(_DELETE_SECONDS):
         while True:
             timeout = aiohttp.ClientTimeout(total=_DELETE_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run modules of the benchmarks as processes of their own."""
+"""Run modules of the benchmarks as separate processes."""
 
 from __future__ import annotations
 

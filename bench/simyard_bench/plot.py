@@ -90,7 +90,7 @@ def _growth(figure: Figure, runs: Sequence[Run]) -> None:
 
 
 def _by_guests(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Group runs by kind of guests; each kind is a curve of its own, because the guests do different work."""
+    """Group runs by kind of guests. Each kind is a separate curve, because the guests do different work."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.guests, []).append(run)

@@ -30,7 +30,9 @@ class Chosen:
 
 
 def choose(kind: str | None, file: Path) -> Chosen:
-    """Return the profiler of a kind; it writes to ``file`` with its own suffix. Without a kind, nothing is profiled.
+    """Return the command of the operator and the profiler of this kind; None: no profiler.
+
+    The profiler writes to ``file``, with a suffix that depends on the kind.
 
     ``cprofile`` counts every call of the operator from start to end and about doubles its CPU time (``.pstats``).
     ``py-spy`` samples the operator from outside during the start (``.speedscope.json``).

@@ -65,21 +65,22 @@ class Run(Record):
         guests: contents of the machines: one adapter process each, or one process with all adapters.
         t_boot_s: time until all machines have booted, as the site sees it (``status.start`` of the pool).
         t_r_s: time until all services have registered, as the platform sees it (``status.start``).
-        t_m_s: the time until then as the requester sees it: from the request until ``kubectl wait`` has returned.
-        bound_s: best possible time of the emulated cloud with this profile; None if the model has no bound.
-        limit_s: time of a bare client for the same objects with two status patches each; None if not measured.
+        t_m_s: time until the requester sees all workers ready: from the request until ``kubectl wait`` has returned.
+        bound_s: shortest possible time at the emulated cloud with this profile; None if the model has no bound.
+        limit_s: time in which a minimal client stores as many Workers, with two status patches each; None if not
+        measured.
         limit_concurrency: best number of concurrent requests of that client.
         peer_s: time until a Deployment of as many pods is ready, with kwok as kubelets; None if not measured.
         writes: writes of the operator from the start until it is quiet, without Leases, counted by the API server.
         writes_told: the same writes, counted by the operator's own metrics (which exclude the requests of kopf).
         writes_per_worker: the sum of ``writes`` over ``n``.
         cpu_s: CPU seconds from the request until T_m, by process.
-        machine_cpu_s: CPU seconds of the whole machine in this time; other processes used the excess over the sum of
-            ``cpu_s``.
+        machine_cpu_s: CPU seconds of the whole machine in this time; the difference to the sum of ``cpu_s`` is the use
+            of other processes.
         operator_cpu_s: CPU seconds of the operator in this time, as in ``cpu_s``.
         operator_rss_mib: peak memory of the operator until it is quiet.
-        scale_in_s: time from the request for 0 until kubectl sees 0 in the pool and no Worker is stored.
-        scale_in_machines_s: time until the site reports 0 too.
+        scale_in_s: time from the request for 0 workers until kubectl shows 0 and no Worker is stored.
+        scale_in_machines_s: time until the site reports no machine either.
         scale_in_writes: writes of the operator until then, as ``writes``.
         scale_in_operator_cpu_s: CPU seconds of the operator until then.
         load_average: load over the minute before the start.
@@ -148,5 +149,5 @@ def write_rows(file: Path, rows: Sequence[Json]) -> None:
 
 
 def _lines(row: Json) -> str:
-    """Return a record with one field per line, so that differences are readable."""
+    """Return a record as JSON with one field per line, so that people can read diffs of the file."""
     return "{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in row.items()) + "\n}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derive the needs of pools of some sizes from the results of the benchmarks."""
+"""Derive the CPU and memory that pools of some sizes need from the results of the benchmarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROCESSES = {"operator": "the leading operator", "kube-apiserver": "kube-apiser
 
 
 def sizing(runs: Sequence[Run], rows: Sequence[Row], sizes: Sequence[int] = SIZES) -> str:
-    """Return a table with a column for each number of workers, and the machine of the measurement.
+    """Return a table with a column for each number of workers, and a line that names the machine of the measurement.
 
     Raises:
         SetupError: the results do not cover a size.

@@ -28,14 +28,17 @@ from simyard_dev.progress import say, step
 from simyard_sites.emulated.bound import bound
 
 QUIET_SECONDS = 4.0
-"""Quiet time to wait for; the operator delays writes that are not urgent by up to 2 s."""
+"""The time without writes after which the operator counts as quiet.
+
+It delays writes that are not urgent by up to 2 s.
+"""
 QUIETING_SECONDS = 600.0
 BASE_SECONDS = 180.0
 PER_WORKER_SECONDS = 0.1
 UNBOUNDED_SECONDS = 3600.0
 GONE_POLL_SECONDS = 0.1
 _OWN_CHANGE = Counter({(names.WORKER_POOLS.plural, "patch"): 1})
-"""The write by which the benchmark itself asks for a number of workers."""
+"""The write with which the benchmark itself sets the number of workers."""
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -57,7 +60,7 @@ class Yardsticks:
 
 @dataclass(frozen=True)
 class Started:
-    """The facts about a start, from the requester and the platform, and its costs."""
+    """The times of a start, as the requester and the platform saw it, and its costs."""
 
     t_m: float
     pool_start: PoolStart
@@ -73,7 +76,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Ended:
-    """Seconds until the pool and the site were empty, and the cost for the operator."""
+    """The seconds until the pool and the site were empty, and the writes and CPU seconds of the operator."""
 
     pool: float
     site: float
@@ -84,7 +87,7 @@ class Ended:
 def measure(
     world: World, load: Load, idle_seconds: float, profiling: Profiling, yardsticks: Callable[[Json], Yardsticks]
 ) -> Run:
-    """Start the pool, watch it idle, end it, and then measure ``yardsticks`` with one of the Workers as an example.
+    """Start the pool, measure it idle, scale it to 0, and measure ``yardsticks`` with a copy of one of its Workers.
 
     Raises:
         SetupError: a phase did not end in time.
@@ -205,7 +208,7 @@ def _scale_in(world: World, seconds: float) -> Ended:
 
 
 def _stages(started: Started) -> dict[str, StageTimes]:
-    """Return the times of the stages; stages that the site does not report are left out."""
+    """Return the times of the stages that the site reports."""
     asked = started.pool_start.requested_time
     result = {}
     for stage in STAGES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure from the point of view of the requester: ``kubectl wait``, which watches before the request is sent."""
+"""Measure times as a requester sees them: by ``kubectl wait``, which begins its watch before the request."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Load:
 
 
 def guests_for(n: int) -> str:
-    """Return the kind of guests: a process for each of few machines, one shared process for many, to save memory."""
+    """Return the kind of guests: ``process`` for few machines; ``shared`` for many, which takes less memory."""
     return "process" if n <= MAX_PROCESS_GUESTS else "shared"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the environment of a benchmark: a control plane, a broker and the platform, fresh for each run."""
+"""Run the environment of a benchmark: a control plane, a broker and the platform, without state of earlier runs."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class World:
         return machine.cpu_seconds(self.processes())
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of the programs that take part."""
+        """Return the versions of the programs that run."""
         return {
             "kubernetes": tools.KUBERNETES.version,
             "etcd": tools.ETCD.version,

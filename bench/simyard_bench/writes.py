@@ -33,8 +33,8 @@ class Observed:
 def parse_server_writes(text: str) -> Counts:
     """Return the writes to our kinds, Events and Leases that the metrics of the API server show.
 
-    The metrics do not name the writer. Here other programs rarely write Leases and Events, and never our kinds. The one
-    exception is the change of the pool by the benchmark itself.
+    The metrics do not name the writer. In this environment, other programs write few Leases and Events, and never our
+    kinds, except that the benchmark changes the pool.
     """
     found: Counts = Counter()
     for sample in _family(text, "apiserver_request").samples:

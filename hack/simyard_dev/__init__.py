@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Development environment: a real Kubernetes control plane and a real RabbitMQ on loopback."""
+"""Runs a development environment: a real Kubernetes control plane and a real RabbitMQ on loopback."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a RabbitMQ, and the use of an existing RabbitMQ. :mod:`simyard_dev.local_broker` runs our own."""
+"""Define the interface of a broker, and use an existing RabbitMQ. :mod:`simyard_dev.local_broker` runs a new one."""
 
 import socket
 from abc import ABC, abstractmethod
@@ -46,7 +46,7 @@ class Broker(ABC):
 
     @abstractmethod
     def start(self, *, fresh: bool = False) -> None:
-        """Wait until the broker is ready; `fresh` starts our own broker without its old state.
+        """Start our own broker (`fresh`: without its old state) or check an existing one; wait until it is ready.
 
         Raises:
             SetupError: RabbitMQ is not installed, did not become ready, or nothing listens at the given address.
@@ -93,7 +93,7 @@ class Broker(ABC):
 
 
 class ExistingBroker(Broker):
-    """An existing broker; this class uses it, and never starts, wipes or stops it."""
+    """A broker that existed before. This class never starts or stops it, and never deletes its state."""
 
     def __init__(self, url: str, management_url: str | None = None) -> None:
         parts = urlsplit(url)
@@ -130,4 +130,4 @@ class ExistingBroker(Broker):
             )
 
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
-        """Leave the broker alone."""
+        """Do nothing, because other programs use an existing broker."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make certificate authorities and their certificates, all with ECDSA P-256."""
+"""Create certificate authorities and their certificates, all with ECDSA P-256."""
 
 import datetime
 import ipaddress

@@ -15,7 +15,7 @@ from simyard_dev.local_broker import open_broker
 from simyard_dev.progress import say
 
 STATISTICS_SECONDS = 30
-"""Interval of the broker's statistics. At its default of 5 s, those of thousands of workers take half a core."""
+"""Interval of the broker's statistics in seconds. With the default of 5 s, thousands of workers cost half a core."""
 
 
 class Environment:
@@ -77,9 +77,10 @@ class Environment:
 
 
 def _in_parallel(*tasks: Callable[[], None]) -> None:
-    """Run all tasks to their end, then report all their problems at once.
+    """Run all tasks at the same time, wait until all have ended, then raise one error with all their problems.
 
-    Ctrl-C is raised after the tasks have ended, because the caller can stop only servers whose start is recorded.
+    After Ctrl-C, the function also waits until the tasks have ended: the caller can only stop servers that have a pid
+    file.
     """
     with ThreadPoolExecutor(len(tasks)) as executor:
         futures = [executor.submit(task) for task in tasks]

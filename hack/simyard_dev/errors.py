@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of building, starting and stopping a development environment."""
+"""Define the errors of a development environment."""
 
 
 class SetupError(Exception):

@@ -41,7 +41,7 @@ class FileStore:
 
     @property
     def endpoint(self) -> str:
-        """The URL of the server; a restart may change a port that another program has taken meanwhile."""
+        """The URL of the server. A restart changes the port if another program uses it meanwhile."""
         return f"{'https' if self._tls else 'http'}://{LOOPBACK}:{self._ports['s3']}"
 
     @property

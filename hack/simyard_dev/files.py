@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`, which is created if missing; other processes and threads wait."""
+    """Hold an exclusive lock on `path` while the block runs; create the file if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -19,7 +19,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> None:
-    """Replace `path` atomically, so that no reader sees half of it; `private` sets mode 0600."""
+    """Replace `path` atomically, so that readers see the old or the new content; `private` sets mode 0600."""
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Provide one real control plane and one real broker to a test run, as a pytest plugin.
 
-The xdist workers of the run share both servers. The servers start when a test first asks for them. They end with the
-run, even if the run is killed.
+The xdist workers of the run share both servers. A server starts when the first test uses it. Both end with the run,
+even if the run is killed.
 """
 
 import os
@@ -32,13 +32,13 @@ _SLOW_FIXTURES = frozenset({"simyard_directory", "solver"})
 _EXAMPLES = 50
 _FAST_EXAMPLES = 25
 _STATISTICS_SECONDS = 1
-"""Interval of the broker's statistics in tests: some waits of the operator last for one interval."""
+"""Interval of the broker's statistics in seconds. Some waits of the operator last for one interval."""
 _GARBAGE_PERCENT = "200"
 """Value of GOGC for Go programs: twice as much garbage as by default, for a tenth less CPU of kube-apiserver."""
 
 
 class _Run:
-    """The directory of a test run, and the watchdog that ends its processes if the run cannot."""
+    """The directory of a test run, and the watchdog that kills its processes if the run is killed."""
 
     def __init__(self, keep_below: Path | None) -> None:
         if keep_below:
@@ -96,7 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_slow(item: pytest.Item) -> bool:
     """Return whether the test is marked as slow, or uses a fixture that starts processes or installs a program.
 
-    All servers start below the directory of the run, so a test that uses the fixture of that directory may start some.
+    Tests start their processes below the directory of the run, so a test is slow if it uses the fixture of this
+    directory.
     """
     fixtures = getattr(item, "fixturenames", ())
     return not _SLOW_FIXTURES.isdisjoint(fixtures) or item.get_closest_marker("slow") is not None
@@ -140,7 +141,7 @@ def broker(simyard_directory: Path) -> Broker:
 
 @pytest.fixture(scope="session")
 def mortal_broker(simyard_directory: Path) -> LocalBroker:
-    """Return a ready broker that tests may kill, slow down or fill; its event exchange is in the virtual host.
+    """Return a ready broker that tests may kill, slow down or fill.
 
     Tests that use it have the xdist group ``mortal-broker``, so that they run one after the other.
     """

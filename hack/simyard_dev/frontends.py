@@ -51,7 +51,7 @@ class Frontends:
         self.processes = [Process(directory, f"frontend-{number}") for number in range(COUNT)]
 
     def reserve(self) -> None:
-        """Choose the ports; call this before any process learns the addresses of the frontends."""
+        """Choose the ports. Call this before another process gets the addresses of the frontends."""
         for process in self.processes:
             if not process.is_alive():
                 self._ports.reserve(process.name)
@@ -92,7 +92,7 @@ class Frontends:
             process.start([SIMYARD, *command], variables)
 
     def wait_ready(self, deadline_seconds: float) -> None:
-        """Wait until all frontends serve, over AMQP too; their own readiness does not include AMQP.
+        """Wait until all frontends are ready and serve over AMQP too, which their readiness does not include.
 
         Raises:
             SetupError: a frontend did not become ready; the message contains the end of its log.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzz parsers of untrusted input: change inputs at random, and keep the inputs that reach new code.
 
-The corpus is a folder with one input per file: a small set of inputs that reaches all pairs of lines ever reached.
+The corpus is a folder with one input per file: a small set of inputs that reach all pairs of lines that any input has
+reached.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Fuzzer:
 
 
 def minimise(reached_by: dict[bytes, set[Arc]]) -> list[bytes]:
-    """Return few of the given inputs, which together reach the same pairs of lines; shorter inputs come first."""
+    """Return a small subset of the inputs that reaches the same pairs of lines; it prefers shorter inputs."""
     kept: list[bytes] = []
     reached: set[Arc] = set()
     for data in sorted(reached_by, key=lambda one: (-len(reached_by[one] - reached) // 20, len(one))):

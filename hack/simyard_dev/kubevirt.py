@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Install the definitions and the instance types of KubeVirt, read from its Go module.
 
-No program of KubeVirt runs. KubeVirt's operator installs the same schemas; they are taken from its source. The few
-lines around each schema (names, scope, versions) follow ``components/crds.go`` of the same release.
+No program of KubeVirt runs. The schemas are those in the source of KubeVirt's operator, which installs them in a
+cluster. The lines around each schema (names, scope, versions) follow ``components/crds.go`` of the same release.
 """
 
 import functools
@@ -76,7 +76,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class KubeVirtRelease:
-    """The objects that a release of KubeVirt installs, as far as they matter here."""
+    """The definitions and the instance types that a release of KubeVirt installs."""
 
     version: str
     definitions: list[dict[str, Any]]
@@ -136,6 +136,6 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _load(text: str) -> list[dict[str, Any]]:
-    """Return all documents; uses the C loader if there is one, because the schemas have a megabyte."""
+    """Return all YAML documents in a text. Use the C loader if there is one, because the schemas have a megabyte."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [document for document in yaml.load_all(text, loader) if document]

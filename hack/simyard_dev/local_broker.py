@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a RabbitMQ from Debian's package on loopback: one broker, or a cluster of three nodes.
 
-Our own broker shares nothing with the system's RabbitMQ: it has its own state, cookie, epmd and ports.
+This broker is independent of the system's RabbitMQ: it has its own state, cookie, epmd and ports.
 """
 
 import base64
@@ -40,7 +40,7 @@ USER = "simyard-admin"
 READY_SECONDS = 300.0
 HEARTBEAT_SECONDS = 30
 NET_TICK_SECONDS = 6
-"""Silence after which a node has left the cluster, give or take a quarter."""
+"""Time without a message after which a node counts as lost by the cluster, with an error of a quarter."""
 MINIMUM_FREE_DISK = "100MB"
 # The header that a client sends first, and the type of the broker's answer frame (AMQP 0-9-1, 4.2.2, 4.2.3).
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -72,7 +72,7 @@ class Membership:
 
 
 class LocalBroker(Broker):
-    """A broker of our own; its directory holds state, configuration, ports and logs.
+    """A broker that this class runs. Its directory contains state, configuration, ports and logs.
 
     The broker has its own node name, Erlang cookie and epmd, and listens on loopback only. `hosts` are further names
     and addresses for its certificate, for clients on other machines. With `cluster`, the broker is one node of a
@@ -102,7 +102,7 @@ class LocalBroker(Broker):
 
     @property
     def address(self) -> BrokerAddress:
-        """The URLs of the broker; a restart may change a port that another program has taken meanwhile."""
+        """The URLs of the broker. A restart changes a port if another program uses it meanwhile."""
         credentials = f"{USER}:{self._password_file.read_text()}"
         return BrokerAddress(
             url=f"amqp://{credentials}@{LOOPBACK}:{self._ports['amqp']}/{VIRTUAL_HOST}",
@@ -250,7 +250,7 @@ class LocalBroker(Broker):
         return sum(bool(node.get("running")) for node in self._ask("nodes") or ())
 
     def _knows_us(self) -> bool:
-        """Return whether the management API accepts the administrator."""
+        """Return true if the management API accepts the password of the administrator."""
         return self._ask("whoami") is not None
 
     def _ask(self, path: str) -> Any:

@@ -61,7 +61,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _install(names: list[str]) -> None:
-    """Install with the present package lists, which is fast; update the lists only if that fails."""
+    """Install with the present package lists; if that fails, update the lists and try again."""
     if _apt([*APT_INSTALL, *names]).returncode == 0:
         return
     _apt(["apt-get", "update", "--quiet"])
@@ -81,9 +81,9 @@ def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def _services_kept_down() -> Iterator[None]:
-    """Forbid the start of services, and restore the machine's own policy afterwards.
+    """Forbid the start of services while the block runs, and restore the policy of the machine afterwards.
 
-    The policy is moved aside, so the next run repairs a run that was killed half-way.
+    The function renames the file of the policy. If a run is killed before the end, the next run restores the policy.
     """
     aside = POLICY_FILE.with_name("policy-rc.d.before-simyard")
     if POLICY_FILE.exists() and not aside.exists() and POLICY_FILE.read_text() != POLICY:

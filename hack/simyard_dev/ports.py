@@ -27,10 +27,10 @@ class Ports:
         return self._load()[name]
 
     def reserve(self, name: str) -> int:
-        """Return the port remembered under this name if it becomes free in time, else a new one, and remember it.
+        """Return the stored port with this name if it becomes free in time; else choose a new port and store it.
 
-        Call this while the server of the port does not run. The kernel may hold the port of a killed process for a
-        moment, while clients that know the port connect again and again.
+        Call this while the server of the port does not run. After a process was killed, its port can be in use for a
+        moment, because clients connect to it again and again.
         """
         ports = self._load()
         if name not in ports or not _becomes_free(ports[name]):

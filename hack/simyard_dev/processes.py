@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run processes that outlive the command that started them; later commands find and stop them by a pid file.
 
-Pids are reused, so a pid alone could name a stranger's process, which a later command would then kill. The pid file
-therefore records the start time as well. Each process is a session of its own and writes to its own log file.
+The kernel reuses pids, so a pid alone could name a later process, which a command would then kill by mistake. The pid
+file therefore also records the start time. Each process has a separate session and a separate log file.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True)
 class Identity:
-    """A process for all time: its pid, and its start time in clock ticks since the machine's boot."""
+    """The unique identity of a process: its pid, and its start time in clock ticks since the machine's boot."""
 
     pid: int
     started: int
@@ -49,7 +49,7 @@ class Identity:
         return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     def is_alive(self) -> bool:
-        """Return whether this process still runs, and not another process with the same pid."""
+        """Return true if this process still runs; false if it has ended or another process has its pid."""
         return Identity.of(self.pid) == self
 
     def wait_gone(self, seconds: float) -> bool:

@@ -17,7 +17,7 @@ def say(message: str) -> None:
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Announce a step, show every 15 s that it is still at work, and print its duration at the end."""
+    """Print the title of a step, a line every 15 s while the block runs, and the duration at the end."""
     started = time.monotonic()
     ended = threading.Event()
 

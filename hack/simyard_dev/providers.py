@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of providers as a site receives them, for tests and benchmarks that make a site without a CloudSite."""
+"""Build the settings of providers, for tests and benchmarks that create a site without a CloudSite."""
 
 from __future__ import annotations
 

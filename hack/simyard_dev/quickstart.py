@@ -24,7 +24,9 @@ AVAILABLE_SECONDS = 120
 
 
 def run(environment: Environment, *, occi: bool = False) -> None:
-    """Do the whole job and write `summary.json`; existing objects are kept. With ``occi``, OCCI frontends run too.
+    """Do the whole job and write `summary.json`, without changes to existing objects.
+
+    With ``occi``, run OCCI frontends too.
 
     Raises:
         SetupError: a prerequisite is missing or a step failed; the message gives the reason.
@@ -45,7 +47,7 @@ def run(environment: Environment, *, occi: bool = False) -> None:
 def _start_pool(environment: Environment, summary_file: Path) -> float:
     """Apply the example, wait for the pool, and return T_m: the seconds until kubectl saw the pool available.
 
-    A pool that exists already belongs to the user, who may have scaled it; it is left alone.
+    If the pool exists already, the function does not change it, because the user may have scaled it.
     """
     kubectl = environment.control_plane.kubectl
     files = ("-f", str(EXAMPLE / "service.yaml"), "-f", str(EXAMPLE / "site.yaml"))

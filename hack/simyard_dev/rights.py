@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wait until the authorizer of an API server knows of a role binding; it follows bindings with a delay."""
+"""Wait until the authorizer of an API server has received a change of a role binding, which takes some time."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def _from_assets(name: str) -> Path | None:
 
 
 def _build(module: GoModule, names: list[str]) -> None:
-    """Build all programs in one go, which compiles shared packages once, then move each program into its place."""
+    """Build all programs with one command, so that Go compiles shared packages once; then move them to their folder."""
     if not names:
         return
     check_go(module)

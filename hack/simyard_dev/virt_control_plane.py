@@ -3,7 +3,7 @@
 
 Real: both programs, their definitions, webhooks, RBAC and the aggregated API ``subresources.kubevirt.io``, all as
 virt-operator of the same release installs them, and kube-scheduler. Emulated: nodes and the phases of pods (kwok).
-Absent: virt-operator, virt-handler, CDI and guests; ``simyard_simulators.virt.handler`` plays virt-handler.
+Absent: virt-operator, virt-handler, CDI and guests; ``simyard_simulators.virt.handler`` simulates virt-handler.
 """
 
 import base64
@@ -54,7 +54,7 @@ Manifest = dict[str, Any]
 class VirtControlPlane:
     """virt-api, virt-controller, kube-scheduler and kwok, beside a control plane that runs already.
 
-    With ``disks``, stand-ins for the definitions of CDI are installed; no program makes disks.
+    With ``disks``, the API server also has substitutes for the definitions of CDI; no program creates disks.
 
     Attributes:
         handler_port: the loopback port at which virt-api looks for the virt-handler of every node.
@@ -113,7 +113,7 @@ class VirtControlPlane:
 
     @contextlib.contextmanager
     def silent_kubelets(self) -> Iterator[None]:
-        """Stop the emulated kubelets within the context: deleted pods are not ended."""
+        """Stop the emulated kubelets while the block runs, so that deleted pods do not end."""
         kwok = self._kwok.identity
         if kwok is None:
             raise SetupError("kwok does not run: call start() first")
@@ -260,7 +260,7 @@ def _node(name: str) -> Manifest:
 
 
 def build_handler_pod(node: str) -> Manifest:
-    """Return the pod by which virt-api finds the virt-handler of a node; kwok plays the pod."""
+    """Return the pod by which virt-api finds the virt-handler of a node. kwok emulates this pod."""
     labels = {"kubevirt.io": "virt-handler"}
     containers = [{"name": "virt-handler", "image": "virt-handler"}]
     return {
@@ -272,7 +272,7 @@ def build_handler_pod(node: str) -> Manifest:
 
 
 def _free_definition(kind: str, scope: str) -> Manifest:
-    """Return a stand-in for a definition of CDI; its objects may have any content."""
+    """Return a substitute for a definition of CDI, whose objects may have any content."""
     singular = kind.lower()
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill the processes of a test run when the run has ended for any reason: `PID STARTED DIRECTORY`.
 
-A process that is killed cannot clean up, so a second process watches it. The parent-death signal of Linux would not do:
-the kernel sends it when the thread that started a process ends. Under pytest-xdist that thread belongs to a worker,
-which may end before other workers that share the process.
+A killed process cannot stop its children, so a second process watches it. The parent-death signal of Linux is no
+alternative, because the kernel sends it when the thread that started the child ends. Under pytest-xdist, this thread
+belongs to a worker, which may end before other workers that use the same child.
 """
 
 import os
@@ -20,7 +20,7 @@ QUIET_SECONDS = 3.0
 
 
 def start(directory: Path) -> subprocess.Popen[bytes]:
-    """Start a watchdog over this process: after its end, the processes with a pid file in the directory are killed."""
+    """Start a watchdog, which kills the processes with a pid file in the directory after this process has ended."""
     package = Path(__file__).resolve().parent
     return subprocess.Popen(
         [sys.executable, "-m", f"{package.name}.watchdog", *str(Identity.of(os.getpid())).split(), str(directory)],

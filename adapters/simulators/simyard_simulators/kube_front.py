@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reverse proxy in front of a real API server, with switches for the faults of API servers and networks."""
+"""Runs a reverse proxy in front of a real API server, with switches for the faults of API servers and networks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class KubeFront:
     """A proxy that forwards requests with the caller's own token.
 
-    ``plural`` names the resource that the switches affect. The proxy itself answers the paths in ``routes`` (of an
-    aggregated API, say). It serves plain HTTP, only on loopback.
+    The switches affect the resource with the name ``plural``. The proxy answers requests for the paths in ``routes``
+    itself, for example those of an aggregated API. It serves HTTP without TLS, only on loopback.
 
     Attributes:
         sent_bytes: The size of the bodies of all answers.
-        lose: The number of requests that create or delete and whose answers will be lost.
-        throttle: The number of creations that will be refused as too many, with ``retry_after_seconds`` unless it is
-            None.
+        lose: The number of coming creations and deletions whose answers the proxy will lose. throttle: The number of
+        coming creations that the proxy will refuse as too many, with ``retry_after_seconds`` unless it is None.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class KubeFront:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[KubeFront]:
-        """Serve while the context lasts."""
+        """Serve while the block runs."""
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as self._session:
@@ -113,7 +112,7 @@ class KubeFront:
 
     @asynccontextmanager
     async def blind(self) -> AsyncIterator[None]:
-        """Refuse lists and watches while the block runs, and cut the open watches."""
+        """Break the connections of all watches, and refuse lists and watches while the block runs."""
         self._blind = True
         self.cut_watches()
         try:
@@ -123,7 +122,7 @@ class KubeFront:
 
     @asynccontextmanager
     async def unreachable(self) -> AsyncIterator[None]:
-        """Accept no connections while the block runs, and cut the open ones."""
+        """Close all connections, and accept no new ones while the block runs."""
         if self._site is not None:
             await self._site.stop()
         for connection in self._runner.server.connections if self._runner.server is not None else ():
@@ -214,7 +213,7 @@ def _drop(asking: asyncio.Future[aiohttp.ClientResponse]) -> None:
 
 
 def _hang_up(answer: aiohttp.ClientResponse) -> None:
-    """Close an answer's connection: normally if the answer is complete, otherwise at once, without TLS's farewell."""
+    """Close an answer's connection: normally if the answer is complete, otherwise at once, without an end of TLS."""
     if answer.connection is not None and answer.connection.transport is not None:
         answer.connection.transport.abort()
     answer.close()

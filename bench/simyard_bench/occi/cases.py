@@ -25,7 +25,7 @@ ACTION = "run"
 _ACTION_LINK = re.compile(rf'<(/compute/\S+)\?action={ACTION}>; rel="(\S+#){ACTION}"')
 _REQUEST_SECONDS = 60
 _APART = frozenset({"date", "content-length", "connection"})
-"""Headers that a server sets anew for each response."""
+"""The headers whose values differ in each response."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Access:
 
 
 class Asking:
-    """A connection for single requests that are not measured."""
+    """A connection for single requests, which are not measured."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -104,11 +104,11 @@ class Asking:
         return [urlsplit(line).path for line in self.ask(LIST).body.decode().split()]
 
     def is_ready(self, path: str) -> bool:
-        """Return whether the service of a compute has registered: the action is offered only then."""
+        """Return true if the service of a compute has registered: only then does the compute offer the action."""
         return _ACTION_LINK.search(self.ask(compute(path)).body.decode()) is not None
 
     def wait_ready(self, count: int, seconds: float) -> list[str]:
-        """Wait for ``count`` computes, the youngest of which have registered services; return the paths of all.
+        """Wait until ``count`` computes exist and the newest ones have registered services; return the paths of all.
 
         Raises:
             SetupError: the deadline passed.

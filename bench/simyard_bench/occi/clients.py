@@ -40,7 +40,7 @@ def run(load: Load) -> Outcome:
 
 
 def run_together(loads: Sequence[Load]) -> Outcome:
-    """Run several clients at once and return their common outcome, with the worst 99th percentile."""
+    """Run several clients at once; return the outcome of all together, with the largest of their 99th percentiles."""
     with ThreadPoolExecutor(len(loads)) as executor:
         outcomes = list(executor.map(run, loads))
     requests = sum(outcome.requests for outcome in outcomes)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create a past for a measurement: Workers that were created and deleted, and ServiceActions that finished.
+"""Create history before a measurement: Workers that were created and deleted, and finished ServiceActions.
 
-To save time, no machine is started for these Workers, and the actions are copies of one that ran. The frontends see no
-difference: each Worker is created, listed in full, and deleted, and each ServiceAction is kept as a whole.
+To save time, these Workers have no machines, and the actions are copies of one finished action. For the frontends, this
+makes no difference: each Worker is created, listed in full, and deleted, and each ServiceAction is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simyard_bench.world import World
 from simyard_dev.errors import SetupError
 
 PORTION = 5_000
-"""Number of these Workers that exist at a time."""
+"""Maximum number of these Workers that exist at the same time."""
 CONCURRENCY = 32
 _DELETE_SECONDS = 300
 _REQUEST_SECONDS = 60

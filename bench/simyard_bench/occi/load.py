@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define loads and outcomes: the contract between the benchmark and its client processes."""
+"""Define loads and outcomes, which the benchmark and its client processes exchange as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 SERVING = "serving"
-"""Line that a yardstick prints once it serves."""
+"""The line that a yardstick prints when it accepts requests."""
 _ANSWER_SECONDS = 60.0
 
 
@@ -32,7 +32,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Load:
-    """Requests in turn, again and again, over ``connections``, each sent when the previous one is answered.
+    """A load: a client sends the requests in turn over ``connections``, each when the previous one is answered.
 
     Attributes:
         url: URL of the server without a path; URL of the broker for AMQP.
@@ -95,7 +95,7 @@ class Outcome:
 
 
 class Tally:
-    """A count of answers; the answers between :meth:`begin` and :meth:`end` count for the outcome."""
+    """A counter of answers. The outcome contains the answers between :meth:`begin` and :meth:`end`."""
 
     def __init__(self, servers: tuple[int, ...]) -> None:
         self.body_bytes = 0
@@ -113,7 +113,7 @@ class Tally:
         return len(self._times)
 
     def begin(self) -> None:
-        """Forget all earlier answers and start the clocks."""
+        """Set the counter to 0 and begin to measure."""
         self._times.clear()
         self._began, self._client, self._server = time.perf_counter(), time.process_time(), self._server_seconds()
 
@@ -138,12 +138,12 @@ class Tally:
 
 
 def quantile(times: list[float], share: float) -> float:
-    """Return the smallest of the sorted times that this share of them does not exceed."""
+    """Return the quantile of sorted times: the smallest time that is not exceeded by this share of them."""
     return times[max(0, math.ceil(share * len(times)) - 1)]
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of all living threads of a process; exact, while the ticks of ``stat`` are 10 ms."""
+    """Return the exact CPU seconds of all living threads of a process; ``stat`` has only ticks of 10 ms."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -155,7 +155,7 @@ def pin(pid: int, core: int) -> None:
 
 
 async def measure(load: Load, tally: Tally, failed: asyncio.Future[None]) -> Outcome:
-    """Measure a running load for its time, or longer if there was no answer in it.
+    """Measure a running load for its time; continue until there is at least one answer.
 
     Raises:
         RuntimeError: a connection failed; ``failed`` has the reason.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the rounds of a case and make a row of them."""
+"""Measure the rounds of a case and compute its row."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from simyard_dev.progress import say
 
 CONNECTIONS = 16
 WARM_SHARE = 0.3
-"""Length of the phase before the measurement, as a share of the measured time."""
+"""Duration of the phase before the measurement, as a share of the measured time."""
 
 Round = tuple[Outcome, Outcome]
-"""Outcomes of sequential requests over one connection (latency) and of concurrent ones (throughput, CPU time)."""
+"""The outcomes of sequential requests over one connection (latency) and of concurrent ones (throughput, CPU)."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Number of rounds, and seconds of each."""
+    """The number of rounds, and the duration of each in seconds."""
 
     rounds: int = 3
     seconds: float = 1.0
 
 
 class Measuring:
-    """The measured ``rows``; ``workers`` and ``finished`` state the present numbers."""
+    """The collector of measured ``rows``. ``workers`` and ``finished`` are the present numbers of both."""
 
     def __init__(self, world: World, frontends: Frontends, effort: Effort) -> None:
         self.rows: list[Row] = []
@@ -54,9 +54,9 @@ class Measuring:
         connections: int = CONNECTIONS,
         times: float = 1,
     ) -> None:
-        """Measure requests in turn, and the yardstick with the first of them in the same rounds.
+        """Measure the requests in turn; in the same rounds, measure the yardstick with the first request.
 
-        ``times`` prolongs the rounds.
+        ``times`` multiplies the duration of the rounds.
         """
 
         def round_of(server: Server, requests: Sequence[Request]) -> Round:
@@ -74,7 +74,7 @@ class Measuring:
         self.add(case, rounds, bare_rounds, connections=connections)
 
     def pairs(self, case: str, requests: Sequence[Request], count: int) -> None:
-        """Measure ``count`` frontends, each with a client on its core; each client begins with another request."""
+        """Measure ``count`` frontends, each with a client on its core. Each client begins with a different request."""
 
         def loads(connections: int) -> list[Load]:
             first = [len(requests) * number // count for number in range(count)]

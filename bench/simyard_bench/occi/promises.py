@@ -64,7 +64,7 @@ def _list(rows: Sequence[Row], case: str) -> Verdict:
 
 
 def _cpu(rows: Sequence[Row]) -> Verdict:
-    """Judge the worst of all sizes."""
+    """Return the verdict on the CPU time, for the size with the worst ratio."""
     figure, required = "get-compute: CPU per request", f"at most {MAX_LIMIT_CPU_RATIO:g} x limit"
     found = [
         (row.cpu_us_per_request / limit, row, limit)
@@ -92,7 +92,7 @@ def _register(rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 def _memory(rows: Sequence[Row]) -> Verdict:
-    """Judge the peak. Rows with finished Workers are left out, because these existed beside the others for a while."""
+    """Return the verdict on the peak memory, without rows with finished Workers, which took additional memory."""
     figure, required = f"memory of a frontend with {LARGE} workers", f"at most {MAX_RSS_MIB:.0f} MiB"
     most = max((row.rss_mib for row in rows if row.workers >= LARGE and not row.finished), default=0.0)
     return Verdict(figure, required, f"{most:.0f} MiB", most <= MAX_RSS_MIB) if most else missing(figure, required)

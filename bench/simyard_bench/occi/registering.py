@@ -20,9 +20,9 @@ SECONDS = 60.0
 
 
 def register(world: World, asking: Asking, measuring: Measuring, frontends: Frontends, n: int) -> None:
-    """Grow the pool to ``n`` workers, and ask for each new one until the action of its service is offered.
+    """Scale the pool to ``n`` workers, and read each new compute until it offers the action of its service.
 
-    These reads are the requests of this case. A worker counts as registered when the operator has received its message.
+    The case measures these reads. A worker counts as registered when the operator has received its message.
 
     Raises:
         SetupError: the workers are not shown in time.
@@ -58,7 +58,7 @@ def register(world: World, asking: Asking, measuring: Measuring, frontends: Fron
 
 
 def _follow(asking: Asking, known: set[str], count: int, deadline: float) -> tuple[dict[str, float], list[float]]:
-    """Return the time at which each new compute was shown as ready, and the durations of the questions."""
+    """Return the time at which each new compute was first shown as ready, and the durations of the reads."""
     shown: dict[str, float] = {}
     pending: set[str] = set()
     times: list[float] = []

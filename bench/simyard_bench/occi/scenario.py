@@ -30,9 +30,9 @@ IDLE_SECONDS = 5.0
 
 
 class Scenario:
-    """The cases in an environment that is up and prepared; ``rows`` grows with each measurement.
+    """The cases in a running and prepared environment. Each measurement adds to ``rows``.
 
-    The first frontend has a core of its own, and the client has another core. All other processes run on any core.
+    The first frontend is pinned to one core, and the client to another. All other processes run on any core.
     """
 
     def __init__(self, world: World, effort: Effort, idle_cores: float) -> None:
@@ -50,7 +50,7 @@ class Scenario:
         return self._measuring.rows
 
     def run(self, sizes: Sequence[int], finished_count: int) -> None:
-        """Measure each size in ascending order: all cases at the largest, and again after ``finished_count`` ended.
+        """Measure the sizes in ascending order: all cases at the largest, also beside ``finished_count`` finished.
 
         Raises:
             SetupError: a request was refused, or a phase did not end in time.
@@ -87,7 +87,7 @@ class Scenario:
         return paths
 
     def _wait_settled(self, n: int) -> list[str]:
-        """Return the computes once all are shown, all writes have stopped and all processes are idle."""
+        """Wait until all computes are shown, writes have stopped and processes are idle; return the computes."""
         paths = self._asking.wait_ready(n, BASE_SECONDS)
         self._asking.ask(self._asking.actions(paths)[0])  # the first action has all workers consume the pool's queue
         wait_quiet(self._world.count_operator_writes, QUIET_SECONDS, QUIETING_SECONDS)
@@ -95,7 +95,7 @@ class Scenario:
         return paths
 
     def _wait_idle(self) -> None:
-        """Wait until this machine is idle; with one core busy, every request would wait for the other core.
+        """Wait until this machine is idle. If one core were busy, client and frontend would share the other core.
 
         Raises:
             SetupError: processes stay busy; the message names them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the measured servers: the frontends, and yardsticks with the same answers, each pinned to a core."""
+"""Run the measured servers: the frontends, and yardsticks with the same answers. Each server is pinned to a core."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _cells(row: Row) -> Sequence[str]:
 
 
 def _more_frontends(rows: Sequence[Row]) -> str:
-    """Return the growth of the throughput with the number of frontends."""
+    """Return a sentence about the growth of the throughput with the number of frontends."""
     grown = sorted((row for row in rows if row.case == "mixed"), key=lambda row: row.frontends)
     return "".join(
         f"From {few.frontends} to {many.frontends} frontends, mixed reads: {few.per_second:,.0f} to"
@@ -50,7 +50,7 @@ def _more_frontends(rows: Sequence[Row]) -> str:
 
 
 def _transports(rows: Sequence[Row]) -> str:
-    """Return the cost of a request over either transport."""
+    """Return a sentence about the cost of a request over HTTP and over AMQP."""
     amqp = next((row for row in rows if row.case == "get-compute-amqp"), None)
     if amqp is None or amqp.limit_cpu_us_per_request is None:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make requests for machines as a pool makes them, each with a complete bootstrap document."""
+"""Build requests for machines as a pool does, each with a complete bootstrap document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU_MILLIS = 100
 _INTERFACE = load_class(PROGRAM_CLASS, PROGRAM.parent).interface
 _CONNECTOR = {"python": {"class": PROGRAM_CLASS}}
 _BROKER = BrokerAddress("broker.example.com", 5671, "simyard", "pool", "p" * 32, "c" * 1200)
-"""Address of a broker; password and certificate have the length of real ones."""
+"""The address of a broker. Its password and certificate are as long as real ones."""
 
 
 def machine_requests(pool: str, namespace: str, n: int, image: str = IMAGE) -> list[MachineRequest]:

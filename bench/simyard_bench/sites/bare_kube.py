@@ -32,7 +32,7 @@ _OWN_METADATA = ("labels", "annotations")
 
 @dataclass(frozen=True)
 class Started:
-    """Seconds until the last object was created, seconds until a watch saw all of them run, and CPU of this process."""
+    """The seconds until the last object was created, and until a watch showed all running; and the CPU time used."""
 
     seconds: float
     accepted_seconds: float
@@ -89,7 +89,7 @@ class BareKube:
         return await self._measured(make, n, lambda: accepted)
 
     async def scale(self, path: str, n: int) -> Started:
-        """Have a controller create ``n`` objects by setting the replicas of the object at ``path``, and measure.
+        """Set the replicas of the object at ``path`` to ``n``, and measure until all objects of its controller run.
 
         Raises:
             SetupError: the API server refused it, or not all objects ran in time.

@@ -31,18 +31,24 @@ CLOUD = "simulated oned"
 LIVE = 50
 """Number of running machines beside the finished ones; the same as in the measurement of a real oned."""
 WIDE_TIME_SCALE = 0.1
-"""Without waits for a scheduler, the latencies of the drivers, which are invented, would dominate at scale 1."""
+"""The scale of times without a scheduler.
+
+At scale 1, the start would mostly consist of invented latencies of drivers.
+"""
 STOCK_SCALE = 0.05
-"""The stock scheduler places 7 machines in 10 s. The costs of calls have the same scale, which keeps proportions."""
+"""The scale of times with the stock scheduler, which places 7 machines in 10 s.
+
+The costs of calls have the same scale.
+"""
 REPEATS = 100
-"""Number of consecutive looks at few machines; one look takes milliseconds."""
+"""Number of consecutive polls of few machines, because one poll takes only milliseconds."""
 YARDSTICK_REPEATS = 20
 _READS = frozenset({"info", "infoset", "version", "config"})
 
 
 @dataclass(frozen=True)
 class Look:
-    """Cost of one look: seconds, CPU seconds of the client, calls to oned and their cost in the model."""
+    """The cost of one poll: seconds, CPU seconds of the client, calls to oned and their cost in the model."""
 
     seconds: float
     cpu_seconds: float
@@ -51,7 +57,7 @@ class Look:
 
 
 Turn = tuple[Look, Look]
-"""Our look and that of the yardstick."""
+"""The cost of our poll and that of the yardstick."""
 
 
 def starts(n: int, rounds: int) -> Iterator[Figures]:
@@ -66,7 +72,7 @@ def starts(n: int, rounds: int) -> Iterator[Figures]:
 
 
 def polls(known: int, finished: Sequence[int], rounds: int) -> Iterator[Figures]:
-    """Measure a look at all known machines: at many, and at few beside finished ones."""
+    """Measure polls of all known machines: of many machines, and of few machines beside finished ones."""
     load = os.getloadavg()[0]
     with SimulatedOned("wide", 1.0, 1.0) as oned, step(f"polls of {known} VMs"):
         ids = oned.fill(running=known)
@@ -137,7 +143,7 @@ async def _ours(oned: SimulatedOned, requests: Sequence[MachineRequest]) -> Star
 
 
 class Looking:
-    """A site that looks at its machines, as a context."""
+    """A context with a site that polls its machines."""
 
     def __init__(self, oned: SimulatedOned) -> None:
         self._oned = oned
@@ -152,11 +158,11 @@ class Looking:
         self._runner.close()
 
     def poll(self, ids: Sequence[int], times: int) -> Look:
-        """Look at machines by their ids, as the site's events do for known machines."""
+        """Poll machines by their ids, as the site's events do for known machines."""
         return self._measured(partial(self._poll, [str(each) for each in ids]), times)
 
     def sweep(self, times: int) -> Look:
-        """Look for machines, as the site's events do at first and every ten minutes."""
+        """Search for machines, as the site's events do at first and every ten minutes."""
         return self._measured(self._site.list_owned, times)
 
     def _measured(self, look: Callable[[], Awaitable[object]], times: int) -> Look:
@@ -188,7 +194,7 @@ def _live(oned: SimulatedOned, finished: int) -> list[int]:
 
 
 def _counted(oned: SimulatedOned, look: Callable[[], Spent], repeats: int, times: int = 1) -> Look:
-    """Return the mean cost of ``times`` looks, all of which ``look`` does itself."""
+    """Call ``look`` ``repeats`` times, and return the mean cost of a poll; one call makes ``times`` polls."""
     oned.asked()
     spent = [look() for _ in range(repeats)]
     asked, count = oned.asked(), repeats * times

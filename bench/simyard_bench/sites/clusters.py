@@ -173,7 +173,7 @@ async def _pods(plane: ControlPlane, n: int, rounds: int) -> Figures:
 def _replica_set(example: Json) -> Json:
     """Return a ReplicaSet without replicas whose machines are like the example.
 
-    The labels of the example are left out: KubeVirt changes some of them, such as the name of the node.
+    They do not have the labels of the example, because KubeVirt changes some of these, such as the name of the node.
     """
     labels = {"app": NAME}
     return {
@@ -189,7 +189,7 @@ def _replica_set(example: Json) -> Json:
 
 
 def _controller(session: aiohttp.ClientSession, resource: Resource, controller: Resource) -> Bare:
-    """Return the measurement of a controller that creates objects of a resource."""
+    """Return a function that measures how fast a controller creates objects of a resource."""
     theirs, path = BareKube(session, resource, NAMESPACE), build_path(controller, NAMESPACE, NAME)
 
     async def bare(n: int) -> bare_kube.Started:
@@ -204,7 +204,7 @@ def _controller(session: aiohttp.ClientSession, resource: Resource, controller: 
 
 @dataclass(frozen=True)
 class Case:
-    """A case with a number of machines, and the stand-in for the cloud."""
+    """A case with a number of machines, and the description of the simulated cloud."""
 
     site: str
     name: str
@@ -213,7 +213,7 @@ class Case:
 
 
 class Ours:
-    """Pools at one site after the other; each site is new, and its machines are removed afterwards."""
+    """The measured pools. Each has a new site, whose machines are removed after the measurement."""
 
     def __init__(self, session: aiohttp.ClientSession, resource: Resource, make_site: Callable[[], Site]) -> None:
         self._session = session

@@ -3,7 +3,7 @@
 
 ``make bench-oned`` reads ``SIMYARD_ONE_ENDPOINT``, ``SIMYARD_ONE_AUTH`` (user:password) and ``SIMYARD_ONE_TEMPLATE``
 (name, default ``worker``) from the environment. Each case creates MACHINES machines (argument, default 100) and deletes
-them. The cost model of the simulator is based on such figures; they are printed and not stored.
+them. The program prints the figures and does not store them. The cost model of the simulator is based on such figures.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ async def _calls(config: SiteConfig, requests: list[MachineRequest]) -> list[Rpc
 
 
 async def _end(site: OpenNebulaSite) -> None:
-    """Delete all machines of the site; a machine on its way to a host can be deleted only after its arrival."""
+    """Delete all machines of the site. oned can delete a machine in PROLOG or BOOT only after this state."""
     async with asyncio.timeout(_END_SECONDS):
         while machines := await site.list_owned():
             ids = [machine.id for machine in machines if machine.state is not MachineState.TERMINATING]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a simulated oned as a process of its own, so that its CPU time is not counted as that of the client.
+"""Run a simulated oned as a separate process, so that its CPU time does not count as that of the client.
 
 ``python -m simyard_bench.sites.oned SCHEDULER TIME_SCALE COST_SCALE`` prints its URL, answers each line of JSON on its
 standard input with one line, and ends with its input.
@@ -90,7 +90,7 @@ class SimulatedOned:
 
 
 class _Serving:
-    """The part that answers questions inside the process."""
+    """The server side of this module: it carries out the orders on standard input."""
 
     def __init__(self, oned: Oned) -> None:
         self._oned = oned

@@ -19,9 +19,9 @@ MAX_RATIO = 1.15
 MAX_CONTROLLED_RATIO = 1.1
 MAX_WRITES_PER_WORKER = 1.0
 MIN_RATE_RATIO = 1.25
-"""A real oned 7.4 created 51 VMs a second for a site with sequential requests, and 39 for pyone."""
+"""The required ratio to pyone: a real oned 7.4 created 51 VMs a second by sequential multicalls, and 39 for pyone."""
 MAX_STOCK_RATIO = 1.02
-"""Our start must not be slower: the scheduler gives the pace, and both clients look twice a second."""
+"""The permitted ratio to pyone with the stock scheduler, which limits both starts; both clients poll twice a second."""
 MAX_CPU_RATIO = 1 / 3
 MAX_GROWTH = 1.1
 
@@ -68,7 +68,7 @@ def _times(
 
 
 def _writes(rows: Sequence[Row]) -> Verdict:
-    """Judge the writes per machine; writes that occur once for a whole pool belong to no machine."""
+    """Return the verdict on the writes per machine, without the writes that occur once per pool."""
     figure, required = (
         "kubevirt: API writes for each VMI",
         f"at most {MAX_WRITES_PER_WORKER:g}, and some for all together",
@@ -108,7 +108,7 @@ def _cpu(rows: Sequence[Row]) -> Verdict:
 
 
 def _growth(rows: Sequence[Row], case: str) -> Verdict:
-    """Judge the worst growth among the CPU of the client, the calls, and their cost for the server."""
+    """Return the verdict on the largest growth of CPU time of the client, calls, and their cost for the server."""
     few, many = FINISHED
     figure = f"openNebula: {case} beside {many} finished VMs"
     required = f"at most {MAX_GROWTH - 1:.0%} above that beside {few}"

@@ -25,7 +25,7 @@ _ACTIVE = _RUNNING = 3
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds, and CPU seconds of this process; for starts also the seconds until the last machine was accepted."""
+    """The seconds and CPU seconds of a call; for starts, also the seconds until the last machine was accepted."""
 
     seconds: float
     cpu_seconds: float
@@ -56,14 +56,14 @@ class Pyone:
         return Spent(time.monotonic() - began, time.process_time() - cpu, accepted - began)
 
     def look(self, ids: Sequence[int]) -> Spent:
-        """Ask for machines by their ids, in as many parts as our site does."""
+        """Read machines by their ids, in as many requests as our site."""
         cpu, began = time.process_time(), time.monotonic()
         found = sum(len(self._one.vmpool.infoset(",".join(map(str, part)), False).VM) for part in split(ids, SET_IDS))
         assert found == len(ids)
         return Spent(time.monotonic() - began, time.process_time() - cpu)
 
     def look_at_all(self) -> Spent:
-        """Ask for all machines of the account that have not ended."""
+        """Read all machines of the account that still exist."""
         cpu, began = time.process_time(), time.monotonic()
         self._one.vmpool.info(_MINE, _ANY, _ANY, _NOT_DONE)
         return Spent(time.monotonic() - began, time.process_time() - cpu)
@@ -74,7 +74,7 @@ class Pyone:
 
 
 def _attributes(request: MachineRequest) -> Iterator[tuple[str, Value]]:
-    """Return as many attributes as our site sends."""
+    """Yield the same attributes as our site sends."""
     yield "CPU", f"{request.cpu_millis / 1000:g}"
     yield "VCPU", str(request.cores)
     yield "MEMORY", str(request.memory_mib)

@@ -22,8 +22,8 @@ class Figures(Record):
         site: the provider, a member of ``spec.provider`` of a CloudSite.
         case: the kind of work; see docs/performance.md.
         n: the number of machines.
-        finished: the number of machines that had ended before, where that was varied.
-        cloud: the stand-in for the cloud, and the simulated parts of it.
+        finished: the number of machines that had ended before; 0 if the case does not vary it.
+        cloud: the cloud of the measurement, with its simulated parts.
         ours_s: our time.
         yardstick_s: the time of the yardstick; None without a yardstick.
         cpu_s: CPU seconds of the provider and its caller.

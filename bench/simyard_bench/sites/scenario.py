@@ -23,7 +23,7 @@ SITES = ("kubevirt", CONTROLLERS, "pod", clouds.SITE)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of machines in the cases; polls look at ``known`` machines, or at few beside ``finished`` ones."""
+    """The numbers of machines in the cases. Polls read ``known`` machines, or a few beside ``finished`` machines."""
 
     vmis: Sequence[int] = (100, 1000)
     controlled_vmis: Sequence[int] = (200,)
@@ -49,7 +49,7 @@ def run(directory: Path, sites: Sequence[str], sizes: Sizes, rounds: int) -> lis
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the programs that take part."""
+    """Return the versions of the programs that the benchmark uses."""
     return {
         "kubernetes": tools.KUBERNETES.version,
         "etcd": tools.ETCD.version,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start machines as the fleet does: its bulk executor, tuner and breaker send the calls, the site's events answer.
+"""Start machines as the fleet does: with its bulk executor, tuner and breaker, and by the site's events.
 
-The other work of the operator (Workers, pools, restarts) is not included.
+The measurement does not include the other work of the operator (Workers, pools, restarts).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Started:
 
 
 class Fleet:
-    """The machines of one site, as an asynchronous context that is entered once the site's events have begun."""
+    """An asynchronous context with the machines of one site. It is entered when the site's events have begun."""
 
     def __init__(self, site: Site) -> None:
         self.machines: dict[str, Machine] = {}
@@ -154,4 +154,4 @@ class Fleet:
 
 
 def _nothing() -> None:
-    """Do nothing: this caller needs no notice."""
+    """Do nothing: this benchmark needs no notification."""

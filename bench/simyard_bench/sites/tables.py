@@ -15,7 +15,7 @@ _LOOKS = ("case", "machines", "finished", "ours", "CPU: ours, pyone", "calls: ou
 
 
 def results(rows: Sequence[Row]) -> str:
-    """Return the tables of starts and of looks."""
+    """Return the tables of starts and of polls."""
     if not rows:
         return "Not measured.\n"
     parts = []
@@ -49,7 +49,7 @@ def _look(row: Row) -> Sequence[str]:
 
 
 def _clouds(rows: Sequence[Row]) -> str:
-    """Return a list of the stand-ins for the clouds."""
+    """Return a Markdown list of the clouds, with their simulated parts."""
     lines = {f"- {row.site}{_scaled(row)}: {row.cloud}.\n": None for row in rows}
     return "".join(lines)
 

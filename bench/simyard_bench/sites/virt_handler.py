@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play the virt-handlers of all nodes beside KubeVirt's own controllers.
+"""Simulate the virt-handlers of all nodes beside KubeVirt's own controllers.
 
 ``python -m simyard_bench.sites.virt_handler`` reads a :class:`Script` in JSON from the file that its argument names.
 """
@@ -22,7 +22,7 @@ CONNECTIONS = 40
 
 
 class Script(BaseModel):
-    """The account of virt-handler, its serving certificate and port, and the nodes that it plays."""
+    """The account of virt-handler, its serving certificate and port, and the simulated nodes."""
 
     kubeconfig: Path
     certificate: Path

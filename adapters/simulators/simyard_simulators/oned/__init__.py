@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated oned: the XML-RPC API of OpenNebula 5.12 to 7.x over a cloud in memory.
+"""Simulates oned: the XML-RPC API of OpenNebula 5.12 to 7.x over a cloud in memory.
 
-It is for tests of clients, and runs in a pod of its own as well. Its behaviour is written from OpenNebula's
-documentation, from facts in its source (codes, texts, states) and from measurements of a real oned 7.4.
-``docs/sites/opennebula.md`` lists its limits. In-process::
+It is for tests of clients, and can also run as a separate process. Its behaviour follows OpenNebula's documentation,
+its source (codes, texts, states) and measurements of a real oned 7.4. ``docs/sites/opennebula.md`` lists its limits.
+In-process::
 
     async with Oned(Settings(time_scale=0.01, cost_scale=0)) as oned:
         client = pyone.OneServer(oned.url, session="simyard:secret")

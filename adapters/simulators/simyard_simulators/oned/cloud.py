@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud: its objects, its clock, and the VMs by id and by state."""
+"""Defines the simulated cloud: its objects, its clock, and the VMs by id and by state."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Cloud:
     It has a user ``simyard`` (password ``secret``, group ``simyard``), a template ``worker``, an image ``debian`` and a
     network ``private``. oneadmin owns the last three, and all users may use them.
 
-    Nothing happens by itself. :meth:`advance` carries out the planned actions that are due, in order, each at its own
-    time; every call to the server begins with it.
+    The cloud has no timers. :meth:`advance` carries out the planned actions that are due, in the order of their times.
+    The server calls it at the beginning of every call.
     """
 
     def __init__(self, settings: Settings, clock: Clock = time.time) -> None:
@@ -71,11 +71,11 @@ class Cloud:
         self.now = max(self.now, until)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Plan an action, in seconds before the time scale."""
+        """Plan an action after a delay, which the time scale shortens or prolongs."""
         heapq.heappush(self._heap, (self.now + seconds * self.settings.time_scale, next(self._order), action))
 
     def latency(self, name: str) -> float:
-        """Return one of :class:`Latencies` with its jitter."""
+        """Return the latency with this name, with a random jitter."""
         latencies = self.settings.latencies
         seconds: float = getattr(latencies, name)
         return seconds * (1 + latencies.jitter * self.random.uniform(-1, 1))
@@ -152,7 +152,7 @@ class Cloud:
         return quotas
 
     def index(self, vm: Vm, state: State, lcm: Lcm) -> None:
-        """Give a VM its state; every change of a state goes through this method."""
+        """Set the state of a VM. Every change of a state uses this method."""
         del self.by_state[vm.state][vm.oid]
         vm.previous = (vm.state, vm.lcm)
         vm.state, vm.lcm = state, lcm
@@ -174,7 +174,7 @@ class Cloud:
         return [vm for vm in self.vms.values() if vm.name == name and vm.state is not State.DONE]
 
     def fill(self, finished: int = 0, running: int = 0, owner: str = "", prefix: str = "filler") -> range:
-        """Add VMs that are done, and others that run, at once and regardless of hosts and quotas; return their ids.
+        """Add VMs that are DONE and VMs that run, without checks of hosts and quotas; return their ids.
 
         They belong to the first user unless ``owner`` names another.
         """

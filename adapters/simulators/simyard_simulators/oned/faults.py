@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The faults that tests can switch on, and the counters of requests."""
+"""Defines the faults that tests can switch on, and the counters of requests."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Denial:
 
 
 class Faults:
-    """The faults of a server; each is switched on here, and ends after a number of requests or by :meth:`clear`.
+    """The faults of a server. Each method switches on one fault, which ends after some requests or by :meth:`clear`.
 
-    A request is one HTTP request. A fault affects it if it contains a call of one of the named methods, alone or in a
-    multicall.
+    A request is one HTTP request. A fault affects a request that contains a call of one of the named methods, alone or
+    in a multicall; without names, it affects every request.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Faults:
     # Calls of the server
 
     async def running(self) -> None:
-        """Wait while paused."""
+        """Wait until the server is not paused."""
         await self._running.wait()
 
     def refuses(self, names: Iterable[str]) -> tuple[bool, HttpAnswer | None]:
@@ -137,7 +137,7 @@ class Counters:
         cost_milliseconds: The cost of the calls by method, in the model, regardless of the cost scale.
         scanned_rows: Rows that queries read.
         most_writers: The maximum number of requests that waited to write at one time.
-        connections, open_connections, most_connections: Accepted in all, open now, the maximum at one time.
+        connections, open_connections, most_connections: Connections accepted so far, open now, and open at most.
         bytes_out: The bytes of the answers.
     """
 
@@ -152,7 +152,7 @@ class Counters:
     bytes_out: int = 0
 
     def reset(self) -> None:
-        """Start counting from 0; open connections remain counted."""
+        """Set all counters to 0, except the number of open connections."""
         self.requests = self.scanned_rows = self.most_writers = self.connections = self.bytes_out = 0
         self.calls.clear()
         self.cost_milliseconds.clear()

@@ -21,14 +21,14 @@ MAX_NAME = 128
 
 RESTRICTED = ("CONTEXT/FILES", "NIC/MAC", "NIC/VLAN_ID", "NIC/BRIDGE", "DISK/SOURCE", "DISK/TOTAL_BYTES_SEC",
               "CPU_COST", "MEMORY_COST", "DISK_COST", "PCI", "EMULATOR", "RAW")  # fmt: skip
-"""A part of VM_RESTRICTED_ATTR of the default oned.conf: only users in the group oneadmin may set these."""
+"""A part of VM_RESTRICTED_ATTR of the default oned.conf: attributes that only users in the group oneadmin may set."""
 
 _OF_VM = frozenset({
     "CPU", "VCPU", "MEMORY", "DISK", "NIC", "NIC_ALIAS", "NIC_DEFAULT", "OS", "CONTEXT", "GRAPHICS", "VIDEO",
     "FEATURES", "RAW", "INPUT", "CPU_MODEL", "TOPOLOGY", "PCI", "SNAPSHOT", "TEMPLATE_ID", "BACKUP_CONFIG",
     "NUMA_NODE", "VMGROUP", "SUBMIT_ON_HOLD", "IMPORTED", "CLONING_TEMPLATE_ID", "TM_MAD_SYSTEM",
 })  # fmt: skip
-"""The attributes that go to TEMPLATE of the VM; all others stay in USER_TEMPLATE."""
+"""The attributes that are stored in TEMPLATE of the VM. All others are in USER_TEMPLATE."""
 
 
 def instantiate(
@@ -135,7 +135,7 @@ def _contextualise(vm: Vm) -> None:
         return known.get(name) or vm.template.get(name) or vm.user_template.get(name)
 
     def inner(name: str, key: str, chosen_by: str, wanted: str) -> str:
-        """Return nothing: USER, NETWORK and IMAGE have no attributes of their own in this simulation."""
+        """Return "": in this simulation, USER, NETWORK and IMAGE have no attributes."""
         vectors = (vector for vector in vm.template.vectors(name) if not chosen_by or vector.get(chosen_by) == wanted)
         return next(vectors, {}).get(key, "")
 
@@ -151,7 +151,7 @@ def _contextualise(vm: Vm) -> None:
 
 
 def _restricted(added: Template, base: Template) -> str:
-    """Return the name of the first attribute that may not be set; repeating the template's own values is allowed."""
+    """Return the first restricted attribute whose value differs from the template's; "" if there is none."""
     for restricted in RESTRICTED:
         name, _, key = restricted.partition("/")
         if _values(added, name, key) - _values(base, name, key):
@@ -205,7 +205,7 @@ def _network(cloud: Cloud, user: User, nic: Vector) -> Network | None:
 
 
 def _owner(cloud: Cloud, user: User, vector: Vector, what: str) -> int:
-    """Return the owner whose names are used: the owner that the vector names, or else the caller."""
+    """Return the id of the user whose objects a vector names: the user in the vector, else the caller."""
     if f"{what}_UID" in vector:
         number = vector[f"{what}_UID"]
         return int(number) if number.isdecimal() else -1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The methods of the API: the parameters, checks, effects and costs of each."""
+"""Implements the methods of the API, each with its parameters, checks, effects and costs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS = {"VM": "virtual machine", "TEMPLATE": "virtual machine template", "IMAG
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A completed call: its answer on the wire, its cost (milliseconds), a flag for a write, and the rows it read."""
+    """A completed call: its encoded answer, its cost in ms, a flag for a write, and the number of rows read."""
 
     answer: Answer
     cost: float = 0.0
@@ -86,7 +86,7 @@ class Methods:
         }
 
     def call(self, name: str, parameters: Sequence[Parameter]) -> Done:
-        """Execute one call, alone or of a multicall; a refusal is an answer.
+        """Execute one call, alone or in a multicall, and return its answer, which can be a refusal.
 
         Raises:
             FaultError: The answer is an XML-RPC fault and not oned's.
@@ -275,8 +275,8 @@ class Methods:
     def _info_set(self, user: User, given: Arguments) -> Result:
         """Return VMs by their ids, including those that are done; unknown ids are missing in the answer.
 
-        oned 7.4 was seen to refuse the call if another user owns one of the VMs. The source of 6.10 omits such a VM, as
-        this method does if ``Settings.foreign_vms_refused`` is False.
+        oned 7.4 refused the call if another user owned one of the VMs. oned 6.10 omits such a VM according to its
+        source, and so does this method if ``Settings.foreign_vms_refused`` is False.
 
         Raises:
             RefusedError: 0x0200, if the caller may not USE one of them.
@@ -297,7 +297,10 @@ class Methods:
         return self._written(oid)
 
     def _recover(self, user: User, given: Arguments) -> Result:
-        """Apply a recovery; in the default oned.conf only administrators may, even to delete."""
+        """Apply a recovery.
+
+        With the default oned.conf, only administrators may do this, also for the recovery "delete".
+        """
         oid, operation = given.integer(1), given.integer(2)
         if not 0 <= operation <= 5:
             raise RefusedError(Code.ACTION, "Wrong recovery operation code")

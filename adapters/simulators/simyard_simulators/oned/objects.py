@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a simulated cloud beside VMs: users, groups, quotas, templates, images, networks, hosts, clusters."""
+"""Defines the objects of a simulated cloud except VMs: users, quotas, templates, images, networks, hosts, ..."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ class Host:
     deploying: int = 0
 
     def fits(self, cores: float, memory_mib: float) -> bool:
-        """Return True if this much is free."""
+        """Return True if the host has these cores and this memory free."""
         return self.used_cores + cores <= self.cores and self.used_memory_mib + memory_mib <= self.memory_mib
 
     def to_xml(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler: windows, limits of actions, capacity and requirements."""
+"""Simulates the scheduler: windows, limits of actions, capacity and requirements."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queries of pools: filters, ranges, states, order, and their costs for the database."""
+"""Answers queries of pools: filters, ranges, states, order, and their costs for the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Kind = TypeVar("_Kind", bound=Owned)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a method, with its cost in addition to the request's (milliseconds) and a flag for a write.
+    """The result of a method, with its cost in milliseconds, without that of the request, and a flag for a write.
 
     ``scanned`` is the number of rows that the database read.
     """
@@ -70,8 +70,8 @@ def _admits(one: Owned, user: User, who: int) -> bool:
 def query_vms(cloud: Cloud, user: User, given: Arguments, extended: bool) -> Result:
     """Answer ``one.vmpool.info`` and ``infoextended``: filter, start, end, state, and from 5.12 on a search.
 
-    A query for exactly one state uses an index. "Not done" (-1) and "any" (-2) read every row in the range, so their
-    cost grows with the whole table, including VMs that ended long ago.
+    A query for exactly one state uses an index. Queries for "not done" (-1) and "any" (-2) read every row in the range,
+    so their cost grows with the whole table, which includes VMs that ended long ago.
 
     Raises:
         RefusedError: 0x1000 for an unknown filter or state, 0x2000 for a search that the database does not support.

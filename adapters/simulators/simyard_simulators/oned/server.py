@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport: HTTP as oned's server library (abyss) serves it, 15 connections at a time, one request each."""
+"""Serves HTTP as oned's server library (abyss) does: 15 connections at a time, with one request each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Oned:
     Attributes:
         cloud: Its objects; users, templates, quotas and failures can be changed there.
         life: The mover of its VMs.
-        faults: The faults to come.
+        faults: The switches for the faults of its answers.
         counters: The counters of its requests.
     """
 
@@ -124,7 +124,7 @@ class Oned:
     # Connections
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Accept a connection only when a slot is free: the others wait in the kernel's backlog."""
+        """Accept a connection only when a slot is free. Further connections wait in the kernel's backlog."""
         loop = asyncio.get_running_loop()
         while True:
             await self._slots.acquire()
@@ -213,7 +213,7 @@ class Oned:
 
     @staticmethod
     async def _linger(reader: asyncio.StreamReader) -> None:
-        """Read the rest of a request, so that a reset of the connection does not lose the refusal."""
+        """Read the rest of a request, because unread bytes would reset the connection and lose the refusal."""
         while await reader.read(_MAX_HEAD):
             pass
 
@@ -274,7 +274,10 @@ class Oned:
         return response(answers)
 
     async def _call(self, name: str, parameters: list[Parameter], wrote: bool) -> tuple[Answer, bool]:
-        """Execute one call, alone or of a multicall; a request pays only once for a write (``wrote``: it has paid)."""
+        """Execute one call, alone or in a multicall.
+
+        A request has the cost of a write once; ``wrote``: it had it already.
+        """
         self.counters.calls[name] += 1
         denial = self.faults.denial(name)
         if denial is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a simulated oned: its costs, scheduler, latencies, failures and capacity."""
+"""Defines the settings of a simulated oned: its costs, scheduler, latencies, failures and capacity."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ class Costs:
     Measured on a real oned 7.4 with SQLite: ``state=-1`` over 50 live VMs takes 6 ms with 600 finished VMs and 57 ms
     with 25,600; ``state=3`` and ``infoset`` of the 50 take 4 ms.
 
-    Reported by others for oned 7.4 with dummy drivers, for the creation of 100 VMs: 39 per second by calls of pyone one
-    after the other, 51 by multicalls one after the other, and 43 by four parallel multicalls. The client's own time is
-    subtracted (3 ms per call of pyone, 1 ms per VM of a site).
+    Another team measured the creation of 100 VMs by an oned 7.4 with dummy drivers: 39 per second by calls of pyone one
+    after the other, 51 by multicalls one after the other, and 43 by four parallel multicalls. The costs do not include
+    the time of the client (3 ms per call of pyone, 1 ms per VM of a site).
 
-    Assumed: the rows of extended bodies, the costs of actions as writes, and ``contended_write`` for a write per other
-    request that waits to write. Writes exclude each other; reads do not.
+    Not measured but assumed: the cost of a row of an extended body, the cost of an action, and ``contended_write``, by
+    which a write takes longer for each other request that waits to write. Only one write runs at a time; reads do not
+    wait.
     """
 
     request: float = 3.0
@@ -80,7 +81,10 @@ class Latencies:
 
 
 class Step(enum.StrEnum):
-    """A step of the drivers that can fail. A failed shutdown leaves the VM RUNNING, like a guest that ignores it."""
+    """A step of the drivers that can fail.
+
+    After a failed shutdown, the VM is RUNNING, as if the guest had ignored it.
+    """
 
     PROLOG = "prolog"
     BOOT = "boot"
@@ -91,7 +95,7 @@ class Step(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A share of VMs that fail in a step: all VMs, those of a template (by id), or those with a ``name`` in theirs."""
+    """A share of VMs that fail in a step: of all VMs, of those of a template, or of those whose names have ``name``."""
 
     step: Step
     share: float = 1.0
@@ -107,7 +111,7 @@ class Settings:
     Attributes:
         version: The answer of ``one.system.version``.
         time_scale: Real seconds per second of the scheduler and the drivers (0.01: a hundred times as fast).
-        cost_scale: Real seconds per second of the costs (0: calls take only their own time).
+        cost_scale: Real seconds per second of the costs (0: a call takes only the time of the simulator).
         hosts, cores_per_host, memory_mib_per_host: The capacity.
         guests_report: Guests report through OneGate, so READY=YES appears after ``latencies.ready``.
         full_text_search: The database supports searches (MySQL); SQLite does not, and refuses.

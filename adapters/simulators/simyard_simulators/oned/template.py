@@ -3,8 +3,8 @@
 
 The string form follows oned's own lexer and grammar (source of 6.10: ``src/parsers/template_parser.l`` and
 ``template_syntax.y``), including their surprises. A value ends at the first quote without a backslash before it, and no
-value can end with a backslash. ``]]>`` on the line of a value fails without a position. A character that does not fit
-is skipped.
+value can end with a backslash. ``]]>`` on the line of a value causes an error without a position. The lexer skips a
+character that matches no rule.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class _Parser:
         return kind, match.group()
 
     def _value(self) -> tuple[str, str] | None:
-        """Return the longest of an opening bracket, an aborting line, a quoted and a bare string; else the first."""
+        """Return the longest match of an opening bracket, an aborting line, a quoted and a bare string."""
         candidates = (("OBRACKET", _OPENING), ("CCDATA", _ABORTING), ("STRING", _QUOTED), ("STRING", _BARE))
         best: tuple[str, re.Match[str]] | None = None
         for kind, pattern in candidates:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XML-RPC as xmlrpc-c, oned's library, reads and writes it: strict about types, with faults for all errors."""
+"""Reads and writes XML-RPC as xmlrpc-c does, oned's library: strict about types, with faults for all errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FaultError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Escaped:
-    """The pieces of a string that is already escaped: pools consist of cached pieces."""
+    """The parts of a string that is already escaped, so that the answer about a pool can reuse cached parts."""
 
     pieces: tuple[bytes, ...]
 

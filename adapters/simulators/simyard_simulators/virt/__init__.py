@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeVirt without nodes and guests, for tests and benchmarks: simulated, on a real API server."""
+"""Simulates KubeVirt without nodes and guests on a real API server, for tests and benchmarks."""
 
 from simyard_simulators.virt.lifecycle import Latencies
 from simyard_simulators.virt.simulator import SimulatedKubeVirt

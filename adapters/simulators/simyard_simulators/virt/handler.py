@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulates virt-handler and the guests of all nodes, beside a real virt-api and virt-controller.
 
-A machine that virt-controller has finished (``Scheduled``) runs at once, and a deleted one shuts down at once. virt-api
-calls ``pause`` and ``unpause`` here over HTTPS, as it calls virt-handler.
+When virt-controller has set the phase ``Scheduled`` of a machine, the machine runs at once. A deleted machine shuts
+down at once. virt-api calls ``pause`` and ``unpause`` of this module over HTTPS, as it calls virt-handler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Change = Callable[[Json], Json | None]
 class PlayedHandler:
     """The simulated virt-handlers of ``nodes``; ``client`` has the rights of their account.
 
-    ``starts``: scheduled machines run at once. If it is False they stay ``Scheduled``, as on a node without a handler.
+    If ``starts`` is False, scheduled machines stay ``Scheduled``, as on a node without a virt-handler.
     """
 
     def __init__(self, client: KubeClient, nodes: Sequence[str], *, starts: bool = True) -> None:
@@ -82,7 +82,7 @@ class PlayedHandler:
                 return True
 
     async def beat(self, node: str) -> None:
-        """Report that a virt-handler works: virt-controller gives up a node that is silent for 5 minutes."""
+        """Report that a virt-handler works. virt-controller regards a node as lost after 5 minutes without a report."""
         said = {"annotations": {"kubevirt.io/heartbeat": lifecycle.timestamp()}, "labels": {SCHEDULABLE: "true"}}
         await self._client.patch(NODES, node, {"metadata": said})
 
@@ -93,7 +93,7 @@ class PlayedHandler:
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def _advance(self, stored: Json) -> None:
-        """Take a machine one step further; a machine that changed meanwhile is read again."""
+        """Move a machine to its next step. If the machine has changed meanwhile, read it again."""
         status = self._advanced(stored)
         if status is not None:
             with suppress(ConflictError, NotFoundError):

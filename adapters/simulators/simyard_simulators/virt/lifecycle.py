@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The phases of a simulated VirtualMachineInstance, and the writes between them.
+"""Defines the phases of a simulated VirtualMachineInstance, and the writes between them.
 
 The writes have the same order and content as in KubeVirt v1.9: ``virt-controller`` writes the phases until
 ``Scheduled``, and ``virt-handler`` writes the later phases. Everything here is simulated: no guest boots.
@@ -20,7 +20,7 @@ _PHASES = ("", "Pending", "Scheduling", "Scheduled", "Running")
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """The seconds until a machine is seen, is placed, has a running pod, runs, and is gone after its deletion."""
+    """The seconds until a machine is seen, is placed, has a pod, and runs, and until it is gone after its deletion."""
 
     pending: float = 0.0
     scheduling: float = 0.0
@@ -42,7 +42,7 @@ class Step:
 def steps(phase: str, latencies: Latencies, *, node: str, address: str, thorough: bool) -> Iterator[Step]:
     """Yield the remaining writes of a machine in this phase until it runs.
 
-    ``thorough``: seven writes, as KubeVirt does; otherwise four larger ones.
+    With ``thorough``, there are seven writes as in KubeVirt; without it, four larger writes.
     """
     done = _PHASES.index(phase) if phase in _PHASES else len(_PHASES)
     before = [condition("Ready", "False", "GuestNotRunning", "Guest VM is not reported as running")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulates KubeVirt's controllers for VirtualMachineInstances, without nodes and guests.
 
-It makes their writes, in their order, to a real API server with KubeVirt's real definitions. Their other effects (pods,
-domains, storage) do not happen.
+It makes the same writes as these controllers, in the same order, to a real API server with KubeVirt's real definitions.
+It does not simulate their other effects (pods, domains, storage).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class _Life:
 class SimulatedKubeVirt:
     """The simulated controllers; only one instance may run at a time.
 
-    ``thorough``: make all of their writes, and create the pod of each machine (nothing runs in it). Then a machine
-    costs the API server as much as a real one: about ten writes until it runs. ``namespace`` limits the simulation to
-    one namespace.
+    With ``thorough``, the simulator makes all writes of the controllers and creates the pod of each machine, in which
+    no program runs. A machine then costs the API server as much as a real one: about ten writes until it runs.
+    ``namespace`` limits the simulation to one namespace.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SimulatedKubeVirt:
             await self._write((namespace, name), life, conditions, "Failed")
 
     async def evacuate(self, namespace: str, name: str) -> None:
-        """Drain the machine's node: the eviction is refused, and the machine is marked as to be evacuated."""
+        """Simulate the drain of the machine's node: mark the machine as to be evacuated, as KubeVirt does."""
         life = self._lives[namespace, name]
         said = lifecycle.condition("EvictionRequested", "True", "EvictionRequested", "VMI is marked for eviction")
         async with life.writes:
@@ -204,7 +204,7 @@ class SimulatedKubeVirt:
                 await self._request(self._client.request("DELETE", path, body=grace, resource=PODS))
 
     async def _sleep(self, life: _Life, seconds: float) -> bool:
-        """Wait; return True if the machine is to end meanwhile."""
+        """Wait for a time; return True at once if the machine is to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await life.ends.wait()
@@ -220,7 +220,7 @@ class SimulatedKubeVirt:
         life.status = stored["status"]
 
     async def _request(self, call: Coroutine[Any, Any, Json]) -> Json:
-        """Make a request, with limited concurrency; a started request is completed even after a cancellation."""
+        """Make a request, with limited concurrency. After a cancellation, first complete a request that has begun."""
         async with self._writers:
             task = asyncio.create_task(call)
             self._requests.add(task)
