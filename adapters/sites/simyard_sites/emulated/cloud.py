@@ -97,10 +97,7 @@ class Change:
 
 @dataclass(slots=True)
 class _Record:
-    """A machine with its plan.
-
-    ``due`` is the time at which its stage ends; ``then`` is its state after its guest has ended.
-    """
+    """A machine. ``due`` is the time at which its stage ends; ``then`` is its state after its guest has ended."""
 
     id: str
     name: str
@@ -141,10 +138,7 @@ class Cloud:
         return len(self._by_id)
 
     def configure(self, settings: Settings, now: float) -> None:
-        """Replace the settings.
-
-        Machines leave their present stage at the time that was planned with the old settings.
-        """
+        """Replace the settings. The present stage of each machine ends as planned with the old settings."""
         if settings != self.settings:
             self.settings = settings
             before = self._scheduler.next_run
@@ -255,10 +249,7 @@ class Cloud:
         return _seen(record)
 
     def draw_lost_answer(self, name: str, what: str) -> bool:
-        """Return True if the answer to this call is lost.
-
-        The result depends only on the name of the machine and the call.
-        """
+        """Return True if the answer to a call is lost, which depends only on the names of machine and call."""
         return _is_drawn(self.settings.lost_answers_percent, name, what)
 
     def advance(self, now: float) -> list[Change]:
