@@ -78,7 +78,7 @@ lint: venv ## Check style, spelling, types, the direction of imports and the len
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/codespell
-	@.venv/bin/mypy operator/simyard adapters/sites/simyard_sites adapters/service/simyard_adapter adapters/simulators/simyard_simulators hack/simyard_dev bench/simyard_bench hack/*.py
+	@.venv/bin/mypy operator/simyard adapters/sites/simyard_sites adapters/service/simyard_adapter adapters/client/simyard_client adapters/simulators/simyard_simulators hack/simyard_dev bench/simyard_bench hack/*.py
 	@MYPYPATH=e2e/cluster:e2e/cluster/pods:e2e/occi-clients:hack .venv/bin/mypy e2e/cluster
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) hack/file_lengths.py

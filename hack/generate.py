@@ -18,6 +18,7 @@ import yaml
 import architecture_picture
 import chart_values
 import cli_reference
+import client_copies
 import layers
 from simyard.api.base import Json
 from simyard.manifests import install
@@ -80,6 +81,7 @@ def generate_files() -> dict[str, str]:
     needs += f"\n## The file store\n\n{file_sizing.sizing(file_rows.load(file_rows.FILE))}"
     page = REPOSITORY / "docs" / "sizing.md"
     files["docs/sizing.md"] = tables.replace_section(page, "sizing", needs, "make generate")
+    files |= client_copies.make_copies(REPOSITORY)
     return files
 
 

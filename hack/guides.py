@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"^(?:<!-- run: ([^\n]*?) -->\n)?```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ def collect_commands(document: str, runner: str = "") -> str:
     if not parts:
         raise ValueError(f"{document} has no commands for {runner or 'hack/tests/test_documents.py'}")
     return "\n".join(parts)
+
+
+def collect_python(document: str) -> str:
+    """Return the blocks of ``python`` of a document as one program."""
+    return "\n".join(_PYTHON.findall((ROOT / document).read_text()))
 
 
 def list_documents() -> list[str]:

@@ -18,6 +18,7 @@ _ROOTS = {
     "simyard": "operator/simyard",
     "simyard_sites": "adapters/sites/simyard_sites",
     "simyard_adapter": "adapters/service/simyard_adapter",
+    "simyard_client": "adapters/client/simyard_client",
     "simyard_simulators": "adapters/simulators/simyard_simulators",
 }
 

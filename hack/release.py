@@ -26,7 +26,7 @@ from simyard_dev.errors import SetupError
 from simyard_dev.progress import say, step
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DISTRIBUTIONS = ("adapters/service", "adapters/sites", "operator")
+DISTRIBUTIONS = ("adapters/service", "adapters/sites", "adapters/client", "operator")
 CHECKSUMS = "SHA256SUMS"
 COMMAND_SECONDS = 900
 VERSION_PATTERN = re.compile(r"\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?")
@@ -35,7 +35,9 @@ _VERSION_LINES = (
     ("operator/pyproject.toml", r'^version = "(.*)"$'),
     ("adapters/sites/pyproject.toml", r'^version = "(.*)"$'),
     ("adapters/service/pyproject.toml", r'^version = "(.*)"$'),
+    ("adapters/client/pyproject.toml", r'^version = "(.*)"$'),
     ("adapters/service/simyard_adapter/__init__.py", r'^__version__ = "(.*)"$'),
+    ("adapters/client/simyard_client/__init__.py", r'^__version__ = "(.*)"$'),
 )
 _SBOM_IN_IMAGE = "/opt/simyard/sbom.cdx.json"
 

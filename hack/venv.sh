@@ -27,7 +27,7 @@ compile() { # OUTPUT INPUT...: pins with hashes, and keeps present pins where po
   shift
   .venv/bin/uv --quiet pip compile "$@" --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
     --no-emit-package simyard --no-emit-package simyard-sites --no-emit-package simyard-adapter \
-    --no-emit-package simyard-simulators -o "$output"
+    --no-emit-package simyard-client --no-emit-package simyard-simulators -o "$output"
 }
 
 if [ "${1:-}" = --lock ]; then
@@ -44,5 +44,5 @@ stamp=$(cat requirements.lock operator/pyproject.toml adapters/*/pyproject.toml 
 export VIRTUAL_ENV="$PWD/.venv"
 .venv/bin/uv --quiet pip install --require-hashes -r requirements.lock
 .venv/bin/uv --quiet pip install --no-deps --no-build-isolation -e adapters/service -e adapters/sites \
-  -e adapters/simulators -e operator
+  -e adapters/client -e adapters/simulators -e operator
 echo "$stamp" >.venv/stamp

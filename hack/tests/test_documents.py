@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +113,13 @@ def test_every_command_succeeds(system: Running, document: str) -> None:
     folder = path.parent if (path.parent / "service.yaml").exists() else ROOT
     done = system.sh(guides.collect_commands(document), folder)  # in one shell, like the reader
     assert done.returncode == 0, f"{document}:\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_python_of_the_guide_runs(system: Running, tmp_path: Path) -> None:
+    (tmp_path / "guide.py").write_text(guides.collect_python("docs/python.md"))
+    shown = system.does(f"{sys.executable} guide.py", tmp_path)
+    assert "{'unfinished': 0, 'succeeded': 15, 'failed': 0}" in shown
+    assert "{'parameters.length': '-1 is below the minimum of 1 mm'}" in shown
 
 
 def test_a_doubled_load_doubles_the_displacement(system: Running) -> None:

@@ -34,6 +34,7 @@ def root(tmp_path: Path) -> Path:
     for folder in (
         "adapters/sites/simyard_sites",
         "adapters/service/simyard_adapter",
+        "adapters/client/simyard_client",
         "adapters/simulators/simyard_simulators",
     ):
         package(tmp_path / folder, "A distribution.")

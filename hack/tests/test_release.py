@@ -53,6 +53,8 @@ def test_every_file_has_the_version(files: Path) -> None:
         "simyard-requirements-9.8.7-rc.1.txt",
         "simyard_adapter-9.8.7rc1-py3-none-any.whl",
         "simyard_adapter-9.8.7rc1.tar.gz",
+        "simyard_client-9.8.7rc1-py3-none-any.whl",
+        "simyard_client-9.8.7rc1.tar.gz",
         "simyard_sites-9.8.7rc1-py3-none-any.whl",
         "simyard_sites-9.8.7rc1.tar.gz",
     ]

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls: an action that may have run is never called again, and a batch is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from typing import Any
+
+import pytest
+from aiohttp import web
+from conftest import INTERFACE, FakeServer, make_status
+
+import simyard_client
+from simyard_client import Client
+
+
+class Platform:
+    """A pool with some ready workers; the action doubles a length."""
+
+    def __init__(self, server: FakeServer, workers: int = 3) -> None:
+        self.workers = workers
+        self.refusals: list[web.Response | None] = []
+        """The first answers to calls; None cuts the connection."""
+        self.calls = 0
+        self.running = 0
+        self.most = 0
+        self.released = threading.Event()
+        self.released.set()
+        server.answer = self.answer
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            return await self.call(request)
+        if request.path.startswith("/apis/subresources"):
+            return web.json_response({"service": "beam", "interface": INTERFACE})
+        return web.json_response({"spec": {}, "status": {"readyReplicas": self.workers}})
+
+    async def call(self, request: web.Request) -> web.StreamResponse:
+        self.calls += 1
+        if self.refusals:
+            refusal = self.refusals.pop(0)
+            if refusal is None:
+                assert request.transport is not None
+                request.transport.abort()
+                return web.Response()
+            return refusal
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.to_thread(self.released.wait)
+        length = (await request.json())["parameters"]["length"]
+        await asyncio.sleep(0)
+        self.running -= 1
+        return web.json_response({"result": {"twice": 2 * length}, "worker": "pool-0", "seconds": 0.001})
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (make_status(503, "ServiceUnavailable"), simyard_client.NoAnswerError),
+        (make_status(504, "Timeout"), simyard_client.NoAnswerError),
+        (make_status(500, "InternalError"), simyard_client.NoAnswerError),
+        (None, simyard_client.NoAnswerError),
+        (make_status(422, "Invalid", causes=[{"field": "parameters.length"}]), simyard_client.InvalidParametersError),
+        (make_status(422, "Interrupted"), simyard_client.InterruptedActionError),
+        (make_status(403, "Forbidden"), simyard_client.ForbiddenError),
+    ],
+)
+def test_a_call_that_may_have_run_is_not_repeated(
+    server: FakeServer, client: Client, refusal: web.Response | None, error: type[Exception]
+) -> None:
+    platform = Platform(server)
+    platform.refusals = [refusal]
+    with pytest.raises(error):
+        client.pool("beams").solve(length=1)
+    assert platform.calls == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        make_status(503, "ServiceUnavailable", retryAfterSeconds=0),
+        make_status(429, "TooManyRequests", retryAfterSeconds=0),
+        make_status(429, "TooManyRequests"),
+    ],
+)
+def test_a_call_that_did_not_run_is_repeated(server: FakeServer, client: Client, refusal: web.Response) -> None:
+    platform = Platform(server)
+    platform.refusals = [refusal]
+    assert client.pool("beams").solve(length=2).twice == 4
+    assert platform.calls == 2
+
+
+def test_the_patience_for_a_worker_ends(server: FakeServer) -> None:
+    platform = Platform(server)
+    platform.refusals = [make_status(503, "ServiceUnavailable", "0 workers", retryAfterSeconds=1) for _ in range(9)]
+    with (
+        simyard_client.connect(url=server.url, patience_seconds=0.1) as client,
+        pytest.raises(simyard_client.NoWorkerReadyError, match="0 workers"),
+    ):
+        client.pool("beams").solve(length=1)
+    assert platform.calls == 1
+
+
+def test_a_batch_has_two_calls_for_each_worker_at_a_time(server: FakeServer, client: Client) -> None:
+    platform = Platform(server, workers=3)
+    batch = client.pool("beams").map("solve", [{"length": n} for n in range(100)])
+    assert [result.twice for result in batch.results(timeout=240)] == [2 * n for n in range(100)]  # type: ignore
+    assert platform.most <= 6
+
+
+def test_a_batch_gives_each_error_to_its_future(server: FakeServer, client: Client) -> None:
+    platform = Platform(server)
+    platform.refusals = [make_status(422, "ActionFailed", "jacobian")]
+    batch = client.pool("beams").map("solve", [{"length": n} for n in range(5)]).wait(240)
+    assert batch.counts == {"unfinished": 0, "succeeded": 4, "failed": 1}
+    table = batch.to_table()
+    assert table.columns == ("length", "twice", "worker", "seconds", "error")
+    assert [error for error in table.get_column("error") if error] == ["ActionFailedError: jacobian"]
+    with pytest.raises(simyard_client.ActionFailedError):
+        list(batch.results())
+    assert table.to_pandas().attrs["units"] == {"twice": "mm"}
+
+
+def test_a_call_that_was_not_sent_can_be_cancelled(server: FakeServer, client: Client) -> None:
+    platform = Platform(server, workers=1)
+    platform.released.clear()
+    batch = client.pool("beams").map("solve", [{"length": n} for n in range(10)])
+    batch[9].cancel()
+    platform.released.set()
+    batch.wait(240)
+    assert batch[9].cancelled()
+    assert platform.calls == 9
+
+
+def test_a_closed_client_ends_its_calls(server: FakeServer, client: Client) -> None:
+    platform = Platform(server)
+    platform.released.clear()
+    batch = client.pool("beams").map("solve", [{"length": n} for n in range(10)])
+    client.close()
+    assert {type(future.exception(240)) for future in batch} == {simyard_client.ClosedError}
+    platform.released.set()
+    with pytest.raises(simyard_client.ClosedError):
+        client.pools()
+
+
+def test_endless_inputs_are_taken_as_results_are_asked_for(server: FakeServer, client: Client) -> None:
+    Platform(server)
+    taken = 0
+
+    def inputs() -> Any:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield {"length": taken}
+
+    results = client.pool("beams").imap("solve", inputs(), ahead=8)
+    assert [next(results).twice for _ in range(20)] == [2 * n for n in range(1, 21)]  # type: ignore[union-attr]
+    assert taken <= 20 + 8
+
+
+def test_futures_are_those_of_concurrent_futures_and_can_be_awaited(server: FakeServer, client: Client) -> None:
+    Platform(server)
+    batch = client.pool("beams").map("solve", [{"length": n} for n in range(4)])
+    done, late = concurrent.futures.wait(batch, 240)
+    assert (len(done), len(late)) == (4, 0)
+
+    async def gather() -> list[Any]:
+        return [result.twice for result in await asyncio.gather(*batch)]
+
+    assert asyncio.run(gather()) == [0, 2, 4, 6]
+
+
+def test_a_wait_in_a_callback_is_refused(server: FakeServer, client: Client) -> None:
+    Platform(server)
+    pool = client.pool("beams")
+    found: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def callback(_: Any) -> None:
+        try:
+            pool.solve(length=1)
+        except RuntimeError as error:
+            found.set_result(str(error))
+
+    pool.submit("solve", length=1).add_done_callback(callback)
+    assert "would never end" in found.result(240)
+
+
+def test_an_executor_runs_objectives_at_the_same_time(server: FakeServer, client: Client) -> None:
+    from scipy.optimize import differential_evolution
+
+    platform = Platform(server, workers=8)
+    pool = client.pool("beams")
+
+    def objective(point: Any) -> float:
+        return float((pool.solve(length=abs(point[0])).twice - 8) ** 2)
+
+    with pool.executor(threads=8) as executor:
+        found = differential_evolution(
+            objective, [(0.1, 10)], workers=executor.map, updating="deferred", maxiter=10, rng=1
+        )
+    assert found.x[0] == pytest.approx(4, abs=0.1)
+    assert platform.most > 1
