@@ -2,8 +2,10 @@
 """The commands `kubectl simyard study`: values and ranges, progress, tables and pictures."""
 
 import csv
+import gzip
 import io
 import re
+import zlib
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -15,7 +17,7 @@ from simyard.cli.study.picture import Labels, choose_columns, draw_study
 from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, read_points
 from simyard.cli.study.search import SearchOptions, add_generations
 from simyard.cli.study.search_picture import draw_search
-from simyard.cli.study.table import Columns, write_csv
+from simyard.cli.study.table import Columns, read_part, write_csv
 from simyard.cli.study.watch import format_progress
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -109,6 +111,36 @@ def test_columns_keep_their_prefix_only_where_names_would_be_equal() -> None:
     assert write_csv([HEADER, *rows_of(2)], text) == 2
     shown = next(csv.reader(io.StringIO(text.getvalue())))
     assert shown == ["index", "parameters.x", "y", "result.x", "z", "worker", "seconds", "attempts", "reason", "error"]
+
+
+def pack(rows: list[list[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return gzip.compress(text.getvalue().encode())
+
+
+def test_the_rows_of_a_chunk_are_unpacked() -> None:
+    rows = [HEADER, *rows_of(1000)]
+    rows[1][-1] = 'two\nlines, and "quotes"'
+    assert list(read_part(pack(rows))) == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (gzip.compress((b"x" * 20_000 + b"\n") * 1000), "unpacks to more than 10000000 bytes"),
+        (gzip.compress(b"a\n" * 3000), "row 1001 is one too many"),
+        (gzip.compress(b"," * 3_000_000), "cells in place of"),
+        (gzip.compress(b'"' + b"x\n" * 200_000), "field larger than"),
+        (pack([HEADER, *rows_of(3)])[:-20], "Compressed file ended|Error -3"),
+        (gzip.compress(b"a\n\xff\n"), "can't decode"),
+    ],
+)
+def test_a_table_that_a_worker_did_not_write_as_agreed_needs_little_memory_and_fails(
+    content: bytes, problem: str
+) -> None:
+    with pytest.raises((OSError, EOFError, csv.Error, UnicodeDecodeError, zlib.error), match=problem):
+        list(read_part(content, 10_000_000))
 
 
 @pytest.mark.parametrize("chosen", [["y"], ["parameters.x", "y"], []])

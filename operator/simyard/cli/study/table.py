@@ -13,10 +13,11 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import click
@@ -27,12 +28,19 @@ from simyard.api.quantities import format_bytes
 from simyard.cli.files import CA_VARIABLE
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure
-from simyard_adapter.chunks import PARAMETER, RESULT
+from simyard_adapter.chunks import MAX_ROW_BYTES, MAX_TASKS, PARAMETER, RESULT
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 PAGE = 500
 ATTEMPTS = 4
 TIMEOUT_SECONDS = 60
 TAIL = ("worker", "seconds", "attempts", "reason", "error")
+MAX_PART_BYTES = MAX_TASKS * 8 * MAX_ROW_BYTES
+"""The largest table of one chunk. A row has a result of at most MAX_ROW_BYTES, its parameters, and escapes of both."""
+MAX_LINE_CHARACTERS = 1024 * 1024
+"""The largest number of characters of a table that are read at once."""
 Row = list[str]
 
 
@@ -89,7 +97,7 @@ def read_rows(kubectl: Kubectl, name: str) -> Iterator[Row]:
         length=max(size, 1), label=f"downloading {format_bytes(size)}", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
         for part in parts:
-            table = csv.reader(io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(_fetch(part))), "utf-8", newline=""))
+            table = read_part(_fetch(part))
             try:
                 found = next(table)
                 if header is None:
@@ -98,9 +106,46 @@ def read_rows(kubectl: Kubectl, name: str) -> Iterator[Row]:
                     raise Failure(f"study/{name}: the columns of chunk {part['chunk']} differ from those before it")
                 header = found
                 yield from table
-            except (OSError, EOFError, StopIteration, csv.Error, UnicodeDecodeError) as error:
+            except (OSError, EOFError, StopIteration, zlib.error, csv.Error, UnicodeDecodeError) as error:
                 raise Failure(f"study/{name}: the rows of chunk {part['chunk']} arrived damaged: {error}") from None
             bar.update(part["bytes"])
+
+
+def read_part(content: bytes, max_bytes: int = MAX_PART_BYTES) -> Iterator[Row]:
+    """Yield the header and the rows of a chunk, whose compressed table a worker wrote; its size is not trusted.
+
+    Raises:
+        OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError: the table is damaged, or larger than the table of
+            a chunk.
+    """
+    unpacked = io.BufferedReader(_Unpacked(content, max_bytes))
+    lines = io.TextIOWrapper(unpacked, "utf-8", newline="")
+    width = 0
+    for number, row in enumerate(csv.reader(iter(lambda: lines.readline(MAX_LINE_CHARACTERS), ""))):
+        width = width or len(row)
+        if number > MAX_TASKS or len(row) != width:
+            raise csv.Error(f"row {number} is one too many, or has {len(row)} cells in place of {width}")
+        yield row
+
+
+class _Unpacked(io.RawIOBase):
+    """A stream of the unpacked bytes of a compressed table, which ends with an error above a number of bytes."""
+
+    def __init__(self, content: bytes, max_bytes: int) -> None:
+        self._file = gzip.GzipFile(fileobj=io.BytesIO(content))
+        self._max_bytes = self._left = max_bytes
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read the next bytes into a buffer, and return their number."""
+        count = self._file.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise OSError(f"the table unpacks to more than {self._max_bytes} bytes")
+        return count
 
 
 class TextFile(Protocol):
@@ -155,8 +200,10 @@ def _fetch(part: Json) -> bytes:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context) as answer:  # noqa: S310
-                content: bytes = answer.read()
-            return content
+                content: bytes = answer.read(part["bytes"] + 1)
+            if len(content) == part["bytes"]:
+                return content
+            raise OSError(f"it has not the announced {part['bytes']} bytes")
         except urllib.error.HTTPError as error:
             if error.code < 500 or attempt == ATTEMPTS:
                 raise Failure(f"the file store refused chunk {part['chunk']}: HTTP {error.code}; try again") from None
