@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Iterable, Mapping, Optional, Union
 
+from simyard_adapter.file_urls import AllowedUrls
 from simyard_adapter.file_values import FileReference, FileValueError
 from simyard_adapter.json_values import find_encoding_problem, format_number, is_finite, is_same, show_value
 
@@ -116,17 +117,20 @@ class Value:
         """True if the value is a file or an array of files."""
         return ValueType.FILE in (self.type, self.items)
 
-    def check(self, value: Json, path: str) -> Json:
+    def check(self, value: Json, path: str, urls: Optional[AllowedUrls] = None) -> Json:
         """Return the value in its normal form (an integral ``2.0`` becomes ``2`` if an integer is declared).
 
-        Integers have 64 bits, numbers are finite, and text can be encoded as UTF-8.
+        Integers have 64 bits, numbers are finite, and text can be encoded as UTF-8. A file may be at one of ``urls``.
 
         Raises:
             InvalidValueError: The value does not fit.
         """
-        checked = self._check_file(value, path) if self.type is ValueType.FILE else _of_type(value, self.type, path)
+        if self.type is ValueType.FILE:
+            checked = self._check_file(value, path, urls)
+        else:
+            checked = _of_type(value, self.type, path)
         if self.items is ValueType.FILE and isinstance(checked, list):
-            checked = [self._check_file(item, f"{path}[{i}]") for i, item in enumerate(checked)]
+            checked = [self._check_file(item, f"{path}[{i}]", urls) for i, item in enumerate(checked)]
         if self.enum and not any(is_same(checked, allowed) for allowed in self.enum):
             allowed_text = ", ".join(json.dumps(item) for item in self.enum)
             raise InvalidValueError(path, f"{show_value(value)} is not one of {allowed_text}")
@@ -147,9 +151,9 @@ class Value:
                 )
         return checked
 
-    def _check_file(self, value: Json, path: str) -> Json:
+    def _check_file(self, value: Json, path: str, urls: Optional[AllowedUrls]) -> Json:
         try:
-            reference = FileReference.from_json(value)
+            reference = FileReference.from_json(value, urls)
         except FileValueError as error:
             raise InvalidValueError(path + error.field, error.problem) from None
         if self.max_bytes is not None and (reference.size or 0) > self.max_bytes:
@@ -302,7 +306,12 @@ class Interface:
 
 
 def check_values(
-    values: Mapping[str, Json], declared: Iterable[Value], path: str, *, partial: bool = False
+    values: Mapping[str, Json],
+    declared: Iterable[Value],
+    path: str,
+    *,
+    partial: bool = False,
+    urls: Optional[AllowedUrls] = None,
 ) -> dict[str, Json]:
     """Check values against their declarations, and fill in the defaults.
 
@@ -311,6 +320,7 @@ def check_values(
         declared: The declarations.
         path: The path of the values in error messages, such as ``parameters``.
         partial: Leave absent values out: no default is filled in and no value is required (for updates).
+        urls: The URLs that files may have; None if they may have none.
 
     Raises:
         InvalidValuesError: One error for each value that is unknown, missing, of the wrong type or out of bounds.
@@ -325,7 +335,7 @@ def check_values(
     for name, declaration in known.items():
         if name in values and values[name] is not None:
             try:
-                checked[name] = declaration.check(values[name], f"{path}.{name}")
+                checked[name] = declaration.check(values[name], f"{path}.{name}", urls)
             except InvalidValueError as error:
                 errors.append(error)
         elif partial:

@@ -69,6 +69,11 @@ class FileCache:
             self._remove_oldest({address, *self._held})
         return path
 
+    def adopt(self, partial: Path, address: str) -> Path:
+        """Take a complete file of the cache's directory into the cache, and return its path."""
+        partial.replace(self._directory / address)
+        return self.add(address)
+
     def find(self, address: str) -> Optional[Path]:
         """Return a cached file, or None if the cache does not have the file as it was downloaded."""
         path = self._directory / address

@@ -13,6 +13,7 @@ from aiormq.abc import DeliveredMessage
 
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Action, ActionMode, Interface, InvalidValuesError, Json, check_values
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 from simyard_adapter.transport import Session
 from simyard_adapter.wire import ErrorReason, WireError
 
@@ -139,13 +140,14 @@ class Delivery:
 
 @dataclass(frozen=True)
 class ActionRequest:
-    """A request for an action, checked against the interface."""
+    """A request for an action, checked against the interface; ``urls`` are the URLs that its files may have."""
 
     action: Action
     parameters: Mapping[str, Json]
     mode: ActionMode
     timeout_seconds: float
     tells_begun: bool = False
+    urls: AllowedUrls = NO_URLS
 
     @classmethod
     def read(cls, body: Mapping[str, Any], interface: Interface) -> "ActionRequest":
@@ -159,7 +161,11 @@ class ActionRequest:
         if not isinstance(given, dict):
             raise RefusedError(ErrorReason.INVALID_PARAMETERS, "must be an object", "parameters")
         mode, timeout = body.get("mode") or action.mode, body.get("timeoutSeconds")
-        return cls.check(action, given, mode, timeout, tells_begun=body.get("tellBegun") is True)
+        try:
+            urls = AllowedUrls.from_json(body.get("urls"))
+        except ValueError as error:
+            raise RefusedError(ErrorReason.INVALID_REQUEST, str(error)) from None
+        return cls.check(action, given, mode, timeout, tells_begun=body.get("tellBegun") is True, urls=urls)
 
     @staticmethod
     def find_action(body: Mapping[str, Any], interface: Interface) -> Action:
@@ -180,7 +186,14 @@ class ActionRequest:
 
     @classmethod
     def check(
-        cls, action: Action, given: Mapping[str, Json], mode: Any, timeout_seconds: Any, *, tells_begun: bool = False
+        cls,
+        action: Action,
+        given: Mapping[str, Json],
+        mode: Any,
+        timeout_seconds: Any,
+        *,
+        tells_begun: bool = False,
+        urls: AllowedUrls = NO_URLS,
     ) -> "ActionRequest":
         """Return a request with these values.
 
@@ -188,11 +201,11 @@ class ActionRequest:
             RefusedError: A value does not fit.
         """
         try:
-            parameters = check_values(given, action.parameters, "parameters")
+            parameters = check_values(given, action.parameters, "parameters", urls=urls)
             timeout = min(float(timeout_seconds or action.timeout_seconds), action.timeout_seconds)
             if not timeout > 0:
                 raise ValueError("timeoutSeconds must be positive")
-            return cls(action, parameters, ActionMode(mode), timeout, tells_begun)
+            return cls(action, parameters, ActionMode(mode), timeout, tells_begun, urls)
         except InvalidValuesError as error:
             raise RefusedError.of_values(error) from None
         except (TypeError, ValueError, OverflowError) as error:

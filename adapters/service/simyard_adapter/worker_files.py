@@ -3,8 +3,11 @@
 
 The worker moves the bytes straight between its disk and the file store, with signed URLs
 (:mod:`simyard_adapter.file_questions`). While the file store does not answer, the action waits, up to its timeout. So a
-finished computation is not lost with the store. A transfer runs in a thread, which ends soon after its action was
-stopped. Every error of the disk fails the action with the name of the parameter or result.
+finished computation is not lost with the store. A file at a URL comes from a server of other people
+(:mod:`simyard_adapter.url_downloads`): a server that does not answer fails the action.
+
+A transfer runs in a thread, which ends soon after its action was stopped. Every error of the disk fails the action with
+the name of the parameter or result.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import contextlib
 import itertools
 import os
 import threading
+import uuid
 from pathlib import Path
 from typing import Any, Awaitable, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 from weakref import WeakValueDictionary
@@ -22,14 +26,16 @@ from simyard_adapter.backend import Backend, run_in_thread
 from simyard_adapter.backoff import draw_delay
 from simyard_adapter.context import Context
 from simyard_adapter.declarations import Json, Value, ValueType
-from simyard_adapter.digests import FileDigest, digest_file
+from simyard_adapter.digests import MAX_FILE_BYTES, FileDigest, digest_file
 from simyard_adapter.errors import ActionError, FileTransferError, ParameterError
 from simyard_adapter.file_cache import FileCache, link_file
 from simyard_adapter.file_questions import MAX_RETRY_SECONDS, FileQuestions
+from simyard_adapter.file_urls import AllowedUrls, describe_url
 from simyard_adapter.file_values import FileReference, is_name
 from simyard_adapter.invocations import ActionRequest
 from simyard_adapter.transfers import ExpiredError, SignedRequest, StalledError, TransferError, Transfers
 from simyard_adapter.uploads import UploadOffer, upload_file
+from simyard_adapter.url_downloads import TooLargeError, UrlDownload
 
 MAX_FOLDER_FILES = 1000
 MAX_PARALLEL_FILES = 4
@@ -65,14 +71,14 @@ class WorkerFiles:
         context.upload_file = lambda path, media_type: self._upload_from_thread(loop, context, path, media_type)
         parameters: Mapping[str, Any] = request.parameters
         if any(item.holds_files for item in action.parameters):
-            parameters = await self._download_parameters(context, parameters, action.parameters)
+            parameters = await self._download_parameters(context, parameters, action.parameters, request.urls)
         result = await self._backend.invoke(context, parameters)
         if any(item.holds_files for item in action.result):
             return await self._upload_results(context, result, action.result)
         return result
 
     async def _download_parameters(
-        self, context: Context, parameters: Mapping[str, Json], declared: Iterable[Value]
+        self, context: Context, parameters: Mapping[str, Json], declared: Iterable[Value], urls: AllowedUrls
     ) -> dict[str, Any]:
         """Return the parameters with the path of the downloaded file in place of each reference."""
         values: dict[str, Any] = dict(parameters)
@@ -82,9 +88,10 @@ class WorkerFiles:
                 continue
             path = f"parameters.{item.name}"
             if item.type is ValueType.FILE:
-                download: Awaitable[Any] = self._download(context, item, value, path)
+                download: Awaitable[Any] = self._download(context, item, value, path, urls)
             else:
-                download = _gather(self._download(context, item, each, f"{path}[{i}]") for i, each in enumerate(value))
+                each = enumerate(value)
+                download = _gather(self._download(context, item, one, f"{path}[{i}]", urls) for i, one in each)
             values[item.name] = await _until_stopped(context, download)
         return values
 
@@ -105,10 +112,12 @@ class WorkerFiles:
             values[item.name] = await _until_stopped(context, upload)
         return values
 
-    async def _download(self, context: Context, declared: Value, value: Json, field: str) -> Path:
+    async def _download(self, context: Context, declared: Value, value: Json, field: str, urls: AllowedUrls) -> Path:
         """Return the path of a file of a parameter, in the folder of the parameter."""
-        reference = FileReference.from_json(value)
+        reference = FileReference.from_json(value, urls)
         folder = context.directory / INPUTS / declared.name
+        if reference.url:
+            return await self._download_url(context, declared, reference, field, urls, folder)
         # One download per address at a time: the others find the file in the cache.
         turn = self._downloads.setdefault(reference.address, asyncio.Lock())
         async with turn, self._slots:
@@ -135,8 +144,7 @@ class WorkerFiles:
             raise ParameterError(field, f"has {size} bytes, at most {declared.max_bytes} are accepted")
         if cached is None:
             cached = await self._fetch(context, reference.address, answer, field)
-        name = (reference.name or str(described.get("name") or "")).rpartition("/")[2]
-        return cached, name if name and is_name(name) else declared.name
+        return cached, _choose_name(reference.name or str(described.get("name") or ""), declared)
 
     async def _fetch(self, context: Context, address: str, answer: Mapping[str, Any], field: str) -> Path:
         path = await _use_disk(field, self._cache.choose_path, address)
@@ -157,6 +165,38 @@ class WorkerFiles:
             return self._cache.add(address)
 
         return await self._transfer(context, download, field)
+
+    async def _download_url(
+        self, context: Context, declared: Value, reference: FileReference, field: str, urls: AllowedUrls, folder: Path
+    ) -> Path:
+        """Return the path of a file that was at a URL; the log of the action gets its address and size."""
+        partial = await _use_disk(field, self._cache.choose_path, f".{uuid.uuid4().hex}.part")
+        transfers = Transfers()
+        download = UrlDownload(transfers, reference.url, urls, declared.max_bytes or MAX_FILE_BYTES)
+
+        def run() -> FileDigest:
+            with context.stopping(transfers.stop):
+                return download.run(partial, lambda _: context.check_cancelled())
+
+        try:
+            async with self._slots:
+                digest = await run_in_thread(run)
+            context.log(f"{field}: {describe_url(reference.url)} has {digest.size} bytes, {digest.address}")
+            if reference.size not in (None, digest.size):
+                raise ParameterError(field, f"has {digest.size} bytes, and not {reference.size}")
+            turn = self._downloads.setdefault(digest.address, asyncio.Lock())
+            async with turn:
+                with self._cache.holding(digest.address):
+                    cached = await _use_disk(field, self._cache.adopt, partial, digest.address)
+                    name = _choose_name(reference.name or reference.url.partition("?")[0], declared)
+                    return await _use_disk(field, link_file, cached, folder, name)
+        except TooLargeError as error:
+            raise ParameterError(field, str(error)) from None
+        except (TransferError, OSError) as error:
+            context.check_cancelled()
+            raise FileTransferError(f"{field}: {error}") from error
+        finally:
+            partial.unlink(missing_ok=True)
 
     async def _upload(self, context: Context, declared: Value, value: Any, name: str = "") -> Any:
         if not isinstance(value, Path):  # A reference, such as that of a parameter.
@@ -278,6 +318,12 @@ async def _use_disk(what: str, function: Callable[..., T], *arguments: Any) -> T
 async def _measure(what: str, path: Path) -> int:
     """Return the size of a file in bytes; errors as for :func:`_use_disk`."""
     return (await _use_disk(what, path.stat)).st_size
+
+
+def _choose_name(path: str, declared: Value) -> str:
+    """Return the last part of a path, or the name of the parameter if the part is no name of a file."""
+    name = path.rpartition("/")[2]
+    return name if name and is_name(name) else declared.name
 
 
 def _link_if_present(source: Path, folder: Path, name: str) -> Optional[Path]:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simyard_adapter.declarations import InvalidValueError, Json, Value, ValueType
+from simyard_adapter.declarations import (
+    InvalidValueError,
+    InvalidValuesError,
+    Json,
+    Value,
+    ValueType,
+    check_values,
+)
+from simyard_adapter.file_urls import AllowedUrls
 from simyard_adapter.file_values import FileReference, is_name
 
 ADDRESS = f"sha256:{'0' * 64}"
@@ -20,7 +28,10 @@ ADDRESS = f"sha256:{'0' * 64}"
         (ADDRESS, "p", "must be an object"),
         ({}, "p.file", "must be the address"),
         ({"file": "sha256:0"}, "p.file", "must be the address"),
-        ({"file": ADDRESS, "url": "http://x"}, "p", "unknown field 'url'"),
+        ({"file": ADDRESS, "link": "http://x"}, "p", "unknown field 'link'"),
+        ({"file": ADDRESS, "url": "https://x/"}, "p.url", "cannot be together with file"),
+        ({"url": 3}, "p.url", "must be a text"),
+        ({"url": "https://x/"}, "p.url", "is accepted in parameters of actions only"),
         ({"file": ADDRESS, "name": "../x"}, "p.name", "relative path"),
         ({"file": ADDRESS, "name": "/etc/passwd"}, "p.name", "relative path"),
         ({"file": ADDRESS, "name": "a\nb"}, "p.name", "relative path"),
@@ -35,6 +46,18 @@ def test_a_wrong_reference_is_refused_with_its_field(value: Json, path: str, pro
         Value("p", ValueType.FILE, max_bytes=10).check(value, "p")
     assert caught.value.path == path
     assert problem in caught.value.problem
+
+
+def test_a_url_is_accepted_where_it_is_allowed() -> None:
+    allowed, value = AllowedUrls(("https://x/",)), {"url": "https://x/deck.inp", "name": "mesh.inp"}
+    declared = [Value("p", ValueType.FILE), Value("q", ValueType.ARRAY, items=ValueType.FILE)]
+    given = {"p": value, "q": [value]}
+    assert check_values(given, declared, "parameters", urls=allowed) == given
+    with pytest.raises(InvalidValuesError) as caught:
+        check_values(given, declared, "parameters", urls=AllowedUrls(("https://y/",)))
+    assert [error.path for error in caught.value.errors] == ["parameters.p.url", "parameters.q[0].url"]
+    with pytest.raises(InvalidValuesError, match=r"parameters.p.url: is accepted in parameters of actions only"):
+        check_values(given, declared, "parameters")
 
 
 def test_each_file_of_an_array_is_checked() -> None:

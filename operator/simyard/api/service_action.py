@@ -58,8 +58,9 @@ class ServiceActionSpec(ApiModel):
     parameters: Annotated[
         Values,
         Field(
-            description="Parameters as the service's interface declares them. All texts and names together have at"
-            " most 1,114,112 characters, where each number counts as 16. Lists and objects nest at most 6 levels deep.",
+            description="Parameters as the service's interface declares them. A file is an object with `file`, its"
+            " address, or, where the platform allows it, with `url`. All texts and names together have at most"
+            " 1,114,112 characters, where each number counts as 16. Lists and objects nest at most 6 levels deep.",
             json_schema_extra={**FREE_FORM, **IMMUTABLE, **ATOMIC_MAP},
         ),
     ] = {}

@@ -22,6 +22,11 @@ _PREFIX = ".".join([*reversed(SUBRESOURCES_GROUP.split(".")), VERSION])
 _ANY: Json = {"description": "A value that the service's interface declares."}
 _STRING: Json = {"type": "string"}
 _FREE: Json = {"type": "object", "additionalProperties": True}
+_PARAMETERS: Json = {
+    **_FREE,
+    "description": "Parameters by name. A file is an object with `file`, its address, or, where the platform allows it,"
+    " with `url`.",
+}
 
 
 def make_version_2() -> Json:
@@ -153,7 +158,7 @@ def _schemas() -> Json:
     item = _object({"metadata": _FREE, "ready": ready, "values": values})
     part = _object({"chunk": {"type": "integer"}, "bytes": {"type": "integer"}, "download": _FREE})
     return {
-        "ActionCall": _object({"parameters": _FREE}),
+        "ActionCall": _object({"parameters": _PARAMETERS}),
         ACTION_RESULT: _object({"worker": _STRING, "seconds": {"type": "number"}, "result": _FREE}, ACTION_RESULT),
         "AttributeValue": _object({"value": _ANY}),
         ATTRIBUTE_VALUES: _object(

@@ -57,7 +57,7 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             directory=directory,
             authorizer=Authorizer(client),
             broker=broker,
-            actions=Actions(client, directory, broker, sync_seconds=settings.sync_seconds),
+            actions=Actions(client, directory, broker, settings.file_urls, sync_seconds=settings.sync_seconds),
             attributes=Attributes(directory, store, broker),
             logs=Logs(directory, broker, lambda: health.stopping),
             files=(files := Files(client, catalog, settings.watch_namespaces, settings.files_quota)),

@@ -11,6 +11,7 @@ from simyard.files.access import StoreAccess
 from simyard.kube.cache import ALL_NAMESPACES
 from simyard.messaging.access import BrokerAccess
 from simyard.serving.actions import SYNC_SECONDS
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class ApiServerSettings:
         broker: the access to the broker; if None, the one in the Secret.
         files: the access to the file store; None if the platform has none.
         files_quota: the bytes of files that a namespace may have; None for no limit.
+        file_urls: the URLs that file parameters of actions may have.
         bind: the address to listen at.
         port: the TLS port for kube-apiserver.
         max_in_flight: limit of concurrent requests; further requests get status 429.
@@ -43,6 +45,7 @@ class ApiServerSettings:
     broker: BrokerAccess | None = None
     files: StoreAccess | None = None
     files_quota: int | None = None
+    file_urls: AllowedUrls = NO_URLS
     bind: str = "0.0.0.0"  # noqa: S104 - kube-apiserver connects from outside of the pod
     port: int = 8443
     max_in_flight: int = 1000

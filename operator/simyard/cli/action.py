@@ -31,7 +31,8 @@ JSON_TYPES = {kind.value for kind in ValueType} - {ValueType.STRING.value, Value
 @click.argument("target", type=TargetType())
 @click.argument("name", metavar="ACTION")
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
-              help="A parameter of the action; NAME=@PATH reads the value from a file or uploads it.")  # fmt: skip
+              help="A parameter of the action; NAME=@PATH reads the value from a file or uploads it. A file may also "
+                   "be the address of a stored file, or a URL that the platform allows.")  # fmt: skip
 @click.option("-f", "--filename", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
               help="A JSON or YAML file with the parameters; - reads standard input.")  # fmt: skip
 @click.option("--wait/--no-wait", default=True,

@@ -107,7 +107,7 @@ def upload(kubectl: Kubectl, path: Path) -> FileDigest:
 
 
 def make_reference(kubectl: Kubectl, text: str) -> Json:
-    """Return the value of a file parameter: ``@PATH`` uploads a file, an address names an uploaded one.
+    """Return the value of a file parameter: ``@PATH`` uploads a file, an address names an uploaded one, a URL stays.
 
     Raises:
         Failure: the file cannot be read, or the store refused it.
@@ -117,9 +117,11 @@ def make_reference(kubectl: Kubectl, text: str) -> Json:
         path = Path(text[1:])
         digest = upload(kubectl, path)
         return FileReference(digest.address, path.name, digest.size).to_json()
+    if "://" in text:  # the API server decides whether the platform allows the URL
+        return {"url": text}
     address = text.removeprefix(PREFIX)
     if not is_address(address):
-        raise click.BadParameter(f"{text!r} is no file: write @PATH, or the address of a file: sha256:...")
+        raise click.BadParameter(f"{text!r} is no file: write @PATH, the address of a file (sha256:...), or a URL")
     return FileReference(address).to_json()
 
 

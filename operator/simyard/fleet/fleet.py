@@ -64,6 +64,7 @@ from simyard.messaging.events import (
 )
 from simyard.messaging.liveness import STATISTICS_SECONDS, Liveness
 from simyard.messaging.requests import Requester
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 from simyard_sites.kubernetes.client import KubeClient
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class FleetSettings:
         files: the access to the file store; None if the platform has none.
         files_quota: the maximum bytes of files of a namespace; None: no limit.
         sweep: the settings of the sweep of the file store.
+        file_urls: the URLs that file parameters of actions may have.
         make_provider: function that creates the provider of a CloudSite; tests inject another one.
         timing: the pauses of the operator; tests inject shorter ones.
     """
@@ -112,6 +114,7 @@ class FleetSettings:
     files: StoreAccess | None = None
     files_quota: int | None = None
     sweep: SweepSettings = field(default_factory=SweepSettings)
+    file_urls: AllowedUrls = NO_URLS
     make_provider: MakeProvider = make_provider
     timing: Timing = PRODUCTION
 
@@ -200,7 +203,14 @@ class Fleet:
         large_results = LargeResults(registry, lambda: self._files.catalog, settings.files_quota)
         presence = self.liveness.has_consumer
         self._actions = Actions(
-            registry, self.requester, presence, fences, settings.actions, timing.actions, large_results
+            registry,
+            self.requester,
+            presence,
+            fences,
+            settings.actions,
+            timing.actions,
+            large_results,
+            settings.file_urls,
         )
         self._studies = Studies(registry, self.requester, presence, fences, settings.files, timing.actions)
         self._files = FileAnswers(registry, orders, settings.files, self._studies.offer_part, settings.files_quota)

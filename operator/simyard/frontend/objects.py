@@ -54,6 +54,7 @@ from simyard.serving.attributes import Attributes
 from simyard.serving.broker import BrokerClient
 from simyard.serving.objects import CachedWorker
 from simyard.serving.status import StatusError
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import ConflictError
 
@@ -76,7 +77,8 @@ class Objects:
     They are up to date while ``run`` and ``broker.run`` run.
 
     ``foreign`` is the connection to foreign service adapters; None if the frontend does not serve them. ``endpoint`` is
-    the URL of this frontend; "" if it is that of each request. ``wait_seconds`` is the maximum time to wait for
+    the URL of this frontend; "" if it is that of each request. ``file_urls`` are the URLs that file parameters of
+    actions may have. ``wait_seconds`` is the maximum time to wait for
     workers.
     """
 
@@ -88,6 +90,7 @@ class Objects:
         *,
         foreign: ForeignAdapters | None = None,
         endpoint: str = "",
+        file_urls: AllowedUrls = NO_URLS,
         clock: Callable[[], float] = time.time,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
@@ -113,7 +116,7 @@ class Objects:
             view, self._store, self._access, self._creation, self._mixins, scaling, self._attributes
         )
         # A frontend has no access to the file store, and OCCI has no reference for a part of a result.
-        actions = Actions(client, view.directory, self.broker, inline_results=True)
+        actions = Actions(client, view.directory, self.broker, file_urls, inline_results=True)
         self._actions = EntityActions(client, view, self._store, scaling, actions, foreign, self._registration_waits)
 
     @property

@@ -50,7 +50,14 @@ async def serve(settings: FrontendSettings, stop: asyncio.Event, health: Health)
     tls = ServingTls(settings.certificate, settings.key, client_certificates=False)
     async with await KubeClient.connect(settings.kubeconfig) as client:
         services = ServiceAdapters() if settings.cloud4e and settings.amqp_endpoint else None
-        objects = Objects(client, settings.namespace, settings.service, foreign=services, endpoint=settings.endpoint)
+        objects = Objects(
+            client,
+            settings.namespace,
+            settings.service,
+            foreign=services,
+            endpoint=settings.endpoint,
+            file_urls=settings.file_urls,
+        )
         authenticator = Authenticator(client)
         own = (settings.endpoint, settings.amqp_endpoint, *settings.other_endpoints)
         handlers = Handlers(objects, endpoints=tuple(filter(None, own)))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from simyard.api.names import SYSTEM_NAMESPACE
 from simyard.messaging.access import BrokerAccess
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class FrontendSettings:
             queue; "" without AMQP.
         other_endpoints: the URLs of other frontends of the namespace; their URIs name the same entities.
         cloud4e: true if the frontend also serves foreign service adapters.
+        file_urls: the URLs that file parameters of actions may have.
         broker: the credentials for the broker; None if the Secret has them.
         bind: the address to listen at.
         port: the port for clients, with TLS.
@@ -47,6 +49,7 @@ class FrontendSettings:
     amqp_endpoint: str = ""
     other_endpoints: tuple[str, ...] = ()
     cloud4e: bool = False
+    file_urls: AllowedUrls = NO_URLS
     broker: BrokerAccess | None = None
     bind: str = "0.0.0.0"  # noqa: S104 - clients come from outside of the pod
     port: int = 8443

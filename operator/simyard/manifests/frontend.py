@@ -35,6 +35,7 @@ from simyard.manifests.frontend_route import (
     build_ingress,
 )
 from simyard.manifests.metadata import PART_OF, build_metadata
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 from simyard_sites.kubernetes.resource import Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -69,6 +70,7 @@ class FrontendTemplate:
         cloud4e: True if the frontends also serve adapters that speak Cloud4E's binding.
         pod: Settings of the frontends' pods.
         route: Routes for clients outside the cluster.
+        file_urls: URLs that file parameters of actions may have.
     """
 
     image: str
@@ -78,6 +80,7 @@ class FrontendTemplate:
     cloud4e: bool = False
     pod: FrontendPod = field(default_factory=FrontendPod)
     route: FrontendRoute = field(default_factory=FrontendRoute)
+    file_urls: AllowedUrls = NO_URLS
 
     @property
     def kinds(self) -> tuple[Resource, ...]:
@@ -251,6 +254,7 @@ def _build_container(namespace: str, service: str, template: FrontendTemplate) -
             "--log-format=json",
             *([f"--log-level={given.log_level}"] if given.log_level else []),
             *(["--cloud4e"] if template.cloud4e else []),
+            *(f"--files-url={prefix}" for prefix in template.file_urls.prefixes),
         ],
         "ports": [
             {"name": "https", "containerPort": CONTAINER_PORT, "protocol": "TCP"},

@@ -18,6 +18,7 @@ from simyard.plan.service import PublishedService
 from simyard.plan.times import add_seconds
 from simyard_adapter import wire
 from simyard_adapter.declarations import Action, InvalidValuesError, Json, check_values
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 
 OVERRUN_SECONDS = 60.0
 """If an adapter has not ended an action this long after its timeout, the operator ends the action."""
@@ -151,11 +152,18 @@ def get_timeout_seconds(action: ServiceAction, declared: Action) -> int:
 
 
 def plan_action(
-    action: ServiceAction, target: Target, *, sent: Sent | None, now: datetime, times: ActionTimes = ACTION_TIMES
+    action: ServiceAction,
+    target: Target,
+    *,
+    sent: Sent | None,
+    now: datetime,
+    times: ActionTimes = ACTION_TIMES,
+    urls: AllowedUrls = NO_URLS,
 ) -> ActionPlan:
     """Return the next step of an action.
 
-    ``sent`` is None if the operator has not sent the action since the broker last came back.
+    ``sent`` is None if the operator has not sent the action since the broker last came back. ``urls`` are the URLs that
+    file parameters may have.
     """
     if action.metadata.deletion_timestamp is not None:
         return ActionPlan(Need.NOTHING)
@@ -164,7 +172,7 @@ def plan_action(
         ends = add_seconds(finished, action.spec.ttl_seconds_after_finished)
         return ActionPlan(Need.DELETE) if ends <= now else ActionPlan(Need.NOTHING, look_again=ends)
     if not action.status.worker_uid:
-        return _plan_unassigned(action, target, now)
+        return _plan_unassigned(action, target, now, urls)
     if not target.worker_there:
         return _plan_lost(action, target, now, times)
     if sent is None:
@@ -205,7 +213,7 @@ def _plan_sent(action: ServiceAction, target: Target, sent: Sent, now: datetime,
     )
 
 
-def _plan_unassigned(action: ServiceAction, target: Target, now: datetime) -> ActionPlan:
+def _plan_unassigned(action: ServiceAction, target: Target, now: datetime, urls: AllowedUrls) -> ActionPlan:
     if action.spec.cancel:
         message = "the action was cancelled before it began"
         return ActionPlan(Need.WRITE, record_failure(action, wire.ErrorReason.CANCELLED.value, message, now))
@@ -220,7 +228,7 @@ def _plan_unassigned(action: ServiceAction, target: Target, now: datetime) -> Ac
         message = f"spec.action: {action.spec.action} is not declared by the service; it declares: {names}"
         return ActionPlan(Need.WRITE, record_failure(action, wire.ErrorReason.UNKNOWN_ACTION.value, message, now))
     try:
-        check_values(action.spec.parameters, declared.parameters, "spec.parameters")
+        check_values(action.spec.parameters, declared.parameters, "spec.parameters", urls=urls)
     except InvalidValuesError as error:
         return ActionPlan(
             Need.WRITE, record_failure(action, wire.ErrorReason.INVALID_PARAMETERS.value, str(error), now)

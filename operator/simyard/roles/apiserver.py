@@ -20,6 +20,7 @@ from simyard.messaging.access import BrokerAccess
 from simyard.roles.health import serve_health
 from simyard.roles.logs import configure_logs
 from simyard.serving.health import Health
+from simyard_adapter.file_urls import AllowedUrls
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -66,6 +67,8 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
               help="The directory of the mounted Secret of the file store. Default: no files.")  # fmt: skip
 @click.option("--files-quota", envvar="SIMYARD_FILES_QUOTA", default="", metavar="QUANTITY",
               help="The size of files that a namespace may have, such as 100Gi. Default: no limit.")  # fmt: skip
+@click.option("--files-url", "files_urls", multiple=True, envvar="SIMYARD_FILES_URLS", metavar="URL",
+              help="A prefix of https URLs that file parameters may have; repeatable. Default: no URLs.")  # fmt: skip
 def apiserver(
     kubeconfig: Path | None,
     namespace: str,
@@ -83,6 +86,7 @@ def apiserver(
     amqp_ca_file: Path | None,
     files_directory: Path | None,
     files_quota: str,
+    files_urls: tuple[str, ...],
 ) -> None:
     """Run the aggregated API server, which serves actions, attributes and logs as subresources."""
     configure_logs(log_format, log_level)
@@ -90,6 +94,7 @@ def apiserver(
         broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
         files = StoreAccess.open_directory(files_directory)
         quota = parse_bytes(files_quota) if files_quota else None
+        file_urls = AllowedUrls(files_urls)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     settings = ApiServerSettings(
@@ -101,6 +106,7 @@ def apiserver(
         broker=broker,
         files=files,
         files_quota=quota,
+        file_urls=file_urls,
         bind=bind,
         port=port,
         max_in_flight=max_in_flight,

@@ -18,6 +18,7 @@ from simyard.frontend.settings import FrontendSettings
 from simyard.messaging.access import BrokerAccess
 from simyard.roles.health import serve_health
 from simyard.roles.logs import configure_logs
+from simyard_adapter.file_urls import AllowedUrls
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+", re.ASCII)
@@ -60,6 +61,8 @@ def _origins(context: click.Context, parameter: click.Parameter, values: tuple[s
               help="The URL that names the queue of AMQP clients. Default: the endpoint.")  # fmt: skip
 @click.option("--other-endpoint", "other_endpoints", multiple=True, callback=_urls,
               help="The URL of another frontend whose URIs name the same entities; repeatable.")  # fmt: skip
+@click.option("--files-url", "files_urls", multiple=True, envvar="SIMYARD_FILES_URLS", metavar="URL",
+              help="A prefix of https URLs that file parameters may have; repeatable. Default: no URLs.")  # fmt: skip
 @click.option("--cloud4e", is_flag=True, help="Also serve the service adapters of Cloud4E.")
 @click.option("--bind", default="0.0.0.0", show_default=True, help="The address to listen on.")  # noqa: S104
 @click.option(
@@ -89,6 +92,7 @@ def frontend(
     endpoint: str,
     amqp_endpoint: str,
     other_endpoints: tuple[str, ...],
+    files_urls: tuple[str, ...],
     cloud4e: bool,
     bind: str,
     port: int,
@@ -107,6 +111,7 @@ def frontend(
     configure_logs(log_format, log_level)
     try:
         broker = BrokerAccess.from_url(amqp_url, "", amqp_ca_file) if amqp_url else None
+        file_urls = AllowedUrls(files_urls)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     settings = FrontendSettings(
@@ -120,6 +125,7 @@ def frontend(
         amqp_endpoint=amqp_endpoint or endpoint,
         other_endpoints=other_endpoints,
         cloud4e=cloud4e,
+        file_urls=file_urls,
         broker=broker,
         bind=bind,
         port=port,

@@ -37,6 +37,7 @@ from simyard.plan.times import filter_skew
 from simyard.roles.health import serve_health
 from simyard.roles.logs import configure_logs
 from simyard.serving.checks import HealthCheck
+from simyard_adapter.file_urls import AllowedUrls
 from simyard_sites.kubernetes.client import KubeClient
 
 log = logging.getLogger(__name__)
@@ -149,6 +150,8 @@ def _route(context: click.Context, parameter: click.Parameter, value: str) -> Fr
               help="The directory of the mounted Secret of the file store. Default: no files.")  # fmt: skip
 @click.option("--files-quota", envvar="SIMYARD_FILES_QUOTA", default="", metavar="QUANTITY",
               help="The bytes of files that a namespace may have, such as 100Gi. Default: no limit.")  # fmt: skip
+@click.option("--files-url", "files_urls", multiple=True, envvar="SIMYARD_FILES_URLS", metavar="URL",
+              help="A prefix of https URLs that file parameters may have; repeatable. Default: no URLs.")  # fmt: skip
 @click.option("--files-retention-days", type=click.IntRange(0), default=30, show_default=True,
               envvar="SIMYARD_FILES_RETENTION_DAYS",
               help="The time for which files are kept that no object names and nobody uses; 0: for ever.")  # fmt: skip
@@ -190,6 +193,7 @@ def operator(
     rotate_after_seconds: int,
     files_directory: Path | None,
     files_quota: str,
+    files_urls: tuple[str, ...],
     files_retention_days: int,
     frontend_route: FrontendRoute,
     bind: str,
@@ -205,6 +209,7 @@ def operator(
         broker = _broker(amqp_secret, amqp_url, amqp_management_url, amqp_ca_file)
         files = StoreAccess.open_directory(files_directory)
         quota = parse_bytes(files_quota) if files_quota else None
+        file_urls = AllowedUrls(files_urls)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     workers = replace(broker, host=amqp_worker_host or broker.host, port=amqp_worker_port or broker.port)
@@ -213,7 +218,14 @@ def operator(
     if frontend_image:
         domain = frontend_domain or f"{namespace}.svc"
         frontends = FrontendTemplate(
-            frontend_image, namespace, frontend_tls_secret, domain, frontend_cloud4e, frontend_pod, frontend_route
+            frontend_image,
+            namespace,
+            frontend_tls_secret,
+            domain,
+            frontend_cloud4e,
+            frontend_pod,
+            frontend_route,
+            file_urls,
         )
     fleet = FleetSettings(
         broker,
@@ -233,6 +245,7 @@ def operator(
         files,
         quota,
         SweepSettings(timedelta(days=files_retention_days) if files_retention_days else None),
+        file_urls,
     )
     settings = OperatorSettings(fleet, kubeconfig, bind, metrics_port, lease_seconds, lease_name)
     failure: ExceptionGroup[Exception] | None = None

@@ -39,6 +39,7 @@ from simyard.serving.status import (
 from simyard.serving.worker_requests import ask
 from simyard_adapter.declarations import Action, ActionMode, InvalidValueError, InvalidValuesError, check_values
 from simyard_adapter.declarations import Json as Value
+from simyard_adapter.file_urls import AllowedUrls
 from simyard_adapter.wire import ErrorReason, Request
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError
@@ -56,15 +57,17 @@ class Actions:
         client: KubeClient,
         directory: Directory,
         broker: BrokerClient,
+        urls: AllowedUrls,
         *,
         inline_results: bool = False,
         sync_seconds: int = SYNC_SECONDS,
     ) -> None:
         """Create the caller.
 
-        With ``inline_results``, large results of recorded calls stay in their ServiceActions too. ``sync_seconds`` is
-        the time limit for the result of a Sync action.
+        ``urls`` are the URLs that file parameters may have. With ``inline_results``, large results of recorded calls
+        stay in their ServiceActions too. ``sync_seconds`` is the time limit for the result of a Sync action.
         """
+        self._urls = urls
         self._inline_results = inline_results
         self._sync_seconds = sync_seconds
         self._client = client
@@ -106,7 +109,7 @@ class Actions:
         """
         action = _declared(target, service, name)
         try:
-            parameters = check_values(given, action.parameters, "parameters")
+            parameters = check_values(given, action.parameters, "parameters", urls=self._urls)
         except InvalidValuesError as error:
             raise make_invalid_values_error(target.subject, error) from None
         if too_large := find_excess(parameters):
@@ -143,6 +146,7 @@ class Actions:
                 "parameters": dict(parameters),
                 "mode": ActionMode.SYNC.value,
                 "timeoutSeconds": min(action.timeout_seconds, self._sync_seconds),
+                **self._urls.to_json(),
             },
             timeout_seconds=self._sync_seconds,
             message_id=message_id,

@@ -19,6 +19,7 @@ from simyard.frontend.objects import Objects
 from simyard.occi.model import Draft, Entity
 from simyard.occi.standard import AMQPLINK, COMPUTE
 from simyard.occi.validation import check_creation
+from simyard_adapter.file_urls import NO_URLS, AllowedUrls
 from simyard_sites.kubernetes.client import KubeClient, PatchType
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from simyard_sites.kubernetes.resource import Resource
@@ -255,10 +256,17 @@ def _apply(raw: Json, operation: Json) -> None:
 class Bench:
     """A frontend's objects over :class:`Kube`."""
 
-    def __init__(self, service: str = "", *, wait_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(
+        self, service: str = "", *, file_urls: AllowedUrls = NO_URLS, wait_seconds: float = WAIT_SECONDS
+    ) -> None:
         self.kube = Kube()
         self.objects = Objects(
-            cast(KubeClient, self.kube), NAMESPACE, service, clock=lambda: 1767225610.0, wait_seconds=wait_seconds
+            cast(KubeClient, self.kube),
+            NAMESPACE,
+            service,
+            file_urls=file_urls,
+            clock=lambda: 1767225610.0,
+            wait_seconds=wait_seconds,
         )
         directory = self.objects.view.directory
         self._caches = {

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from simyard.api import names
@@ -26,15 +27,14 @@ from simyard.guest.messages import ActionMessage, Begun, LogStored, Progressed, 
 from simyard.messaging.errors import NoConsumerError
 from simyard.messaging.events import ReceivedEvent
 from simyard.messaging.requests import Requester
+from simyard.plan.action_request import build_action_request
 from simyard.plan.actions import (
     ActionPlan,
     ActionTimes,
     Need,
     Sent,
     Target,
-    find_declared_action,
     get_invocation_id,
-    get_timeout_seconds,
     is_finished,
     parse_invocation_uid,
     plan_action,
@@ -47,7 +47,7 @@ from simyard.plan.queued_action import QueuedAction
 from simyard.plan.service import PublishedService
 from simyard.plan.times import get_seconds_until
 from simyard_adapter import wire
-from simyard_adapter.declarations import ActionMode, Json
+from simyard_adapter.file_urls import AllowedUrls
 from simyard_sites.kubernetes.errors import ApiError, ConflictError, NotFoundError, TooLargeError
 from simyard_sites.kubernetes.resource import Resource
 
@@ -76,8 +76,10 @@ class Actions:
         limits: ActionLimits,
         times: ActionTimes,
         large_results: LargeResults,
+        urls: AllowedUrls,
     ) -> None:
         self._registry = registry
+        self._urls = urls
         self._times = times
         self.retention = Retention(registry, limits)
         self._requester = requester
@@ -267,12 +269,14 @@ class Actions:
 
     async def _plan(self, action: QueuedAction) -> ActionPlan:
         """Return the plan for an action. If it changes the status, plan again with new objects of the API server."""
-        sent = self._sent_for(action)
-        plan = plan_action(action, self._target(action), sent=sent, now=get_time(), times=self._times)
-        if plan.need is Need.WRITE and not is_finished(action):
+        plan = partial(
+            plan_action, action, sent=self._sent_for(action), now=get_time(), times=self._times, urls=self._urls
+        )
+        found = plan(self._target(action))
+        if found.need is Need.WRITE and not is_finished(action):
             await self._look_again(action)
-            plan = plan_action(action, self._target(action), sent=sent, now=get_time(), times=self._times)
-        return plan
+            found = plan(self._target(action))
+        return found
 
     async def _reconcile_step(self, action: QueuedAction, plan: ActionPlan) -> float | None:
         """Carry out the step of a plan; return the seconds until the next pass."""
@@ -332,13 +336,7 @@ class Actions:
             return await self._registry.fetch_action(action)
         if whole.left_out or get_invocation_id(whole) != get_invocation_id(action):  # finished, or assigned elsewhere
             return await self._registry.fetch_action(action)
-        body: dict[str, Json] = {
-            "action": action.spec.action,
-            "parameters": whole.spec.parameters,
-            "mode": ActionMode.ASYNC.value,
-        }
-        if (declared := find_declared_action(action, self._registry.find_target_service(action))) is not None:
-            body["timeoutSeconds"] = get_timeout_seconds(action, declared)
+        body = build_action_request(whole, self._registry.find_target_service(action), self._urls)
         await self._requester.publish_persistent(
             get_queue(worker), wire.Request.ACTION, body, get_invocation_id(action)
         )
