@@ -51,7 +51,7 @@ class AttributeSpec:
 
     Clients can set the attribute at any time if it is ``mutable``. If it is ``required`` and not ``mutable``, they set
     it only at creation. They can never set an attribute that is neither. ``pattern`` is a regular expression of RE2 for
-    the whole value of a string; "" permits every value.
+    the whole value of a string; "" permits every value. ``or_object`` permits a JSON object in place of a string.
     """
 
     name: str
@@ -61,6 +61,7 @@ class AttributeSpec:
     default: Value | None = None
     pattern: str = ""
     description: str = ""
+    or_object: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ class Model:
         self.actions = tuple(c for c in ranked if isinstance(c, Action))
         self.ordered: tuple[Category, ...] = (*self.kinds, *self.mixins, *self.actions)
         self.object_attributes = frozenset(
-            spec.name for c in ranked for spec in c.attributes if spec.type is ValueType.OBJECT
+            spec.name for c in ranked for spec in c.attributes if spec.type is ValueType.OBJECT or spec.or_object
         )
         self._by_location: dict[str, Kind | Mixin] = {}
         located: tuple[Kind | Mixin, ...] = (*self.kinds, *self.mixins)

@@ -95,7 +95,7 @@ def check_value(value: Value, spec: AttributeSpec) -> Value:
         OcciError: 400, the value has another type or does not match the pattern.
     """
     found = coerce(value, spec.type)
-    if not _fits(found, spec.type):
+    if not _fits(found, spec.type) and not (spec.or_object and isinstance(found, dict)):
         text = quote_input(format_value(value))
         raise OcciError(400, f"attribute {spec.name}: {text} is not of the type {spec.type.value}")
     check_bounds(found, f"attribute {spec.name}")

@@ -15,7 +15,7 @@ from simyard.frontend.changes.scaling import Scaling
 from simyard.frontend.changes.storing import ObjectStore, add_check, for_each, translate_api_errors
 from simyard.frontend.entities.catalogue import SCALE, START_WORKERS
 from simyard.frontend.entities.computes import QUEUE, ComputeState, compute_state
-from simyard.frontend.entities.file_links import render_files
+from simyard.frontend.entities.file_links import FILES_LOCATION, parse_files, render_files
 from simyard.frontend.entities.view import View
 from simyard.occi.conflicts import ConflictCause, OcciConflictError
 from simyard.occi.errors import OcciError
@@ -29,6 +29,8 @@ from simyard_sites.kubernetes.client import KubeClient
 
 SERVICE_ACTION = "org.simyard.serviceaction"
 """Attribute in the result of an Async action: the name of the ServiceAction that keeps the result."""
+RESULT_FILE = "org.simyard.resultfile"
+"""Attribute in the result of an action: the path of the JSON file with the fields that are in the file store."""
 MAX_PARALLEL_ACTIONS = 200
 _POWER = {
     "start": ("Running", ComputeState.ACTIVE),
@@ -241,9 +243,10 @@ class EntityActions:
             )
         declared = service.interface.find_action(name)
         is_sync = declared is not None and declared.mode is ActionMode.SYNC and invocation.wait is not False
+        given = parse_files(invocation.attributes, declared.parameters if declared is not None else ())
         code, answer = await self._actions.invoke(
-            worker, service, name, invocation.attributes, invocation.identity.user, wait=is_sync, key=invocation.key
-        )  # fmt: skip
+            worker, service, name, given, invocation.identity.user, wait=is_sync, key=invocation.key
+        )
         if code == 200:
             return render_files(answer.get("result") or {}, declared.result if declared is not None else ())
         recorded = ServiceAction.model_validate(answer)
@@ -257,7 +260,7 @@ class EntityActions:
         async with translate_api_errors(
             f"ServiceAction {metadata.name} (it will have the result)", self._scaling.wait_seconds
         ):
-            while (found := _result(action)) is None:
+            while (found := read_finished(action)) is None:
                 events = self._client.watch(
                     SERVICE_ACTIONS,
                     metadata.namespace,
@@ -270,7 +273,7 @@ class EntityActions:
                             raise OcciError(404, f"ServiceAction {metadata.name} has been deleted")
                         if event.type != "BOOKMARK":
                             action = ServiceAction.model_validate(event.object)
-                        if _result(action) is not None:
+                        if read_finished(action) is not None:
                             break
                 finally:
                     if isinstance(events, AsyncGenerator):
@@ -296,7 +299,7 @@ def _has_stopped(worker: CachedWorker) -> bool:
     return worker.machine_state == MachineState.STOPPED
 
 
-def _result(action: ServiceAction) -> Mapping[str, Value] | None:
+def read_finished(action: ServiceAction) -> Mapping[str, Value] | None:
     """Return the result of a ServiceAction that has finished; None if it has not finished yet.
 
     Raises:
@@ -309,5 +312,7 @@ def _result(action: ServiceAction) -> Mapping[str, Value] | None:
     complete = find_condition(conditions, ConditionType.COMPLETE)
     if complete is None or complete.status != "True":
         return None
-    result = action.status.result
-    return {key: value for key, value in result.items() if value is not None} if isinstance(result, dict) else {}
+    result = action.status.result if isinstance(action.status.result, dict) else {}
+    stored = action.status.result_file
+    link: Mapping[str, Value] = {RESULT_FILE: FILES_LOCATION + stored.file} if stored is not None else {}
+    return {**{key: value for key, value in result.items() if value is not None}, **link}

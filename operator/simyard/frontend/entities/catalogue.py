@@ -60,7 +60,7 @@ _TYPES = {
     DeclaredType.BOOLEAN: ValueType.BOOLEAN,
     DeclaredType.ARRAY: ValueType.ARRAY,
     DeclaredType.OBJECT: ValueType.OBJECT,
-    DeclaredType.FILE: ValueType.OBJECT,
+    DeclaredType.FILE: ValueType.STRING,
 }
 
 SIZES: Mapping[str, Resources] = {
@@ -357,13 +357,13 @@ def _categories(service: CachedService, term: str) -> ServiceCategories:
 def _parameter(declared: Declared, name: str, *, mutable: bool = True) -> AttributeSpec:
     """Return a declared value as an OCCI attribute, without its bounds and choices, which are checked later."""
     unit = f" ({declared.unit})" if declared.unit else ""
-    is_link = declared.type is DeclaredType.FILE and not mutable
     return AttributeSpec(
         name,
-        ValueType.STRING if is_link else _TYPES[declared.type],
+        _TYPES[declared.type],
         mutable,
         declared.required,
         declared.default,
         declared.pattern,
         declared.description + unit,
+        or_object=declared.type is DeclaredType.FILE,
     )

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links to files in the file store, as OCCI shows them. Pure.
+"""Links to files in the file store, as OCCI shows and reads them. Pure.
 
 OCCI has no type for a file, so the frontend shows a file as a path: ``/files/sha256:...``. If a client sends GET for
-this path, with its token, the response redirects the client to the content.
+this path, with its token, the response redirects the client to the content. As a parameter, a client sends such a path,
+a URL, or the JSON object of the Kubernetes API.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
+
+import orjson
 
 from simyard.occi.model import Value
 from simyard_adapter.declarations import Value as Declared
@@ -20,6 +24,26 @@ def parse_file_path(path: str) -> str:
     """Return the address in the path of a file; "" if the path is not that of a file."""
     address = path.removeprefix(FILES_LOCATION)
     return address if address != path and is_address(address) else ""
+
+
+def parse_files(values: Mapping[str, Value], declared: Iterable[Declared]) -> dict[str, Value]:
+    """Return the values with a reference in place of each path or URL of a file."""
+    files = {item.name for item in declared if item.holds_files}
+    return {name: _parse_file(value) if name in files else value for name, value in values.items()}
+
+
+def _parse_file(value: Value) -> Value:
+    if isinstance(value, list):
+        return [item if item is None else _parse_file(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    if address := parse_file_path(value):
+        return {"file": address}
+    if value.startswith("{"):  # the text renderings have no objects
+        with contextlib.suppress(orjson.JSONDecodeError):
+            parsed: Value = orjson.loads(value)
+            return parsed
+    return {"url": value} if "://" in value else value
 
 
 def render_files(values: Mapping[str, Value], declared: Iterable[Declared]) -> dict[str, Value]:
