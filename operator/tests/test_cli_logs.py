@@ -173,6 +173,28 @@ def test_a_follower_waits_for_a_worker_and_follows_the_next_run(cluster: Cluster
     assert follow(cluster) == ["on w1\n", "on w2\n"]
 
 
+def test_one_follower_sees_the_whole_life_of_an_action(cluster: Cluster) -> None:
+    run = cluster.run
+    run.worker, run.lines = "", []
+
+    def begin() -> None:
+        run.worker, run.lines = "w1", ["begin\n"]
+
+    def end() -> None:  # the worker is gone at once, and its log is in the store
+        run.finished, run.reachable, run.stored = True, False, [1, 2]
+
+    cluster.steps += [
+        lambda: None,  # no worker is free
+        begin,
+        lambda: run.lines.append("half\n"),  # while the log is followed
+        lambda: run.lines.append("end\n"),
+        lambda: setattr(run, "stored", [1]),
+        end,
+    ]
+    assert follow(cluster) == ["begin\n", "half\n", "end\n"]
+    assert not cluster.steps
+
+
 def test_control_sequences_in_a_stored_log_are_not_printed(cluster: Cluster) -> None:
     cluster.run.lines, cluster.run.stored = ["\x1b[31mred\n"], [1]
     assert list(read(cluster).read_present()) == ["red\n"]
