@@ -244,6 +244,9 @@ class StudyStatus(ApiModel):
     optimisation: Annotated[
         OptimisationStatus | None, Field(description="State of the algorithm of the design `optimise`.")
     ] = None
+    rows_name_files: Annotated[
+        bool, Field(description="Whether the results of a task can be files, which are kept as long as the study.")
+    ] = False
     started_time: Annotated[Time | None, Field(description="Time at which the first tasks were sent.")] = None
     finished_time: Annotated[Time | None, Field(description="Time at which the study ended.")] = None
     conditions: Conditions = []

@@ -30,7 +30,7 @@ from simyard.files.keys import (
     make_use_prefix,
     parse_chunk,
 )
-from simyard.files.quotas import NamespaceUsage, SignedUploads
+from simyard.files.quotas import NEVER, NamespaceUsage, SignedUploads
 from simyard.files.signature import sign_url
 from simyard.files.store import ObjectStore, StoredObject, StoreError
 from simyard.files.uploads import DEFAULT_MEDIA_TYPE, Upload
@@ -217,6 +217,18 @@ class FileCatalog:
         headers = {**upload.make_headers(), "x-amz-checksum-sha256": checksum}
         await self._store.put_object(str(key), content, headers)
         return None
+
+    async def admit_part(self, namespace_uid: str, invocation: str, size: int, quota: int) -> None:
+        """Count the rows of a chunk of a study, which a worker is about to upload, in the quota.
+
+        They count here until the next sweep, whose sums contain the rows of finished chunks.
+
+        Raises:
+            QuotaError: the rows do not fit into the quota.
+        """
+        usage = NamespaceUsage.from_bytes(await self._store.get_object(make_usage_key(namespace_uid)))
+        self._signed.admit(namespace_uid, invocation, size, usage, quota)
+        self._signed.note_record(namespace_uid, invocation, usage.counted if usage is not None else NEVER)
 
     async def delete_file(self, namespace_uid: str, address: str) -> bool:
         """Delete a file; return False if the namespace has none with the address.

@@ -24,7 +24,7 @@ MAX_SIGNED = 10_000
 """The largest number of signed uploads of a namespace that are known one by one; of the others, only the sum is."""
 CLOCK_MARGIN = timedelta(seconds=2)
 """The precision of the store's times."""
-_NEVER = datetime.min.replace(tzinfo=UTC)
+NEVER = datetime.min.replace(tzinfo=UTC)
 _NOT_YET = datetime.max.replace(tzinfo=UTC)
 
 
@@ -82,11 +82,11 @@ class _Signed:
         more_recorded: the time of the newest record of these.
     """
 
-    counted: datetime = _NEVER
+    counted: datetime = NEVER
     uploads: dict[str, tuple[datetime, int]] = field(default_factory=dict)
     bytes: int = 0
     more_bytes: int = 0
-    more_recorded: datetime = _NEVER
+    more_recorded: datetime = NEVER
 
     def forget_counted(self, counted: datetime) -> None:
         self.counted, before = counted, counted - CLOCK_MARGIN
@@ -141,7 +141,7 @@ class SignedUploads:
         if (signed := self._signed.get(namespace_uid)) is None:
             return
         if (item := signed.uploads.get(address)) is None:
-            signed.more_recorded = max(signed.more_recorded, recorded or _NEVER)
+            signed.more_recorded = max(signed.more_recorded, recorded or NEVER)
         elif recorded is not None:
             signed.uploads[address] = (recorded, item[1])
         elif item[0] == _NOT_YET:

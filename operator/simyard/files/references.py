@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from simyard.api.base import Json
 from simyard.api.names import SERVICE_ACTIONS, SIMULATION_SERVICES, STUDIES, WORKER_POOLS, WORKERS
+from simyard.files.study_files import StudyRows
 from simyard_adapter.digests import is_address
 from simyard_sites.kubernetes.client import KubeClient
 from simyard_sites.kubernetes.errors import NotFoundError
@@ -70,13 +71,15 @@ class References:
         except NotFoundError:
             return ""
 
-    async def list_studies(self, namespace: str) -> dict[str, int]:
-        """Return the size of the results of all studies of a namespace, by the uid of the study."""
-        found: dict[str, int] = {}
+    async def list_studies(self, namespace: str) -> dict[str, StudyRows]:
+        """Return the rows of all studies of a namespace, by the uid of the study."""
+        found: dict[str, StudyRows] = {}
 
         def read(page: list[Json]) -> None:
             for item in page:
-                found[item["metadata"]["uid"]] = (item.get("status") or {}).get("resultBytes") or 0
+                status = item.get("status") or {}
+                rows = StudyRows(status.get("resultBytes") or 0, bool(status.get("rowsNameFiles")))
+                found[item["metadata"]["uid"]] = rows
 
         await self._client.list_all(STUDIES, namespace, on_page=read)
         return found

@@ -2,8 +2,8 @@
 """The sweep of the file store: it counts the files of each namespace, and deletes what nobody needs.
 
 A pass compares the store with the cluster and keeps no state of its own, so it can end at any point and begin again,
-and two operators may sweep at once. It deletes a file only if no object of the namespace names it *and* nobody has
-offered or downloaded it within the retention. Both can change while a pass runs:
+and two operators may sweep at once. It deletes a file only if no object of the namespace and no row of a study names
+it *and* nobody has offered or downloaded it within the retention. Both can change while a pass runs:
 
 - A use. The sweep writes a record that it will delete the file, and then looks for a recent use. The catalog writes the
   use, and then looks for the sweep's record. So at least one of the two sees the other (Dekker's rule), and the catalog
@@ -35,6 +35,7 @@ from simyard.files.keys import (
     FileKey,
     FileOrigin,
     StudyKeys,
+    UseKey,
     make_deleting_key,
     make_orphaned_key,
     make_studies_prefix,
@@ -43,6 +44,7 @@ from simyard.files.keys import (
 )
 from simyard.files.quotas import NamespaceUsage
 from simyard.files.store import ObjectStore, StoreError
+from simyard.files.study_files import StudyRows, find_files_of_studies
 from simyard.files.sweep_metrics import DELETED, FAILED, SUCCEEDED, show_usages
 from simyard_sites.kubernetes.errors import ApiError
 
@@ -101,8 +103,8 @@ class Cluster(Protocol):
     async def find_named_files(self, namespace: str) -> set[str]:
         """Return the addresses of all files that objects of a namespace name."""
 
-    async def list_studies(self, namespace: str) -> dict[str, int]:
-        """Return the size of the results of all studies of a namespace, by the uid of the study."""
+    async def list_studies(self, namespace: str) -> dict[str, StudyRows]:
+        """Return the rows of all studies of a namespace, by the uid of the study."""
 
 
 class FileSweep:
@@ -210,6 +212,8 @@ class FileSweep:
                 named = await self._cluster.find_named_files(namespace)
             if file.key.address not in named:
                 expired.append(file)
+        if expired:
+            expired = await self._keep_files_of_studies(uid, namespace, expired)
         await self._delete_all(surplus)
         for start in range(0, len(expired), BATCH):
             assert before is not None, "else nothing expires"
@@ -237,7 +241,17 @@ class FileSweep:
             await self._delete_prefix(StudyKeys(uid, study).prefix)
             log.info("deleted the results of the study with the uid %s in %s, which is gone", study, namespace)
         DELETED.labels("studies").inc(len(gone))
-        return sum(live.values())
+        return sum(rows.size for rows in live.values())
+
+    async def _keep_files_of_studies(self, uid: str, namespace: str, expired: Sequence[ListedFile]) -> list[ListedFile]:
+        """Record a use of those files that rows of studies name, and return the others."""
+        live = await self._cluster.list_studies(namespace)
+        studies = [StudyKeys(uid, study) for study, rows in sorted(live.items()) if rows.name_files]
+        named = await find_files_of_studies(self._store, studies, {file.key.address for file in expired})
+        kept = [file for file in expired if file.key.address in named]
+        uses = [file.uses[-1].key if file.uses else str(UseKey(file.key)) for file in kept]
+        await self._run_all(self._store.put_object, uses)
+        return [file for file in expired if file.key.address not in named]
 
     async def _delete_prefix(self, prefix: str) -> int:
         """Delete all objects whose keys begin with a prefix; return their number."""

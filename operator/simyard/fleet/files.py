@@ -15,6 +15,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from prometheus_client import Counter
@@ -31,7 +32,7 @@ from simyard.files.store import StoreError
 from simyard.files.uploads import Upload
 from simyard.fleet.broker.orders import Orders
 from simyard.fleet.registry import Registry
-from simyard.fleet.studies.reconciler import PartRefusedError
+from simyard.fleet.studies.reconciler import Admit, PartRefusedError
 from simyard.guest.messages import DownloadWanted, PartWanted, UploadWanted
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.events import ReceivedEvent
@@ -55,7 +56,7 @@ QUESTIONS = Counter("simyard_file_questions_total", "Questions of workers for si
 
 
 Question = DownloadWanted | UploadWanted | PartWanted
-OfferPart = Callable[[str, PartWanted], Awaitable[UploadOffer]]
+OfferPart = Callable[[str, PartWanted, Admit], Awaitable[UploadOffer]]
 """Function that answers a question of the worker with the given uid about rows of a study.
 
 It raises PartRefusedError if it refuses the upload."""
@@ -188,7 +189,8 @@ class FileAnswers:
             return "refused", {"error": {"message": NO_STORE, "retryable": False, "absent": True}}
         try:
             if isinstance(question, PartWanted):
-                offer = await self._offer_part(worker.metadata.uid, question)
+                admit = partial(self._admit_part, self._catalog, worker.metadata.namespace)
+                offer = await self._offer_part(worker.metadata.uid, question, admit)
                 return "part", {"status": offer.to_json(), **self._trust()}
             if isinstance(question, DownloadWanted):
                 uid = await self._find_namespace_uid(user, worker.metadata.namespace)
@@ -213,6 +215,15 @@ class FileAnswers:
         record, request = signed
         spec: dict[str, Json] = {"bytes": record.size, "name": record.name, "mediaType": record.media_type}
         return "download", {"spec": spec, "status": {"present": True, "download": request.to_json()}, **self._trust()}
+
+    async def _admit_part(self, catalog: FileCatalog, name: str, question: PartWanted) -> None:
+        namespace = await self._read_namespace(name)
+        if namespace.quota is None:
+            return
+        try:
+            await catalog.admit_part(namespace.uid, question.invocation, question.bytes, namespace.quota)
+        except QuotaError as error:  # as the results of other actions, the rows wait for space
+            raise PartRefusedError(namespace.describe_excess(error), retryable=True) from None
 
     async def _offer_upload(
         self, catalog: FileCatalog, namespace: FileNamespace, worker: Worker, spec: FileUploadSpec

@@ -9,6 +9,7 @@ from pathlib import Path
 from files_world import FilesWorld
 
 from simyard.files.keys import FileOrigin
+from simyard.files.study_files import StudyRows
 from simyard.files.sweep import FileSweep
 from simyard.files.uploads import Upload
 from simyard_adapter.digests import digest_file
@@ -24,7 +25,7 @@ class Cluster:
 
     namespaces: dict[str, str] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
-    studies: dict[str, int] = field(default_factory=dict)
+    studies: dict[str, StudyRows] = field(default_factory=dict)
     stale: dict[str, str] | None = None
     uid: str = CLUSTER
 
@@ -41,7 +42,7 @@ class Cluster:
     async def find_uid(self, namespace: str) -> str:
         return next((uid for uid, name in self.namespaces.items() if name == namespace), "")
 
-    async def list_studies(self, namespace: str) -> dict[str, int]:
+    async def list_studies(self, namespace: str) -> dict[str, StudyRows]:
         return dict(self.studies)
 
     async def find_named_files(self, namespace: str) -> set[str]:

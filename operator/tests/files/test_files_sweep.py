@@ -29,6 +29,7 @@ from simyard.files.keys import (
 from simyard.files.quotas import NamespaceUsage, QuotaError
 from simyard.files.references import References, find_addresses
 from simyard.files.store import ObjectStore, StoreError
+from simyard.files.study_files import StudyRows
 from simyard.files.sweep import BATCH, INSTALLATION_KEY, FileSweep, SweepError, SweepSettings
 from simyard.files.uploads import Upload
 from simyard_adapter.digests import PART_BYTES
@@ -95,7 +96,7 @@ async def test_the_results_of_a_study_are_kept_as_long_as_the_study_exists(swept
     for study in (kept, gone):
         for chunk in range(3):
             await swept.world.store.put_object(StudyKeys(swept.uid, study).make_part(chunk), b"rows")
-    swept.cluster.studies = {kept: 12}
+    swept.cluster.studies = {kept: StudyRows(12)}
     swept.pass_time(RETENTION + timedelta(days=1))
     await swept.sweep.sweep()
     assert await swept.list_keys("studies/") == [StudyKeys(swept.uid, kept).make_part(chunk) for chunk in range(3)]

@@ -9,6 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simyard.api.base import find_condition
+from simyard.api.names import ConditionType
 from simyard.api.study import MAX_CHUNK_TASKS, MAX_CHUNKS, StopRule, Study
 from simyard.guest.chunks import ChunkSummary, Extremes, FailureCount
 from simyard.plan.studies.assignment import choose_workers
@@ -92,12 +94,19 @@ def test_sums_count_each_chunk_once_and_survive_a_status() -> None:
     assert progress.add(1, summary, 100, rules, NOW)
     assert not progress.add(1, summary, 100, rules, NOW)
     study = make_study()
-    status = record_progress(study, progress, 100, 10, 3, "", NOW)
+    status = record_progress(study, progress, 100, 10, 3, NOW)
     read = Progress.read(status)
     assert (read.succeeded, read.failed, read.size, read.stopped_by) == (7, 3, 100, 15)
     assert (read.failures, read.failed_indexes) == (progress.failures, [11, 12, 14])
     assert 1 in read.finished
     assert read.mean_seconds == 0.5
+
+
+def test_a_study_says_why_its_rows_are_not_stored() -> None:
+    waiting = record_progress(make_study(), Progress(), 10, 1, 3, NOW, blocked="exceeded the quota")
+    condition = find_condition(waiting.conditions, ConditionType.COMPLETE)
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("Running", "exceeded the quota")
 
 
 def test_the_rate_gives_the_time_of_the_end() -> None:
@@ -144,7 +153,7 @@ def test_the_largest_status_has_less_than_5_kb() -> None:
         indexes = tuple(9_999_999 - number for number in range(10))
         progress.add(chunk, ChunkSummary(1000, 1e6, failed, indexes), 10**6, [], NOW)
     study = make_study()
-    status = record_progress(study, progress, 10_000_000, 1000, 10_000, "", NOW)
+    status = record_progress(study, progress, 10_000_000, 1000, 10_000, NOW)
     assert len(status.model_dump_json(by_alias=True, exclude_none=True)) < 5_000
     ended = study.model_copy(update={"status": status})
     ending = plan_end(ended, progress, 10_000_000, NOW)

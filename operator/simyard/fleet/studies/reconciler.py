@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from simyard.api import names
@@ -70,6 +70,10 @@ class PartRefusedError(Exception):
     def __init__(self, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+Admit = Callable[[PartWanted], Awaitable[None]]
+"""Counts the rows of a chunk in the quota of their namespace; raises PartRefusedError."""
 
 
 class Studies:
@@ -181,11 +185,11 @@ class Studies:
         self._queue.add(named.study_uid)
         return None
 
-    async def offer_part(self, worker_uid: str, question: PartWanted) -> UploadOffer:
+    async def offer_part(self, worker_uid: str, question: PartWanted, admit: Admit) -> UploadOffer:
         """Return the request with which a worker uploads the rows of a chunk.
 
         Raises:
-            PartRefusedError: the chunk is not assigned to the worker.
+            PartRefusedError: the chunk is not assigned to the worker, or its rows do not fit into the quota.
         """
         named = parse_chunk_id(question.invocation)
         study = None if named is None else self._registry.find_study(named.study_uid)
@@ -201,7 +205,13 @@ class Studies:
             raise PartRefusedError("the chunk is assigned to another worker")
         if question.summary.tasks != len(run.layout.get_tasks(named.chunk)):
             raise PartRefusedError("the chunk has another number of tasks")
-        flight.size = question.bytes
+        try:
+            await admit(question)
+        except PartRefusedError as error:
+            run.blocked = str(error)
+            self._queue.add(named.study_uid)
+            raise
+        run.blocked, flight.size = "", question.bytes
         return self._store.sign_part(run.keys, named.chunk, question.address, question.bytes, question.summary)
 
     async def _record_begin(self, study: Study, chunk: int, attempt: int) -> None:

@@ -56,6 +56,7 @@ class Run:
         begun: assignments (chunk, attempt) whose worker has begun tasks that must not run twice.
         losses: number of workers that were lost with a chunk, by chunk.
         ended: chunks whose rows are in the store and not counted yet, because another worker may have stored them.
+        blocked: reason why the rows of a chunk cannot be stored now; empty if they can.
         registered: workers with a new session; their chunks must be sent again.
         refused: errors of workers that have no rows of a chunk, by chunk.
         returned: chunks that must be assigned again.
@@ -77,6 +78,7 @@ class Run:
     begun: set[tuple[int, int]] = field(default_factory=set)
     losses: Counter[int] = field(default_factory=Counter)
     ended: set[int] = field(default_factory=set)
+    blocked: str = ""
     registered: set[str] = field(default_factory=set)
     refused: dict[int, WireError] = field(default_factory=dict)
     returned: list[int] = field(default_factory=list)

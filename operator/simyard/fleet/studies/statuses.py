@@ -25,7 +25,10 @@ WRITES_PER_SECOND = 20.0
 def make_status(study: Study, run: Run, length: int | None, waits: str) -> StudyStatus:
     """Return the present status; ``length`` is the length of chunks, ``waits`` the reason why nothing runs."""
     running = len(run.count_workers())
-    return record_progress(study, run.progress, run.layout.tasks, length, running, waits, get_time())
+    status = record_progress(
+        study, run.progress, run.layout.tasks, length, running, get_time(), waits=waits, blocked=run.blocked
+    )
+    return status.model_copy(update={"rows_name_files": any(item.holds_files for item in run.action.result)})
 
 
 class StudyStatuses:

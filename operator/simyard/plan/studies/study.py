@@ -86,9 +86,20 @@ def _describe_search_end(study: Study, search: OptimisationStatus) -> str:
 
 
 def record_progress(
-    study: Study, progress: Progress, tasks: int, length: int | None, running: int, waits: str, now: datetime
+    study: Study,
+    progress: Progress,
+    tasks: int,
+    length: int | None,
+    running: int,
+    now: datetime,
+    *,
+    waits: str = "",
+    blocked: str = "",
 ) -> StudyStatus:
-    """Return the status of a study that goes on; ``waits`` is the reason why nothing runs, or empty."""
+    """Return the status of a study that goes on.
+
+    ``waits`` is the reason why nothing runs, or empty. ``blocked`` is the reason why no rows are stored, or empty.
+    """
     fields = {**progress.to_fields(tasks, running, now), "chunk_tasks": length}
     if study.status.started_time is None:
         fields["started_time"] = now
@@ -98,7 +109,7 @@ def record_progress(
     elif waits and not running:
         reason, message = Reason.WAITING_FOR_OPTIMISER if waits == NO_POINTS else Reason.WAITING_FOR_WORKER, waits
     else:
-        reason, message = Reason.RUNNING, ""
+        reason, message = Reason.RUNNING, blocked
     return _make_status(study, fields, ConditionType.COMPLETE, False, reason, message, now)
 
 
