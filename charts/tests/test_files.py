@@ -48,6 +48,13 @@ def test_both_roles_get_the_access_and_the_limits(helm: Helm, values: tuple[str,
     helm.dry_run([item for item in rendered if item["kind"] in ("Deployment", "StatefulSet", "ConfigMap", "Service")])
 
 
+def test_allowed_urls_do_not_need_a_store(helm: Helm) -> None:
+    rendered = helm.render("files.urls={https://data.example.com/meshes/,https://b.example:8443/}")
+    for role in ROLES:
+        urls = [it for it in container_of(rendered, role)["args"] if it.startswith("--files-url=")]
+        assert urls == ["--files-url=https://data.example.com/meshes/", "--files-url=https://b.example:8443/"]
+
+
 def test_an_existing_secret_may_have_its_ca_elsewhere(helm: Helm) -> None:
     rendered = helm.render("files.mode=existing", "files.existingSecret=mine", "files.caSecret=my-ca")
     for role in ROLES:

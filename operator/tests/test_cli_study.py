@@ -135,6 +135,7 @@ def test_the_rows_of_a_chunk_are_unpacked() -> None:
         (pack([HEADER, *rows_of(3)])[:-20], "Compressed file ended|Error -3"),
         (gzip.compress(b"a\n\xff\n"), "can't decode"),
     ],
+    ids=["bytes", "rows", "cells", "field", "cut", "text"],
 )
 def test_a_table_that_a_worker_did_not_write_as_agreed_needs_little_memory_and_fails(
     content: bytes, problem: str
