@@ -46,7 +46,7 @@ test: venv tools ## Set up and run all tests but the soak tests.
 	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup -m "not soak" $(PYTEST_ARGS)
 
 test-soak: venv tools ## Run the soak tests: small runs of all benchmarks, and faults that last for minutes.
-	@$(PY) -m pytest -n 2 --dist loadgroup -m soak $(PYTEST_ARGS)
+	@$(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadgroup -m soak $(PYTEST_ARGS)
 
 test-fast: venv ## Run the tests that start no processes: pure code, and what runs inside of pytest.
 	@$(PY) -m pytest -q -n $(FAST_WORKERS) --fast $(PYTEST_ARGS)
