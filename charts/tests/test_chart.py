@@ -269,6 +269,15 @@ def test_the_broker_asks_its_clients_for_no_certificate(helm: Helm) -> None:
     assert broker["spec"]["tls"] == {"secretName": "simyard-broker-tls", "disableNonTLSListeners": True}
 
 
+def test_a_node_of_the_broker_that_never_listens_is_restarted(helm: Helm) -> None:
+    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
+    [container] = broker["spec"]["override"]["statefulSet"]["spec"]["template"]["spec"]["containers"]
+    probe = container["livenessProbe"]
+    assert probe["tcpSocket"] == {"port": "amqps"}
+    # RabbitMQ waits up to five minutes for the other nodes before it gives up by itself.
+    assert probe["periodSeconds"] * probe["failureThreshold"] > 300
+
+
 def test_pods_of_the_brokers_operator_are_restricted(helm: Helm) -> None:
     broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
     pod = broker["spec"]["override"]["statefulSet"]["spec"]["template"]["spec"]
