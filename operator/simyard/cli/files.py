@@ -171,7 +171,7 @@ def _choose_name(name: str, address: str) -> str:
 
 def _check_address(address: str) -> str:
     if not is_address(address):
-        raise click.UsageError(f"{address!r} is no address of a file: see `kubectl simyard files`")
+        raise click.UsageError(f"{address!r} is not the address of a file: see `kubectl simyard files`")
     return address
 
 

@@ -67,7 +67,7 @@ def show_logs(kubectl: Kubectl, target: str, tail: int | None, follow: bool) -> 
             say(line, nl=False)
         return
     if kind not in ACTION_PREFIXES:
-        raise click.UsageError(f"{kind}/ is no kind with a log: write WORKER, or action/NAME")
+        raise click.UsageError(f"{kind}/ is not a kind with a log: write WORKER, or action/NAME")
     log = ActionLog(kubectl, name)
     lines = log.read_present(wait=follow)
     for line in deque(lines, tail) if tail else lines:

@@ -31,7 +31,7 @@ class BodyBudget:
         if self._of[user] + size > self._max_bytes_per_user or self._held + size > self._max_bytes:
             whose = "your requests" if self._held + size <= self._max_bytes else "all requests"
             raise OcciError(
-                503, f"the bodies of {whose} hold too much memory now; try again when some of them are answered"
+                503, f"the bodies of {whose} occupy too much memory now; try again when some of them are answered"
             )
         self._held += size
         self._of[user] += size

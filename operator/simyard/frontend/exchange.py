@@ -123,6 +123,6 @@ def parse_target(target: str, where: str) -> tuple[str, Mapping[str, str]]:
     query: dict[str, str] = {}
     for name, value in pairs:
         if name in query:
-            raise OcciError(400, f"{where}: {quote_input(name)} is twice in the query; send it once")
+            raise OcciError(400, f"{where}: {quote_input(name)} occurs twice in the query; send it once")
         query[name] = value
     return path, query

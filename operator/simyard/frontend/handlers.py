@@ -145,7 +145,8 @@ class Handlers:
             error = _put_error(request)
             if error is not None or request.method != "POST":  # POST creates an entity of its Category, at any location
                 raise error or OcciError(
-                    404, f"there is nothing at {quote_input(target.location)} or below it; GET /-/ lists the locations"
+                    404,
+                    f"no category is at {quote_input(target.location)} or below it; GET /-/ lists the locations",
                 )
         return target
 

@@ -113,7 +113,7 @@ class Reader:
             paths = page.select(await self._matching(members, wanted, model))
             rendered = await self._renderings.render_collection(listing, token, paths, model)
         if sum(len(value) for _, value in rendered.headers) > MAX_HEADER_BYTES:
-            raise OcciError(413, "the locations do not fit into headers: ask for fewer with ?page=1&number=100")
+            raise OcciError(413, "the headers cannot contain all locations: ask for fewer with ?page=1&number=100")
         return respond(rendered)
 
     async def find_entity(self, path: str) -> Entity:

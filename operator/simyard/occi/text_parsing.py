@@ -78,7 +78,7 @@ def make_draft(fields: Iterable[Field], model: Model) -> Draft:
     for field, text, where in fields:
         control = grammar.CONTROL.search(text)
         if control is not None:
-            raise OcciError(400, f"{where}, column {control.start() + 1}: has a control character")
+            raise OcciError(400, f"{where}, column {control.start() + 1}: the text has a control character")
         match field:
             case "Category":
                 for item in grammar.read_category_items(text, where):

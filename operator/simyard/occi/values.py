@@ -130,7 +130,7 @@ def check_bounds(value: Value | None, where: str, depth: int = 0) -> None:
         raise OcciError(400, f"{where}: the integer {quote_input(str(value))} does not fit 64 bits")
     if isinstance(value, (list, dict)):
         if depth >= MAX_DEPTH:
-            raise OcciError(400, f"{where}: is nested deeper than {MAX_DEPTH} levels")
+            raise OcciError(400, f"{where}: the value is nested deeper than {MAX_DEPTH} levels")
         for item in value.values() if isinstance(value, dict) else value:
             check_bounds(item, where, depth + 1)
 

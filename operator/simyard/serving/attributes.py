@@ -68,8 +68,8 @@ class Attributes:
         if not isinstance(target, CachedWorker):
             raise StatusError(
                 StatusReason.METHOD_NOT_ALLOWED,
-                f"attributes are set on a worker; {target.subject} has many: spec.attributes of the WorkerPool gives "
-                "the values with which new workers begin",
+                f"attributes are set on one worker, and {target.subject} has several: spec.attributes of the "
+                "WorkerPool gives the values with which new workers begin",
                 subject=target.subject,
             )
         given = {declared[0].name: read_value(body, content_type, target.subject)}

@@ -67,7 +67,8 @@ async def ask(
     except (BrokerUnavailableError, BrokerRefusedError) as error:
         raise StatusError(
             StatusReason.SERVICE_UNAVAILABLE,
-            f"the message broker went away before {subject} answered; the request may have been carried out: {error}",
+            f"the connection to the message broker was lost before {subject} answered; the request may have been "
+            f"carried out: {error}",
             subject=subject,
         ) from error
     except RemoteError as error:

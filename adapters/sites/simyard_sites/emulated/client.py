@@ -135,7 +135,7 @@ async def _greet(files: CloudFiles, settings: Settings) -> tuple[Connection, Wel
         await connection.send(Configure(settings))
         welcome = await connection.receive()
         if not isinstance(welcome, Welcome):
-            raise ConnectionResetError("the emulated cloud did not greet")
+            raise ConnectionResetError("the emulated cloud sent no welcome message")
     except BaseException:
         connection.close()
         raise

@@ -125,7 +125,7 @@ class ServiceAdapters:
         if delivered is None:
             raise OcciError(
                 504,
-                f"the connection to the broker was lost; the service adapter of {path} may have carried the action out",
+                f"the connection to the broker was lost; the service adapter of {path} may have carried out the action",
             )
         return _result(delivered, path)
 
@@ -270,7 +270,7 @@ def _result(delivered: DeliveredMessage, path: str) -> Mapping[str, Value]:
     try:
         return _drop_nulls(read_foreign_result(delivered.body))
     except RefusedError as refused:
-        raise OcciError(502, f"{path}: the reply of its service adapter is refused: {refused.problem}") from None
+        raise OcciError(502, f"{path}: the reply of its service adapter was refused: {refused.problem}") from None
 
 
 def _drop_nulls(values: Mapping[str, Json]) -> dict[str, Value]:
@@ -288,7 +288,7 @@ async def _time_limit(what: str, seconds: float) -> AsyncIterator[None]:
 
 
 def _adapter_absent(path: str) -> OcciError:
-    return OcciError(503, f"the service adapter of {path} is not there: its queue has no consumer")
+    return OcciError(503, f"the service adapter of {path} is not connected: its queue has no consumer")
 
 
 def _no_broker() -> OcciError:

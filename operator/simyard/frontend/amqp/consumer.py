@@ -246,7 +246,8 @@ class AmqpServer:
                 response = await self._handle(request)
         elif self._actions[user] >= MAX_ACTIONS_PER_USER:
             raise OcciError(
-                503, f"{MAX_ACTIONS_PER_USER} of your actions are under way here; send this one again later"
+                503,
+                f"{MAX_ACTIONS_PER_USER} of your actions are in progress here; send this one again later",
             )
         else:
             self._actions[user] += 1

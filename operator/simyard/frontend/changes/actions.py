@@ -220,7 +220,7 @@ class EntityActions:
         if len(pools) != 1:
             raise OcciConflictError(
                 ConflictCause.AMBIGUOUS_COMPONENT,
-                f"{path}: has {len(pools)} components; scale one of them, or use {START_WORKERS}",
+                f"{path}: the service has {len(pools)} components; scale one of them, or use {START_WORKERS}",
             )
         replicas = int(str(invocation.attributes["replicas"]))
         pool = await self._scaling.scale(pools[0], replicas, invocation.key, invocation.check)
@@ -239,7 +239,7 @@ class EntityActions:
         if service is None:
             raise OcciConflictError(
                 ConflictCause.SERVICE_GONE,
-                f"{worker.metadata.name}: its SimulationService {worker.service} is not published any more",
+                f"{worker.metadata.name}: its SimulationService {worker.service} does not exist any more",
             )
         declared = service.interface.find_action(name)
         is_sync = declared is not None and declared.mode is ActionMode.SYNC and invocation.wait is not False
@@ -285,7 +285,8 @@ class EntityActions:
         if self._foreign is None or not isinstance(queue, str):
             raise OcciError(
                 501,
-                f"{entity.path}: {invocation.action.term} is for the service adapter of a link; none is served here",
+                f"{entity.path}: {invocation.action.term} is an action of a foreign service adapter; this frontend "
+                "serves none",
             )
         return await self._foreign.invoke(queue, entity.path, invocation)
 

@@ -235,7 +235,7 @@ class Creation:
             raise OcciError(400, f"attribute occi.core.source: {quote_input(source)} is not a compute of this frontend")
         for mixin in draft.mixins:
             if not mixin.user:
-                raise OcciError(403, f"{mixin.id} is the provider's: it is for links that the provider makes")
+                raise OcciError(403, f"{mixin.id} is a mixin of the provider: clients' links cannot have it")
         check_lengths({TITLE: draft.title, TARGET: draft.target}, MAX_LINK_CHARACTERS)
         worker = self._view.find_worker(source)
 
@@ -348,7 +348,7 @@ def _check_kind(kind: str) -> None:
         raise OcciError(501, f"{term}: the sites give every machine its network; clients cannot create or attach one")
     if kind in (APPLICATION, COMPONENT, COMPONENTLINK):
         remedy = "vendors publish SimulationServices, and start_workers of an application creates its component"
-        raise OcciError(501, f"{term}: cannot be created over OCCI; {remedy}")
+        raise OcciError(501, f"{term}: clients cannot create this entity over OCCI; {remedy}")
     raise OcciError(501, f"{term}: entities of this kind cannot be created here; compute and amqplink can")
 
 

@@ -119,7 +119,7 @@ class ObjectStore:
             if found is None or found.metadata.uid != metadata.uid:
                 raise OcciError(404, f"{what} does not exist (any more)")
             item = found
-        raise OcciError(503, f"{what}: too many others change it at this moment; try again")
+        raise OcciError(503, f"{what}: too many other clients change it at this moment; try again")
 
     async def patch(self, cache: Cache[T], item: T, patch: JsonPatch) -> T | None:
         """Apply a JSON patch; return None if the patch does not fit the present object.
@@ -172,7 +172,7 @@ class ObjectStore:
                 return _deleted(cache, item, None)
             item = found
             await back_off(attempt)
-        raise OcciError(503, f"{what}: too many others change it at this moment; try again")
+        raise OcciError(503, f"{what}: too many other clients change it at this moment; try again")
 
 
 def add_check(check: Precondition | None, change: Callable[[T], Json | None]) -> Callable[[T], Json | None]:

@@ -37,7 +37,7 @@ def check_keys(keys: list[str]) -> None:
         OcciError: 400.
     """
     if len(keys) > MAX_KEYS:
-        raise OcciError(400, f"attribute {SSH_PUBLIC_KEY}: has more than {MAX_KEYS} keys; send fewer")
+        raise OcciError(400, f"attribute {SSH_PUBLIC_KEY}: the value has more than {MAX_KEYS} keys; send fewer")
     if any(len(key) > MAX_KEY_CHARACTERS for key in keys):
         raise OcciError(400, f"attribute {SSH_PUBLIC_KEY}: a key has more than {MAX_KEY_CHARACTERS} characters")
 

@@ -122,7 +122,7 @@ class EntityChanges:
         if split_path(path)[0] in (NETWORKS, NETWORKINTERFACES) and (
             update.attributes or update.removed or update.title
         ):
-            raise OcciError(403, f"{path}: comes from its site and cannot be changed over OCCI")
+            raise OcciError(403, f"{path}: its site defines this entity; it cannot be changed over OCCI")
         if worker is not None:
             own = update if path == self._view.get_path(worker) else self._of_its_link(path, worker, update)
             await self._update_worker(identity, worker, own, check)
@@ -239,7 +239,7 @@ class EntityChanges:
             service = self._view.get_service(worker.service)
             if service is None:
                 raise OcciConflictError(
-                    ConflictCause.SERVICE_GONE, f"{worker.metadata.name}: its service is not published any more"
+                    ConflictCause.SERVICE_GONE, f"{worker.metadata.name}: its SimulationService does not exist any more"
                 )
             await self._attributes.assign(worker, service, values, PREFIX.rstrip("."))
             known = self._view.values.get_values(worker)

@@ -176,7 +176,7 @@ class Mixins:
                 return
             await back_off(attempt)  # another request has added one of the members
             await self._store.get(self._view.mixins, stored.metadata.name, self._view.namespace)
-        raise OcciError(503, f"{mixin}: too many others change its members at this moment; try again")
+        raise OcciError(503, f"{mixin}: too many other clients change its members at this moment; try again")
 
     async def _remove_members(self, mixin: str, paths: Sequence[str]) -> None:
         gone = set(paths)
@@ -190,7 +190,7 @@ class Mixins:
             if len(members) > MAX_MIXIN_MEMBERS:
                 raise OcciConflictError(
                     ConflictCause.TOO_MANY_MEMBERS,
-                    f"{mixin}: would have {len(members)} members; at most {MAX_MIXIN_MEMBERS} are possible",
+                    f"{mixin}: the mixin would have {len(members)} members; at most {MAX_MIXIN_MEMBERS} are possible",
                 )
             return None if members == stored.spec.members else {"spec": {"members": members}}
 

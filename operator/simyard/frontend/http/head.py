@@ -41,7 +41,7 @@ class Head:
             if name not in self.first:
                 self.first[name] = value
             elif name == "authorization":
-                raise OcciError(400, "Authorization: the header is there twice; send it once")
+                raise OcciError(400, "Authorization: the header occurs twice; send it once")
             if not value.isascii() and not _is_utf8(value):
                 raise OcciError(400, f"{name}: the value is not UTF-8")
         if self.size > max_bytes:
