@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RabbitMQ: users, permissions and queues; requests to workers, their events, and their liveness."""
+"""Use of RabbitMQ: its users, permissions and queues; requests to workers; and the events and liveness of workers."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Address of the broker, and the credentials for it."""
+"""Address of the broker, and credentials for a connection to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yarl import URL
 from simyard_adapter.bootstrap import BrokerAddress
 
 HEARTBEAT_SECONDS = 10
-"""Interval of AMQP heartbeats; a connection that is silent for about three intervals counts as lost."""
+"""Interval of AMQP heartbeats; a connection without heartbeats for about three intervals counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class BrokerAccess:
 
     @classmethod
     def from_url(cls, amqp_url: str, management_url: str, ca_file: Path | None = None) -> Self:
-        """Read ``amqp[s]://user:password@host[:port][/vhost]``; the default virtual host is ``/``.
+        """Parse ``amqp[s]://user:password@host[:port][/vhost]``; the default virtual host is ``/``.
 
         Raises:
             ValueError: the URL has another form, or it is ``amqps`` without ``ca_file``, or ``amqp`` with ``ca_file``.
@@ -60,10 +60,11 @@ class BrokerAccess:
 
     @classmethod
     def from_secret(cls, data: Mapping[str, str]) -> Self:
-        """Read ``data`` of a Secret (base64, as the API server gives it).
+        """Parse ``data`` of a Secret, whose values are base64.
 
-        Keys: ``host``, ``username``, ``password``; optional ``port``, ``vhost`` (``/``), ``ca.crt`` (then TLS is on),
-        ``tls`` (refused unless it agrees with ``ca.crt``), ``management_url`` (the same host, RabbitMQ's usual port).
+        The keys are ``host``, ``username`` and ``password``. Optional keys are ``port``, ``vhost`` (by default ``/``),
+        ``ca.crt`` (with it, connections use TLS), ``tls`` (it must agree with ``ca.crt``) and ``management_url`` (by
+        default the same host and RabbitMQ's usual port).
 
         Raises:
             ValueError: a key is missing or cannot be read; the message names the key, not its value.
@@ -78,7 +79,7 @@ class BrokerAccess:
 
     @classmethod
     def from_directory(cls, directory: Path) -> Self:
-        """Read a Secret, as for :meth:`from_secret`, from the directory where it is mounted: one file per key.
+        """Read the directory in which a Secret is mounted; its keys, one file for each, are as for :meth:`from_secret`.
 
         Raises:
             ValueError: a key is missing or cannot be read; the message names the key, not its value.
@@ -136,11 +137,11 @@ class BrokerAccess:
         return replace(self, vhost=vhost)
 
     def build_address(self) -> BrokerAddress:
-        """Return the access in the form that a worker's bootstrap document has."""
+        """Return the access in the form of a worker's bootstrap document."""
         return BrokerAddress(self.host, self.port, self.vhost, self.username, self.password, self.ca_certificate)
 
     def build_amqp_url(self, connection_name: str) -> URL:
-        """Return the URL for the AMQP client; ``connection_name`` is shown in the broker's list of connections."""
+        """Return the URL for the AMQP client; the broker's list of connections shows ``connection_name``."""
         return URL.build(
             scheme="amqps" if self.tls else "amqp",
             user=self.username,
@@ -157,11 +158,11 @@ class BrokerAccess:
 
 
 AccessSource = BrokerAccess | Callable[[], BrokerAccess]
-"""An access, or a function that returns the current access: the password may change between connections."""
+"""An access, or a function that returns the present access, because the password can change between connections."""
 
 
 def resolve_access(source: AccessSource) -> BrokerAccess:
-    """Return the access for a connection that is opened now."""
+    """Return the access for a new connection."""
     return source if isinstance(source, BrokerAccess) else source()
 
 

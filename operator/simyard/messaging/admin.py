@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Administration of the broker: creates, lists and deletes users, permissions, exchanges and queues, idempotently.
+"""Administration of the broker: it creates, lists and deletes users, permissions, exchanges and queues.
 
-Users need the management API. Queues and exchanges are declared over AMQP (:mod:`simyard.messaging.pipeline`).
+The management API creates users. AMQP declares queues and exchanges (:mod:`simyard.messaging.pipeline`).
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ SILENT_SECONDS = 10.0
 CHANGE_SECONDS = 5.0
 CONNECT_SECONDS = 2.0
 ATTEMPTS = 3
-"""Maximum number of attempts for a call without an answer; a load balancer sends each attempt to another node."""
+"""Maximum number of attempts for a call that gets no answer; a load balancer can send each one to another node."""
 IDLE_SECONDS = 2.0
-"""Age from which an idle connection is closed and not used again, because its node may be gone."""
+"""Idle time after which a connection is not used again, because its node may be gone."""
 HTTP_CONNECTIONS = 8
 PAGE = 500
-"""Number of items in one page of a listing; the broker's own maximum."""
+"""Number of items in one page of a listing; the broker permits no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """The state of a queue in the management API, up to 10 s late.
+    """The state of a queue, as the management API reports it with a delay of up to 10 s.
 
-    A number that is unknown is None. ``ready`` counts the messages that are not delivered yet.
+    None stands for an unknown number. ``ready`` is the number of messages that no consumer has received.
     """
 
     consumers: int | None
@@ -85,7 +85,7 @@ class BrokerAdmin:
         self._pipeline = Pipeline(access)
 
     async def ensure_platform(self, platform: PlatformSpec | None = None) -> None:
-        """Create the exchanges, queues and policies of ``platform``, by default of the installation."""
+        """Create the exchanges, queues and policies of ``platform``; by default, the ones of the installation."""
         platform = platform or build_platform_specs()
         await self._pipeline.send(platform.exchanges, declare_exchange)
         await self.ensure_queues(platform.queues)
@@ -94,7 +94,7 @@ class BrokerAdmin:
             body = {"pattern": pattern, "definition": dict(policy.definition), "apply-to": "queues", "priority": 10}
             await self._call("PUT", f"policies/{self._vhost}/{quote(policy.queue, safe='')}", body)
         for name in platform.former_queues:
-            with suppress(BrokerRefusedError):  # its node is down: the next start of the operator deletes the queue
+            with suppress(BrokerRefusedError):  # the queue's node is down; the next start of the operator deletes it
                 await self.delete_queues([name])
 
     async def ensure_vhost(self) -> None:
@@ -105,13 +105,13 @@ class BrokerAdmin:
         await self._call("PUT", f"permissions/{self._vhost}/{user}", everything)
 
     async def delete_vhost(self) -> None:
-        """Delete the virtual host of this access with everything in it, if it exists."""
+        """Delete the virtual host of this access, if it exists, with all its contents."""
         await self._call("DELETE", f"vhosts/{self._vhost}")
 
     async def has_message_limit(self) -> bool:
-        """Return whether the broker refuses messages above ``MAX_BROKER_MESSAGE_BYTES`` (its ``max_message_size``).
+        """Return whether the broker's ``max_message_size`` is at most ``MAX_BROKER_MESSAGE_BYTES``.
 
-        No API reports this setting, so the method sends a larger message to a queue that does not exist.
+        No API reports this setting. So the method sends a larger message to a queue that does not exist.
         """
         try:
             async with asyncio.timeout(LISTING_SECONDS), open_channel(self._access, "simyard message size") as link:
@@ -138,7 +138,8 @@ class BrokerAdmin:
     async def ensure_user(self, spec: UserSpec, password: str) -> None:
         """Create or update a user with its password and permissions.
 
-        The permissions are written last, because a topic exchange without topic permissions permits everything.
+        The method writes the other permissions after the topic permissions, because a user without topic permissions
+        may use all routing keys of a topic exchange.
         """
         name = quote(spec.name, safe="")
         await self._call("PUT", f"users/{name}", {"password": password, "tags": ",".join(spec.tags)})
@@ -155,13 +156,13 @@ class BrokerAdmin:
         )
 
     async def limit_user(self, name: str, limits: UserLimits) -> None:
-        """Limit the connections and channels of a user on all virtual hosts; existing connections stay open."""
+        """Limit the connections and channels of a user on all virtual hosts. Existing connections stay open."""
         path = f"user-limits/{quote(name, safe='')}"
         await self._call("PUT", f"{path}/max-connections", {"value": limits.connections})
         await self._call("PUT", f"{path}/max-channels", {"value": limits.channels})
 
     async def list_users_without_connections(self) -> frozenset[str]:
-        """Return the names of the users whose limits permit no connection, which means that they are cut off."""
+        """Return the names of the users that are cut off: their limits permit no connection."""
         found = await self._call("GET", "user-limits")
         return frozenset(str(item["user"]) for item in found if item["value"].get("max-connections") == 0)
 
@@ -174,7 +175,7 @@ class BrokerAdmin:
         await self._call("DELETE", f"users/{quote(name, safe='')}")
 
     async def ensure_queues(self, specs: Iterable[QueueSpec]) -> None:
-        """Declare and bind queues, thousands at once.
+        """Declare and bind queues in bulk.
 
         Raises:
             BrokerRefusedError: a queue exists with other arguments.
@@ -182,7 +183,7 @@ class BrokerAdmin:
         await self._pipeline.send(list(specs), declare_queue)
 
     async def delete_queues(self, names: Iterable[str]) -> None:
-        """Delete queues with their messages, thousands at once; a queue that does not exist is no error."""
+        """Delete queues and their messages in bulk. Queues that do not exist cause no error."""
         await self._pipeline.send(list(names), delete_queue)
 
     async def list_users(self) -> frozenset[str]:
@@ -192,7 +193,7 @@ class BrokerAdmin:
     async def list_permitted_users(self) -> frozenset[str]:
         """Return the names of all users that have a permission on this virtual host."""
         found: set[str] = set()
-        for kind in ("permissions", "topic-permissions"):  # a user that was created only in part has only permissions
+        for kind in ("permissions", "topic-permissions"):  # a user that is only partly created may have only one kind
             found |= {str(item["user"]) for item in await self._call("GET", f"vhosts/{self._vhost}/{kind}")}
         return frozenset(found)
 
@@ -229,9 +230,9 @@ class BrokerAdmin:
         return None if found is None else _queue_info(found)
 
     async def search_queues(self, prefix: str) -> Mapping[str, QueueInfo]:
-        """Return the queues whose names start with ``prefix``, selected by the broker.
+        """Return the queues whose names start with ``prefix``; the broker itself selects them.
 
-        The search is cheaper than :meth:`list_queues` if few of many queues have the prefix.
+        The search costs less than :meth:`list_queues` if few of many queues have the prefix.
         """
         pattern = quote(f"^{re.escape(prefix)}", safe="")
         columns = "columns=name,consumers,messages,messages_ready"
@@ -248,7 +249,8 @@ class BrokerAdmin:
     async def list_consumers(self, prefix: str) -> Mapping[Consumer, str]:
         """Return the consumers of the queues whose names start with ``prefix``, with the names of their connections.
 
-        A new consumer appears after at most the broker's statistics interval; a consumer that ended disappears at once.
+        A new consumer can be missing for the broker's statistics interval. A consumer that has ended is missing at
+        once.
         """
         columns = "columns=queue.name,consumer_tag,channel_details.connection_name"
         found: dict[Consumer, str] = {}
@@ -260,7 +262,7 @@ class BrokerAdmin:
         return found
 
     async def list_consumer_logins(self, prefix: str) -> Mapping[str, frozenset[str]]:
-        """Return the logins that consume the queues with a ``prefix``, by queue; as late as :meth:`list_consumers`."""
+        """Return the logins of the consumers of each queue with a ``prefix``, as late as :meth:`list_consumers`."""
         found: dict[str, frozenset[str]] = {}
         for item in await self._call("GET", f"consumers/{self._vhost}?columns=queue.name,channel_details.user"):
             queue, channel = str(item["queue"]["name"]), item.get("channel_details") or {}
@@ -275,7 +277,7 @@ class BrokerAdmin:
             self._session = None
 
     async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Call the management API and return the parsed answer; None if it is empty or the object does not exist."""
+        """Call the management API; return the parsed answer, or None if it is empty or the object does not exist."""
         if self._session is None:
             self._session = self._open_session()
         url = f"{self._access.management_url}/api/{path}"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to the broker that reconnect, and the translation of the AMQP client's errors.
 
-The client is aiormq, the layer below aio-pika. It declares queues without waiting for each answer, and a request costs
-15 % less CPU than through aio-pika. The loop in :func:`stay_connected` reconnects.
+The client is aiormq, the layer below aio-pika. It can declare queues without a wait for each answer, and a request
+costs 15 % less CPU than with aio-pika. The loop in :func:`stay_connected` reconnects.
 
-A node of the broker can vanish without closing its connections. Heartbeats notice this after 33 s; shorter heartbeats
-would end the connections of a process whose event loop is late. Therefore each connection asks its node for an answer
-every :data:`PING_SECONDS`, and closes itself when the node does not answer. The load balancer in front of a cluster may
-still route to the lost node: so while one attempt to connect hangs, a further attempt begins.
+A node of the broker can vanish without closing its connections. Heartbeats detect this only after 33 s. With a shorter
+interval, a process whose event loop is late would lose its connections. So each connection sends a request to its node
+every :data:`PING_SECONDS`, and closes itself if the node does not answer. The load balancer in front of a cluster may
+still route new connections to the lost node. So while one attempt to connect hangs, a further attempt begins.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ REFUSALS = (
 )
 CONNECT_SECONDS = 10.0
 ATTEMPT_SECONDS = 1.5
-"""Time after which a further attempt to connect begins, while earlier attempts hang."""
+"""Time after which a further attempt to connect begins if no earlier attempt has succeeded or failed."""
 MAX_ATTEMPTS = 4
 PING_SECONDS = 2.0
 MAX_SILENT_SECONDS = 3
-"""Time for which a node may leave a request unanswered; it counts only while the event loop runs."""
+"""Maximum time for the answer of a node; time in which the event loop does not run does not count."""
 CLOSE_SECONDS = 3.0
 STABLE_SECONDS = 5.0
 MIN_PAUSE_SECONDS = 0.1
@@ -62,14 +62,14 @@ MAX_PAUSE_SECONDS = 3.0
 
 
 class Connection(aiormq.Connection):
-    """A connection of the AMQP client that exposes the broker's reason for blocking it, and notices a silent node.
+    """A connection of the AMQP client that records why the broker blocks it, and that detects a node without answers.
 
-    A broker that is short of memory or disk stops reading from connections that publish, and announces it
-    (``connection.blocked``). The client only logs the reason and waits.
+    A broker that is short of memory or disk stops to read from connections that publish, and tells them so
+    (``connection.blocked``). The client itself only logs the reason and waits.
 
     Attributes:
         blocked: the broker's reason, such as "low on memory"; empty while the connection is not blocked.
-        on_blocked: called when the broker blocks the connection.
+        on_blocked: function to call when the broker blocks the connection.
     """
 
     blocked: str = ""
@@ -86,15 +86,15 @@ class Connection(aiormq.Connection):
         self.blocked = ""
 
     async def keep_watch(self) -> None:
-        """Ask the broker for an answer at intervals, and end the connection when no answer comes."""
+        """Send a request to the broker at intervals, and end the connection when no answer comes."""
         channel = await self.channel(publisher_confirms=False)
         while not self.is_closed:
             await asyncio.sleep(PING_SECONDS)
-            if self.blocked:  # a blocked connection reads no answers; heartbeats continue
+            if self.blocked:  # the broker does not answer on a blocked connection
                 continue
             answer = asyncio.ensure_future(channel.basic_qos(prefetch_count=1))
             answer.add_done_callback(_ignore)
-            for _ in range(MAX_SILENT_SECONDS):  # several short waits: a late loop must not look like a silent broker
+            for _ in range(MAX_SILENT_SECONDS):  # short waits, so that a late loop is no silent broker
                 await asyncio.wait({answer}, timeout=1.0)
             if not answer.done():
                 self._reader_task.cancel()  # the client does the same when heartbeats are missing
@@ -102,7 +102,7 @@ class Connection(aiormq.Connection):
 
 
 class BrokerChannel:
-    """A channel on its own connection, with a future that is done when the channel is lost.
+    """A channel with a connection of its own, and with a future that is done when the channel is lost.
 
     A channel is lost when it or its connection is closed, and when the broker cancels one of its consumers.
     """
@@ -111,13 +111,13 @@ class BrokerChannel:
         self.channel = channel
         self.connection = connection
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Future that is done when the channel is lost; the result is the cause as text."""
+        """Future that is done when the channel is lost; its result is the cause as a text."""
         self._closing = channel.closing
         self._closing.add_done_callback(lambda closing: self._lose(_why(closing)))
         channel.on_consumer_cancel_callbacks.add(lambda _: self._lose("the broker cancelled a consumer"))
 
     async def wait_until_lost(self) -> NoReturn:
-        """Wait until the channel is lost; never returns.
+        """Wait until the channel is lost. The method never returns.
 
         Raises:
             BrokerUnavailableError: the channel was lost.
@@ -131,14 +131,14 @@ class BrokerChannel:
 
 @asynccontextmanager
 async def open_connection(access: BrokerAccess, name: str) -> AsyncIterator[Connection]:
-    """Open a connection for the block, and close it at the end.
+    """Open a connection for the block of a ``with`` statement, and close it at the end of the block.
 
-    Errors of the client in the block are translated into MessagingErrors (:func:`translate_errors`). A broker that
-    vanishes ends every wait in the block.
+    :func:`translate_errors` translates the client's errors in the block into MessagingErrors. If the broker vanishes,
+    every wait in the block ends with such an error.
 
     Args:
         access: address and credentials of the broker.
-        name: shown in the broker's list of connections.
+        name: name of the connection in the broker's list of connections.
 
     Raises:
         BrokerUnavailableError: the broker cannot be reached, or went away.
@@ -163,7 +163,7 @@ async def open_connection(access: BrokerAccess, name: str) -> AsyncIterator[Conn
 
 
 async def _dial(access: BrokerAccess, name: str) -> Connection:
-    """Return the first connection that succeeds; a further attempt begins while earlier ones hang."""
+    """Try to connect, with further attempts while earlier ones hang, and return the first connection that succeeds."""
     attempts: dict[asyncio.Task[None], Connection] = {}
     begun = 0
     try:
@@ -188,7 +188,7 @@ async def _dial(access: BrokerAccess, name: str) -> Connection:
 
 
 async def _connect(connection: Connection) -> None:
-    """Connect; close the connection if that fails."""
+    """Connect, and close the connection if this fails."""
     try:
         await connection.connect()
     except BaseException:
@@ -199,9 +199,9 @@ async def _connect(connection: Connection) -> None:
 
 @asynccontextmanager
 async def open_channel(access: BrokerAccess, name: str, *, confirms: bool = False) -> AsyncIterator[BrokerChannel]:
-    """Open a connection with a channel for the block; errors as for :func:`open_connection`.
+    """Open a connection with a channel for the block; the errors are the same as for :func:`open_connection`.
 
-    With ``confirms``, publishing waits until the broker has confirmed the message.
+    With ``confirms``, each publication waits until the broker has confirmed the message.
     """
     async with open_connection(access, name) as connection:
         yield BrokerChannel(await connection.channel(publisher_confirms=confirms), connection)
@@ -210,9 +210,9 @@ async def open_channel(access: BrokerAccess, name: str, *, confirms: bool = Fals
 async def stay_connected(
     access: AccessSource, name: str, serve: Callable[[BrokerChannel], Awaitable[None]], *, confirms: bool = False
 ) -> NoReturn:
-    """Connect and call ``serve``; repeat this with a backoff whenever it returns or raises a :class:`MessagingError`.
+    """Connect and call ``serve``. When it returns or raises a :class:`MessagingError`, repeat this after a backoff.
 
-    Every other error of ``serve`` is raised.
+    The function raises every other error of ``serve``.
     """
     clock = asyncio.get_running_loop().time
     retries = 0
@@ -237,8 +237,8 @@ async def stay_connected(
 def translate_errors() -> Iterator[None]:
     """Translate errors of the AMQP client in the block into MessagingErrors.
 
-    When a connection breaks, the client raises CancelledError in the tasks that wait on it. The cancellation is real
-    only if this task was asked to cancel.
+    When a connection breaks, the client raises CancelledError in the tasks that wait for it. Such an error is a real
+    cancellation only if a caller has cancelled this task.
     """
     try:
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consumers of the workers' queues, computed from the broker's own events. Pure."""
+"""The consumers of the workers' queues, computed from the broker's events. The module does no I/O."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerEvent:
-    """A broker event about a consumer that was ``created`` or deleted, or about all consumers of a closed carrier.
+    """A broker event: a consumer was ``created`` or has ended, or a carrier was closed with all its consumers.
 
-    A carrier is a channel (its name is that of its process) or a connection. ``consumer`` is None if the carrier was
-    closed with all of its consumers.
+    A carrier is a channel or a connection. The name of a channel is the name of its process in the broker. ``consumer``
+    is None if the carrier was closed.
     """
 
     consumer: Consumer | None
@@ -37,8 +37,8 @@ class ConsumerEvent:
     def read(cls, key: str, headers: Mapping[str, object]) -> ConsumerEvent:
         """Read the event from the routing key and the headers of a message of ``rabbitmq_event_exchange``.
 
-        RabbitMQ 3.10 reports the end of each consumer. When a channel or connection ends, RabbitMQ 4.0 reports only
-        this end, and not the end of its consumers of classic queues.
+        RabbitMQ 3.10 reports the end of each consumer. RabbitMQ 4.0 does not report the end of a classic queue's
+        consumer if its channel or connection ends; it reports only the end of the channel or connection.
         """
         if key == CHANNEL_CLOSED:
             return cls(None, str(headers.get("pid")))
@@ -52,7 +52,7 @@ class Consumers:
     """All known consumers by queue, and the channels and connections that carry them."""
 
     def __init__(self, snapshot: Mapping[Consumer, str] | None = None) -> None:
-        """Start from a ``snapshot``: consumers with the names of their connections."""
+        """Begin with a ``snapshot``: consumers, each with the name of its connection."""
         self._tags: dict[str, set[str]] = {}
         self._carriers: dict[Consumer, set[str]] = {}
         self._carried: dict[str, set[Consumer]] = {}
@@ -71,7 +71,7 @@ class Consumers:
         return len(self._tags)
 
     def apply_event(self, event: ConsumerEvent) -> frozenset[str]:
-        """Apply an event, and return the queues that got their first consumer or lost their last one."""
+        """Apply an event; return the queues that got their first consumer or lost their last consumer."""
         if event.consumer is None:
             return self._remove(self._carried.get(event.carrier, ()))
         if not event.created:
@@ -81,7 +81,7 @@ class Consumers:
         return frozenset({event.consumer.queue} if new else ())
 
     def correct(self, found: Consumers, gone: frozenset[str]) -> frozenset[str]:
-        """Add the queues that only ``found`` contains, remove the queues in ``gone``, and return all changed queues."""
+        """Add the queues that only ``found`` has, and remove the queues in ``gone``; return all changed queues."""
         new = found.queues - self.queues
         for queue in new:
             for consumer in (Consumer(queue, tag) for tag in found._tags[queue]):

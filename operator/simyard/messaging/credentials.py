@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords of broker users, derived from one master key, so that no password is stored.
+"""Passwords of broker users. They are derived from one master key, so that the platform stores no password.
 
-A broker user has logins (:func:`~simyard_adapter.wire.parse_identity`), one for each pair of a master key's number and
-a generation of the pool's credentials. The platform team replaces the master key; the operator starts a new generation.
-The first login is the identity itself, so an installation without rotations has no other logins.
+A broker user has one login for each pair of a master key's number and a generation of the pool's credentials
+(:func:`~simyard_adapter.wire.parse_identity`). The number grows when the platform team replaces the master key. The
+generation grows when the operator changes the password of one pool. The first login is the identity itself, so an
+installation without rotations has no other logins.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _SUFFIX = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,9})")
 
 @dataclass(frozen=True, slots=True)
 class MasterKeys:
-    """The master key, and the previous key as long as workers may still use passwords from it.
+    """The master key, and the previous key as long as workers may use passwords that are derived from it.
 
     Attributes:
-        key: the current master key.
-        number: the number of the current key; the first key is 1.
+        key: the present master key.
+        number: the number of the present key; the first key has number 1.
         previous: the previous key; empty if no worker needs it any more.
         following: the key of the rotation that starts when the present one ends; empty if no rotation is requested.
     """
@@ -40,16 +41,16 @@ class MasterKeys:
     following: bytes = field(default=b"", repr=False)
 
     def end_rotation(self) -> MasterKeys:
-        """Return the keys after the end of a rotation: without the previous key, or the keys of the next rotation."""
+        """Return the keys after a rotation: without the previous key, or with the keys of the next rotation."""
         if self.following:
             return MasterKeys(self.following, self.number + 1, self.key)
         return MasterKeys(self.key, self.number)
 
     def derive_password(self, login: str) -> str:
-        """Return the password of a login, derived from the key whose number is in the login.
+        """Return the password of a login; it is derived from the key whose number the login contains.
 
         Raises:
-            ValueError: the key of that login was deleted.
+            ValueError: the key with this number was deleted.
         """
         number = parse_login(login)[0]
         if number == self.number:
@@ -67,7 +68,7 @@ def make_login(identity: str, number: int, generation: int) -> str:
 
 
 def parse_login(login: str) -> tuple[int, int]:
-    """Return the number of the master key and the generation; a name without a suffix is the first login.
+    """Return the master key's number and the generation that a login contains; without a suffix, it is the first login.
 
     Raises:
         ValueError: the name has a suffix that :func:`make_login` never makes.
@@ -81,13 +82,13 @@ def parse_login(login: str) -> tuple[int, int]:
 
 
 def list_former_logins(identity: str, keys: MasterKeys, generation: int, *, changed_lately: bool) -> Iterable[str]:
-    """Return the logins under which workers may still connect, without the newest login.
+    """Return the former logins with which workers may still connect.
 
     Args:
         identity: identity of the broker user.
         keys: the master keys.
         generation: the newest generation of the user's credentials.
-        changed_lately: workers may still use the previous generation.
+        changed_lately: True if workers may still use the previous generation.
     """
     numbers = (keys.number, keys.number - 1) if keys.previous else (keys.number,)
     generations = (generation, generation - 1) if changed_lately and generation else (generation,)

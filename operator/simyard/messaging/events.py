@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumers of the workers' events and of dead-lettered requests.
 
-Workers are untrusted, and the workers of all tenants share the operator's queues. So one event must neither block nor
-lose the events of other senders, not even when it ends the operator's process.
+Workers are untrusted, and the workers of all tenants share the operator's queues. So an event must not block or lose
+the events of other senders, not even if it ends the operator's process.
 
-**Isolation.** Each event is read, handled, and acknowledged or rejected on its own. The handler applies the event at
-once, and may return an awaitable such as a write; during the write, the consumer handles other events. An exception
-rejects only the event that caused it. (Batches of events would be faster, but one bad event would reject its whole
-batch.)
+**Isolation.** A consumer reads, handles, and acknowledges or rejects each event separately. The handler applies the
+event at once, and may return an awaitable such as a write; during the write, the consumer handles other events. After
+an exception, the consumer rejects only the event that caused it. (Batches of events would be faster, but one bad event
+would cause the rejection of its whole batch.)
 
 **Lanes.** The broker moves rejected events of the operator's queue to the overflow lane, which has its own consumer
 (:func:`~simyard.messaging.topology.build_platform_specs`). Events above their sender's share of the window wait there,
-and refused events get a second attempt. Events that the overflow lane rejects end in a bounded queue without a
-consumer, where people can inspect them. (To requeue an event in place would deliver it again at once, in a loop.)
+and refused events get a second attempt. Events that the overflow lane rejects go to a bounded queue without a consumer,
+where people can inspect them. (If a consumer put an event back into its queue, the broker would deliver it again at
+once, in a loop.)
 
-**Suspects.** Some events end the process without an exception, for example by using too much memory or by a fault in a
-C extension. The broker counts for each event how many consumers ended while they held it, and rejects the event at a
-limit. A restart that no event caused raises the count of every event in the window, so the count alone would reject
-innocent events. Therefore a new consumer checks how many consumers ended while they held an event. While events arrive
-for which this number is at least :data:`SUSPECT_DELIVERIES`, the prefetch of the consumer is 1. Invariant: a suspect is
-alone in the window. From then on, only the count of the guilty event grows; so the limit can be small, and restarts do
-not use it up.
+**Suspects.** An event can end the process without an exception, for example if it uses too much memory or crashes a C
+extension. For each event, the broker counts the consumers that ended while they held it, and rejects the event at a
+limit. But a restart for another reason raises the count of every event in the window. So with the count alone, the
+broker would also reject innocent events. Therefore, while events arrive whose count is at least
+:data:`SUSPECT_DELIVERIES`, a new consumer has a prefetch of 1. Invariant: a suspect is alone in the window. So from
+then on, only the count of the guilty event grows. The limit can be small, and restarts do not use it up.
 
-**Floods.** A sender above its allowance is cut off (:mod:`simyard.fleet.broker.quarantine`). Events that it has already
-sent go to the overflow lane if they must not be lost, and are dropped otherwise.
+**Floods.** The operator cuts off a sender above its allowance (:mod:`simyard.fleet.broker.quarantine`). Its events that
+are already in the queue go to the overflow lane if they must not be lost; the broker discards the others.
 
-**Memory.** A consumer holds at most its window. A body above the limit of its kind is rejected before it is parsed.
+**Memory.** A consumer holds at most its window. It rejects a body above the limit of its kind before it parses it.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ ATTRIBUTES_BACKLOG_BYTES = 64 * MIB
 T = TypeVar("T")
 Receive = Callable[[DeliveredMessage], Coroutine[Any, Any, None]]
 Handler = Callable[[T], Awaitable[object] | None]
-"""Applies one item at once, in the order of arrival. The consumer awaits the result before it acknowledges the item."""
+"""Function that applies one item at once. The consumer awaits its result before it acknowledges the item."""
 
 Permits = Callable[[str, int], bool]
-"""Counts an event of a broker user with its size in bytes; returns whether the user is within its allowance."""
+"""Function that counts an event of a user with its size in bytes; it returns whether the user is in its allowance."""
 
 
 def _permit_all(_sender: str, _size: int) -> bool:
@@ -90,7 +90,7 @@ EventHandler = Handler[ReceivedEvent]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A request that no worker finished; ``reason``: ``delivery_limit``, ``expired``, ``maxlen`` or ``rejected``."""
+    """A request in the dead-letter queue; ``reason``: ``delivery_limit``, ``expired``, ``maxlen`` or ``rejected``."""
 
     queue: str
     kind: str
@@ -112,17 +112,16 @@ class _Consumer(Generic[T]):
         overflows: bool = False,
         quiet_counts: bool = False,
     ) -> None:
-        """Set up a consumer.
+        """Create a consumer without a connection.
 
         Args:
             access: address and credentials of the broker.
             name: name of the connection.
-            handler: applies each item.
+            handler: function that applies each item.
             settings: the bounds of the window.
-            permits: counts an event of a sender; an event that is not permitted is rejected unread.
-            overflows: True if another lane receives the rejected events; that lane counts and logs them if necessary.
-            quiet_counts: True if each delivery counts as a gap, and so resets :meth:`measure_heard_seconds` of its
-                sender.
+            permits: function that counts an event of a sender; the consumer rejects events that are not permitted.
+            overflows: True if another lane receives the rejected events, and counts and logs them if necessary.
+            quiet_counts: True if each delivery resets :meth:`measure_heard_seconds` of its sender, as a gap does.
         """
         self._access = access
         self._name = name
@@ -139,17 +138,17 @@ class _Consumer(Generic[T]):
         self._moved: dict[str, float] = {}
 
     def measure_heard_seconds(self, sender: str) -> float:
-        """Return the time for which the consumer has received all events of a sender without a gap; 0 during a gap.
+        """Return the seconds for which the consumer has received all events of a sender without a gap; 0 in a gap.
 
-        The time starts again when the consumer falls behind, and when an event of this sender moves to another lane.
-        Events of other senders do not count, because a sender must not delay decisions about other senders.
+        The time starts again when the window is full, and when an event of this sender moves to another lane. Moved
+        events of other senders do not matter, because a sender must not delay decisions about other senders.
         """
         if self._since is None or self._is_full():
             return 0.0
         return self._clock() - max(self._since, self._moved.get(sender, self._since))
 
     def _note_moved(self, sender: str) -> None:
-        """Note that an event of a sender moved to another lane; further events of this sender may follow."""
+        """Record that an event of a sender moved to another lane; further events of this sender may follow."""
         if len(self._moved) >= MAX_NOTED_SENDERS:
             self._moved.clear()
             self._since = self._clock()
@@ -161,13 +160,13 @@ class _Consumer(Generic[T]):
         return 0.0 if oldest is None else self._clock() - oldest
 
     async def run(self) -> NoReturn:
-        """Consume until cancelled, and reconnect after every loss of the connection."""
+        """Consume until cancelled; reconnect when the connection is lost."""
         async with asyncio.TaskGroup() as handling:
             await stay_connected(self._access, self._name, partial(self._serve, handling))
         raise AssertionError("stay_connected ends by cancellation only")
 
     async def _queue(self, channel: AbstractChannel) -> str:
-        """Return the name of the queue to consume, and declare the queue if it is exclusive to this connection."""
+        """Return the name of the queue to consume; declare the queue first if it is exclusive to this connection."""
         raise NotImplementedError
 
     def _read(self, message: DeliveredMessage) -> T:
@@ -198,7 +197,7 @@ class _Consumer(Generic[T]):
                 await session.wake.wait()
                 session.wake.clear()
                 if self._is_full():
-                    self._since = self._clock()  # more events may wait at the broker
+                    self._since = self._clock()  # further events may wait at the broker
                 if session.unsuspicious and self._width == 1:
                     await link.channel.basic_cancel(tag)
                     tag = await self._consume(link.channel, queue, receive, width=self._settings.deliveries)
@@ -239,7 +238,7 @@ class _Consumer(Generic[T]):
             return
         try:
             done = self._handler(self._read(message))
-        except Exception as error:  # noqa: BLE001 - no error of one event may hold up the other events
+        except Exception as error:  # noqa: BLE001 - an event must not hold up other events
             if isinstance(error, RefusedError):
                 self._permits(sender, REFUSED_EVENT_BYTES)
             self._refuse(sender, error)
@@ -291,7 +290,7 @@ class _EventConsumer(_Consumer[ReceivedEvent]):
 
 
 class OperatorEvents(_EventConsumer):
-    """The consumer of events that must not be lost: registrations, results, drained and active workers."""
+    """The consumer of events that must not be lost, such as registrations and results."""
 
     def __init__(
         self,
@@ -349,7 +348,7 @@ class AttributeEvents(_EventConsumer):
 
 
 class DeadLetters(_Consumer[DeadLetter]):
-    """The operator's consumer of dead-lettered requests (:func:`~simyard.messaging.topology.build_pool_queue_spec`)."""
+    """The operator's consumer of the dead-letter queue (:func:`~simyard.messaging.topology.build_pool_queue_spec`)."""
 
     def __init__(self, access: AccessSource, handler: Handler[DeadLetter]) -> None:
         super().__init__(access, "simyard dead letters", handler)
@@ -369,11 +368,11 @@ class DeadLetters(_Consumer[DeadLetter]):
 
 
 def find_sender(message: DeliveredMessage) -> str:
-    """Return the broker user for whom a message counts.
+    """Return the broker user whose allowance and share a message uses.
 
-    The routing key of an event contains the user, and the broker's topic permission lets a user write no other key. The
-    property ``user_id`` is no substitute: it may be absent or unreadable, and a flood of messages without it would
-    count for no user. Messages that are no events have no such key.
+    The routing key of an event contains the user, and the broker's topic permissions let a user write only its own
+    keys. The property ``user_id`` cannot replace the key: it may be absent or unreadable, and then a flood of messages
+    would count for no user. Only messages that are not events have no such key.
     """
     key = parse_event_key(message.routing_key or "")
     return key.user if key is not None else parse_identity(message.header.properties.user_id or "")
@@ -394,6 +393,6 @@ def read_received_event(message: DeliveredMessage, received_at: float) -> Receiv
 
 
 def _is_suspect(message: DeliveredMessage) -> bool:
-    """Return whether consumers ended while they held the message; the broker itself sets the header on redelivery."""
+    """Return whether several consumers ended while they held the message; the broker sets its header on redelivery."""
     count = (message.header.properties.headers or {}).get("x-delivery-count")
     return bool(message.redelivered) and isinstance(count, int) and count >= SUSPECT_DELIVERIES

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Liveness of workers: a worker is present while its own queue has a consumer.
+"""Liveness of workers: the adapter of a worker is present while the worker's own queue has a consumer.
 
 Heartbeats of ten thousand workers would cost the operator and the broker constant work, and a busy operator would take
-late heartbeats for dead workers. The broker already knows which queues are consumed, and reports every change
-(``rabbitmq_event_exchange``). So the operator reads the changes, on top of one snapshot from the management API.
+workers with late heartbeats for lost workers. The broker already knows which queues have consumers, and reports every
+change (``rabbitmq_event_exchange``). So the operator reads one snapshot from the management API, and then the changes.
 
-This approach has three gaps. First, the management API is late by the broker's statistics interval. Therefore the
-events of the last seconds are applied on top of each snapshot. Second, after an outage of the broker, adapters need
-time to reconnect. Therefore, until the grace period has passed, the state of a queue without a consumer is unknown.
-Third, a broker node that dies does not report the end of its consumers. Therefore all consumers are compared with the
-management API from time to time; a queue counts as unconsumed if two comparisons in a row do not contain it. Invariant:
-while the broker is unreachable, no worker is declared lost.
+This approach has three gaps. First, the management API is late by the broker's statistics interval. So the operator
+applies the events of the last seconds to each snapshot. Second, after an outage of the broker, adapters need time to
+reconnect. So for a grace period, it is unknown whether a queue without a known consumer has one. Third, a broker node
+that fails does not report the end of its consumers. So the operator compares its record with the management API from
+time to time. If two comparisons in a row do not find a queue, the queue counts as a queue without a consumer.
+Invariant: while the operator cannot reach the broker, it regards no worker as lost because of its consumer.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ log = logging.getLogger(__name__)
 BROKER_EVENTS_EXCHANGE = "amq.rabbitmq.event"
 KEYS = (CREATED, DELETED, CHANNEL_CLOSED, CONNECTION_CLOSED, QUEUE_DELETED)
 STATISTICS_SECONDS = 5.0
-"""RabbitMQ's default of ``collect_statistics_interval``: the delay until the management API shows a new consumer."""
+"""Delay until the management API shows a new consumer: RabbitMQ's default for ``collect_statistics_interval``."""
 RECHECK_SECONDS = 300.0
 """Interval between two comparisons of all consumers with the management API."""
 CONNECTION_NAME = "simyard liveness"
 
 PresenceListener = Callable[[str | None], None]
-"""Called with the queue whose presence changed, or with None if any queue may have changed; it must not block."""
+"""Function that gets the queue whose presence changed, or None if any queue may have changed; it must not block."""
 
 
 class Liveness:
-    """The presence of all workers, by the consumers of their queues.
+    """Component that knows, from the consumers of queues, which workers are present.
 
     The broker must have the plugin ``rabbitmq_event_exchange``, with its exchange in the virtual host of ``access``.
-    ``on_deleted`` is called with a worker's queue when the queue was deleted, or was lost with its node.
-    ``grace_seconds`` is the grace period for adapters to reconnect after the broker was unreachable. It lasts at least
-    a second longer than ``statistics_seconds``, because adapters may reconnect before the first event is received.
+    The component calls ``on_deleted`` with a worker's queue after the queue was deleted or was lost with its node.
+    ``grace_seconds`` is the time in which adapters can reconnect after an outage of the broker. It is extended to a
+    second more than ``statistics_seconds``, because adapters may reconnect before this process receives events.
     """
 
     def __init__(
@@ -93,21 +93,21 @@ class Liveness:
         return self._connected
 
     def recheck_soon(self) -> None:
-        """Compare all consumers with the management API soon, because a node of the broker may have died."""
+        """Compare all consumers with the management API soon, because a node of the broker may have failed."""
         self._recheck_now.set()
 
     def has_consumer(self, queue: str) -> bool | None:
         """Return whether the queue has a consumer; None if this is unknown.
 
-        The presence is unknown while the broker is unreachable. After that, the presence at a queue without a consumer
-        stays unknown for the grace period.
+        It is unknown while this process cannot reach the broker. For a queue without a known consumer, it also stays
+        unknown for the grace period after that.
         """
         if not self._connected:
             return None
         return queue in self._consumers or (False if self._grace_passed else None)
 
     async def run(self) -> NoReturn:
-        """Follow the broker's events until cancelled, and reconnect after every loss of the connection."""
+        """Follow the broker's events until cancelled; reconnect when the connection is lost."""
         await stay_connected(self._access, CONNECTION_NAME, self._serve)
 
     async def _serve(self, link: BrokerChannel) -> None:
@@ -139,7 +139,7 @@ class Liveness:
         await link.channel.basic_consume(queue, self._on_event, no_ack=True)
 
     async def _wait_for_grace_period(self, link: BrokerChannel) -> None:
-        """Wait until the grace period has passed; regular snapshots show the consumers that no event reported."""
+        """Wait for the grace period. Take snapshots in this time, to find the consumers that no event reported."""
         left = max(self._grace_seconds, self._lag_seconds)
         while left > 0:
             pause = min(left, self._lag_seconds)
@@ -151,10 +151,10 @@ class Liveness:
     async def _recheck(self, link: BrokerChannel) -> None:
         """Compare all consumers with the management API, and apply changes that no event reported.
 
-        A queue is removed only if two comparisons in a row do not contain it, because a node of the broker may answer
+        The method removes a queue only if two comparisons in a row do not find it, because the answer of a node can be
         late.
         """
-        if not self._missed:  # a queue that is missing for the first time is checked again at once
+        if not self._missed:  # missing queues need a second comparison at once
             await _wait(link, self._recheck_seconds, self._recheck_now)
         self._recheck_now.clear()
         self._recent = []
@@ -177,7 +177,7 @@ class Liveness:
         CONSUMERS.set(len(self._consumers))
 
     async def _snapshot(self) -> Consumers:
-        """Return all consumers of the management API, which may be late, with newer events applied."""
+        """Return all consumers of the management API, and apply newer events to them, because the API may be late."""
         found = Consumers(await self._admin.list_consumers(WORKER_QUEUES_PREFIX))
         for event in self._recent or ():
             found.apply_event(event)
@@ -210,7 +210,7 @@ class Liveness:
 
 
 async def _wait(link: BrokerChannel, seconds: float, enough: asyncio.Event | None = None) -> None:
-    """Wait for a time or until ``enough`` is set; raise BrokerUnavailableError if the channel is lost first."""
+    """Wait for ``seconds`` or until ``enough`` is set; raise BrokerUnavailableError if the channel is lost first."""
     ending = asyncio.ensure_future(link.wait_until_lost())
     waiting = asyncio.ensure_future((enough or asyncio.Event()).wait())
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of messaging: ``simyard_broker_*``."""
+"""Metrics of messaging; their names begin with ``simyard_broker_``."""
 
 from __future__ import annotations
 

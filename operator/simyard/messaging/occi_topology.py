@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specifications of the clients' virtual host for OCCI over AMQP: its users, and the queue of the frontends. Pure.
+"""Specifications for the virtual host of OCCI clients: its users, exchanges and queues. The module does no I/O.
 
-The Cloud4E binding sends answers through the default exchange. No permission restricts the default exchange to certain
-queues: a user that may write to it can put a message into any queue of its virtual host. Therefore OCCI clients have
-their own virtual host, from which they reach neither the workers' queues nor the operator's. Clients can send messages
-to each other but not read them: each request carries its own credentials, and names of reply queues cannot be guessed.
+The Cloud4E binding sends answers through the default exchange. RabbitMQ cannot restrict the default exchange to certain
+queues: a user that may write to it can put a message into any queue of the virtual host. So OCCI clients have a virtual
+host of their own, in which they cannot reach the queues of workers and of the operator. Clients can send messages to
+each other, but this does no harm: each request has its own credentials, and nobody can guess the names of reply queues.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ VHOST_KEY = "occi_vhost"
 """Key of the clients' virtual host in the frontends' Secret; absent if the installation has none."""
 REQUEST_QUEUES_PREFIX = "amqp.occi."
 SERVICE_QUEUES_PREFIX = "occi.amqp.service."
-"""Prefix of the queues of foreign service adapters, before the adapter's broker user; actions go only to them."""
+"""Prefix of the queues of foreign service adapters; the adapter's broker user follows. Actions go only to them."""
 PULL_SUFFIX = "-reply"
 """Suffix of the queue in which a foreign service adapter answers requests for its attributes."""
 REQUEST_TTL_MS = 30_000
 REQUEST_MESSAGES = 10_000
 REQUEST_DELIVERY_LIMIT = 5
 DEAD_TTL_MS = 24 * 3600 * 1000
-"""Dead-lettered requests contain the sender's token: only the administrator can read them, for a day."""
+"""Time for which dead-lettered requests are kept. They contain their senders' tokens; only administrators read them."""
 
 _SERVICE_QUEUE = rf"{re.escape(SERVICE_QUEUES_PREFIX)}[^.]+(\.[^.]+)?"
 _ANSWERS = rf"{re.escape(REPLY_QUEUES_PREFIX)}.+|{_SERVICE_QUEUE}{PULL_SUFFIX}"
 
 
 def name_clients_vhost(vhost: str) -> str:
-    """Return the virtual host of the OCCI clients of the installation in ``vhost``."""
+    """Return the name of the OCCI clients' virtual host, for the installation in the virtual host ``vhost``."""
     return f"{vhost.strip('/') or 'simyard'}{VHOST_SUFFIX}"
 
 
 def name_request_queue(endpoint: str) -> str:
-    """Return the queue that all frontends of an endpoint share, as Cloud4E names it. ``endpoint`` is an HTTP URL."""
+    """Return the name, by Cloud4E's rule, of the queue that all frontends of an ``endpoint`` (an HTTP URL) share."""
     return f"{REQUEST_QUEUES_PREFIX}{endpoint.rstrip('/')}/"
 
 
 def build_request_queue_spec(endpoint: str, kind: QueueKind) -> QueueSpec:
-    """Return the queue of the frontends.
+    """Return the specification of the queue that all frontends of an endpoint share.
 
-    Requests that expire, and requests that several frontends did not finish, are dead-lettered. A classic queue does
-    not count deliveries: there a request that no frontend can finish ends by its age.
+    The broker moves a request to the dead-letter queue if it expires, or if several frontends received it and did not
+    finish it. A classic queue does not count deliveries; in it, such a request ends when it expires.
     """
     arguments: dict[str, str | int] = {
         "x-message-ttl": REQUEST_TTL_MS,
@@ -73,7 +73,7 @@ def build_request_queue_spec(endpoint: str, kind: QueueKind) -> QueueSpec:
 
 
 def build_clients_specs() -> PlatformSpec:
-    """Return the exchanges and queues that exist once in the clients' virtual host."""
+    """Return the exchanges and queues of the clients' virtual host that do not belong to one endpoint."""
     return PlatformSpec(
         exchanges=(ExchangeSpec(DEAD_EXCHANGE, "fanout"),),
         queues=(
@@ -91,7 +91,7 @@ def build_clients_specs() -> PlatformSpec:
 
 
 def build_frontend_clients_user_spec() -> UserSpec:
-    """Return the frontends' user in the clients' virtual host: it reads requests, and answers on its own queues."""
+    """Return the frontends' user in the clients' virtual host, with its permissions."""
     return UserSpec(
         name=FRONTEND_USER,
         configure=f"^({_ANSWERS})$",
@@ -101,11 +101,12 @@ def build_frontend_clients_user_spec() -> UserSpec:
 
 
 def build_client_user_spec(name: str, *, serves: bool = False) -> UserSpec:
-    """Return the user of a tenant, which sends requests, and declares and reads reply queues.
+    """Return the user of a tenant, with the permissions to send requests, and to declare and read reply queues.
 
-    The name of a reply queue has one of three forms: the broker's own (``amq.gen-``), the user's name with a dot and
-    more text, or the random numbers with dots of Cloud4E's client. With ``serves``, the user also reads the queues of
-    its own service adapters: the prefix with the user's name, optionally with a dot and a word.
+    The name of a reply queue has one of three forms: a name by the broker (``amq.gen-``), the user's name with a dot
+    and further text, or random numbers with dots, as Cloud4E's client uses. With ``serves``, the user also reads the
+    queues of its own service adapters. Their names are the prefix and the user's name, optionally with a dot and a
+    word.
     """
     own = rf"amq\.gen.*|{re.escape(name)}\..+|[0-9]+\.[0-9.e-]+"
     if serves:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations at the broker in bulk: thousands of queues over AMQP, without a wait for each answer.
+"""Declarations in bulk: thousands of queues over AMQP, without a wait for each answer of the broker.
 
-Sixteen channels declare 1.5 times as many queues per second as sixteen HTTP connections of the management API, at a
-sixth of the CPU (RabbitMQ 3.10). An error closes the channel, so one wait at the end of each channel finds every error.
+Sixteen channels declare 1.5 times as many queues per second as sixteen HTTP connections to the management API, with a
+sixth of the CPU time (RabbitMQ 3.10). An error closes its channel. So one wait at the end of each channel finds every
+error.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ T = TypeVar("T")
 
 
 class Pipeline:
-    """The connections of one user over which items are sent in bulk; idle connections are used again."""
+    """Pool of one user's connections for bulk operations. It uses idle connections again."""
 
     def __init__(self, access: BrokerAccess) -> None:
         self._access = access
         self._idle: list[_PooledConnection] = []
 
     async def send(self, items: Sequence[T], send: Callable[[AbstractChannel, T], Awaitable[None]]) -> None:
-        """Call ``send`` for each item without waiting for answers; wait once at the end of each channel.
+        """Call ``send`` for each item without a wait for the answer; wait once at the end of each channel.
 
         Raises:
             BrokerRefusedError: the broker refused an item.
-            BrokerUnavailableError: the broker cannot be reached, or needs too long.
+            BrokerUnavailableError: the broker cannot be reached, or takes too long.
         """
         if not items:
             return
@@ -60,7 +61,7 @@ class Pipeline:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[_PooledConnection]:
-        """Lend a connection to the block alone: an idle one that is still open, or a new one."""
+        """Provide a connection that only the block uses: an open idle connection, or a new one."""
         while self._idle and self._idle[-1].connection.is_closed:
             await self._idle.pop().aclose()
         lent = self._idle.pop() if self._idle else await _PooledConnection.open(self._access)
@@ -97,7 +98,7 @@ async def declare_queue(channel: AbstractChannel, spec: QueueSpec) -> None:
 
 
 def _version(channel: AbstractChannel) -> tuple[int, ...]:
-    """Return the first three numbers of the version of RabbitMQ at the other end."""
+    """Return the first three numbers of the broker's RabbitMQ version."""
     text = str(channel.connection.server_properties.get("version", ""))
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 

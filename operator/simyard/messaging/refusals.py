@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals of workers' messages: each is counted; the log gets one line for each sender and minute."""
+"""Refusals of workers' messages: every refusal is counted, and each sender gets at most one log line per minute."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ log = logging.getLogger(__name__)
 
 LOG_SECONDS = 60.0
 MAX_SENDERS = 1000
-"""Number of senders whose last log line is remembered. A sender that was forgotten is logged again."""
+"""Maximum number of senders whose last log line is remembered; a forgotten sender may get a log line earlier."""
 
 
 class Refusals:
-    """The refusals of one kind of message (``event``, ``attribute``): counted, and logged at a bounded rate."""
+    """Recorder of the refusals of one kind of message (``event``, ``attribute``). It counts all, and logs some."""
 
     def __init__(self, what: str, counter: Counter, clock: Callable[[], float]) -> None:
-        """Start without refusals. ``what`` names the kind of message; ``counter`` must have the label ``reason``."""
+        """Create a recorder. ``what`` is the kind of message; ``counter`` must have the label ``reason``."""
         self._what = what
         self._counter = counter
         self._clock = clock
         self._logged: dict[str, tuple[float, int]] = {}
 
     def note(self, sender: str, error: Exception) -> None:
-        """Count a refusal, and log it unless a refusal of the same sender was logged less than a minute ago."""
+        """Count a refusal. Log it, unless the sender got a log line less than a minute ago."""
         is_refused = isinstance(error, RefusedError)
         self._counter.labels((error.refusal if isinstance(error, RefusedError) else Refusal.FAILED).value).inc()
         now = self._clock()

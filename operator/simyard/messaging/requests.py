@@ -40,7 +40,7 @@ from simyard_adapter.wire import BEGUN, CONTENT_TYPE, REPLIES_EXCHANGE, Request,
 Properties = spec.Basic.Properties
 CONFIRM_SECONDS = 10.0
 MAX_ATTEMPTS = 5
-"""Maximum number of times that a request is sent, if workers return it before they begin."""
+"""Maximum number of attempts to send a request; another attempt follows if a worker returns it before it begins."""
 MAX_WAITING_REPLY_BYTES = 256 * MIB
 TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 
@@ -49,8 +49,8 @@ TRANSIENT, PERSISTENT = 1, 2  # AMQP 0-9-1, delivery-mode
 class _Pending:
     """A request that waits for its reply.
 
-    ``user`` is the broker user that must answer. ``reply`` yields the body of the reply, or None if the connection was
-    lost. ``begun`` is true after a worker has announced that it begins.
+    ``user`` is the broker user that must answer. The result of ``reply`` is the body of the reply, or None if the
+    connection was lost. ``begun`` is True after a worker has reported that it begins.
     """
 
     user: str
@@ -59,17 +59,17 @@ class _Pending:
 
 
 class Requester:
-    """A sender of requests to the queues of workers and pools, which awaits their replies while ``run`` runs.
+    """Sender of requests to the queues of workers and pools. It receives replies while :meth:`run` runs.
 
-    Publishing and consuming use separate connections, so that a slow-down of publishers by the broker does not delay
-    replies.
+    It publishes and consumes over separate connections. So if the broker slows publishers down, replies still arrive in
+    time.
     """
 
     def __init__(self, access: AccessSource, name_prefix: str, on_connected: Callable[[], None] | None = None) -> None:
-        """Set up without connections.
+        """Create a requester without connections.
 
-        ``name_prefix`` starts the name of the reply queue and must not contain dots. ``on_connected`` is called each
-        time when requests can be sent again.
+        The name of the reply queue begins with ``name_prefix``, which must not contain dots. The requester calls
+        ``on_connected`` each time it becomes able to send requests.
         """
         self._access = access
         self._on_connected = on_connected
@@ -83,7 +83,7 @@ class Requester:
 
     @property
     def connected(self) -> bool:
-        """True while requests can be sent and replies received."""
+        """True while the requester can send requests and receive replies."""
         return self._connected.is_set()
 
     @property
@@ -92,7 +92,7 @@ class Requester:
         return self._publisher.connection.blocked if self._publisher is not None else ""
 
     async def wait_until_connected(self) -> None:
-        """Wait until requests can be sent and replies received."""
+        """Wait until the requester can send requests and receive replies."""
         await self._connected.wait()
 
     async def run(self) -> NoReturn:
@@ -118,7 +118,7 @@ class Requester:
 
         Args:
             queue: the worker's or the pool's queue.
-            user: the broker user that must answer; replies of other users are dropped.
+            user: the broker user that must answer; the requester ignores replies of other users.
             kind: the kind of request.
             body: the content that :class:`simyard_adapter.wire.Request` defines for the kind.
             timeout_seconds: time to wait for the reply; the request expires in the queue after the same time.
@@ -147,18 +147,18 @@ class Requester:
                 REQUESTS.labels(kind.value, outcome).inc()
 
     async def publish_persistent(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
-        """Publish a request without waiting for a reply; then the request survives a restart of the broker.
+        """Publish a request that survives a restart of the broker, without a wait for a reply.
 
         Raises:
-            BrokerUnavailableError: there is no connection, or no confirmation in time. The request may have arrived; a
-                repetition is safe.
+            BrokerUnavailableError: there is no connection, or the broker did not confirm the request in time. The
+                request may have arrived; the caller may send it again.
             NoConsumerError: the queue does not exist.
             QueueFullError: the queue is full.
         """
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=PERSISTENT, message_id=message_id))
 
     async def publish_transient(self, queue: str, kind: Request, body: Mapping[str, Json], message_id: str) -> None:
-        """Publish a request that the broker need not store; raise the same errors as :meth:`publish_persistent`."""
+        """Publish a request that a restart of the broker may lose; raise the errors of :meth:`publish_persistent`."""
         await self._publish_confirmed(queue, kind, body, Properties(delivery_mode=TRANSIENT, message_id=message_id))
 
     async def _publish_confirmed(
@@ -197,7 +197,7 @@ class Requester:
         timeout_seconds: float,
         message_id: str,
     ) -> bytes:
-        """Send the request under a new correlation id, so that replies to an earlier attempt do not count."""
+        """Send the request with a new correlation id, so that replies to an earlier attempt do not count."""
         if not self.connected:
             raise BrokerUnavailableError("there is no connection to the broker")
         correlation_id = str(next(self._correlation_ids))
@@ -247,7 +247,7 @@ class Requester:
 
     @asynccontextmanager
     async def _unless_blocked(self) -> AsyncIterator[None]:
-        """Raise BrokerBlockedError instead of waiting while the broker accepts no messages."""
+        """Run the block, but raise BrokerBlockedError as soon as the broker accepts no messages."""
         try:
             if self.blocked:
                 raise TimeoutError

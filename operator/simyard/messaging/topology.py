@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specifications of the users, exchanges and queues at the broker, with the permissions of each user. Pure.
+"""Specifications of the users, exchanges and queues at the broker, with the permissions of each user.
 
-Each user has the least privilege. A worker's user declares nothing, because a declared queue can reach any other queue
-by dead-lettering. It reads its own queues, and writes to two exchanges under its own name only. So it cannot send
-requests, and it cannot send replies or events in the name of another user. The permission to read a queue includes the
-permission to purge it. The headers ``CC`` and ``BCC`` add routing keys that escape the topic permissions of RabbitMQ
-3.x. Therefore receivers compare the routing key with ``user_id``, which the broker verifies.
+The module does no I/O. Each user has only the permissions that it needs. A worker's user may not declare queues,
+because a declared queue could dead-letter messages into any other queue. It may read its own queues, and write to two
+exchanges with routing keys that contain its own name. So it cannot send requests, and it cannot send replies or events
+in the name of another user. RabbitMQ does not separate the permission to read a queue from the permission to purge it.
+In RabbitMQ 3.x, the headers ``CC`` and ``BCC`` add routing keys that topic permissions do not check. So receivers
+compare the routing key with ``user_id``, which the broker verifies.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ FRONTENDS_EXCHANGE = "simyard.frontends"
 DEAD_EXCHANGE = "simyard.dead"
 DEAD_QUEUE = "simyard.dead.requests"
 OPERATOR_QUEUE = "simyard.operator"
-"""Queue of events that must not be lost; a full queue refuses new events."""
+"""Queue of events that must not be lost. When it is full, it refuses new events."""
 OVERFLOW_EXCHANGE = "simyard.operator.overflow"
 OVERFLOW_QUEUE = "simyard.operator.overflow"
 """Queue of events that the operator rejected at the first attempt."""
 REFUSED_EXCHANGE = "simyard.refused"
 REFUSED_QUEUE = "simyard.refused"
-"""Queue of events that could not be handled. People inspect it; it has no consumer and drops its oldest events."""
+"""Queue of events that the operator could not handle. People inspect it. A full queue drops its oldest events."""
 UPDATES_QUEUE = "simyard.updates"
-"""Queue of events that newer events replace, or that workers repeat; a full queue drops its oldest events."""
+"""Queue of events that newer events replace, or that workers repeat. When it is full, it drops its oldest events."""
 REQUIRED_EVENTS = (Event.REGISTER, Event.BEGUN, Event.RESULT, Event.LOG, Event.DRAINED, Event.ACTIVE)
 REPLACEABLE_EVENTS = (Event.ATTRIBUTES, Event.PROGRESS, Event.FILES)
 WORKER_QUEUES_PREFIX = "simyard.worker."
 REPLY_QUEUES_PREFIX = "simyard.reply."
 """Prefix of the exclusive queues in which senders of requests receive replies."""
 ATTRIBUTE_QUEUES_PREFIX = "simyard.attributes."
-"""Prefix of the exclusive queues of processes that follow attributes."""
+"""Prefix of the exclusive queues in which processes receive changes of attributes."""
 
 NOTHING = "^$"
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -59,13 +60,13 @@ POOL_QUEUE_MESSAGES = 10_000
 POOL_DELIVERY_LIMIT = 5
 EVENT_DELIVERY_LIMIT = 20
 LEADER_LOCATOR_VERSION = (3, 12)
-"""First version of RabbitMQ whose classic queues know the argument ``x-queue-leader-locator``."""
+"""First version of RabbitMQ whose classic queues have the argument ``x-queue-leader-locator``."""
 NO_TRANSIENT_VERSION = (4, 3)
-"""First version of RabbitMQ that by default refuses queues that are neither durable nor exclusive."""
+"""First version of RabbitMQ that, by default, refuses a queue that is not durable and not exclusive."""
 
 
 class QueueKind(enum.StrEnum):
-    """A value of ``x-queue-type``: a quorum queue is replicated and counts deliveries, a classic queue is cheap."""
+    """A value of ``x-queue-type``. A quorum queue has replicas and counts deliveries; a classic queue costs less."""
 
     QUORUM = "quorum"
     CLASSIC = "classic"
@@ -73,7 +74,7 @@ class QueueKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """A permission on a topic exchange: patterns of routing keys for publishing (``write``) and binding (``read``)."""
+    """A permission on a topic exchange: patterns of the routing keys to publish (``write``) and to bind (``read``)."""
 
     exchange: str
     write: str
@@ -82,7 +83,7 @@ class TopicPermission:
 
 @dataclass(frozen=True, slots=True)
 class UserSpec:
-    """A broker user, with regular expressions for the resources that it may configure, write and read."""
+    """A broker user, with regular expressions for the names of the resources it may configure, write and read."""
 
     name: str
     configure: str
@@ -101,9 +102,10 @@ class UserLimits:
 
     @classmethod
     def of_pool(cls, workers: int) -> UserLimits:
-        """Return limits above twice the need of a pool, so that each worker can open a second connection.
+        """Return limits of more than twice the need of a pool, so that each worker can open a second connection.
 
-        An adapter has one connection with up to three channels. The limits change only when the pool doubles.
+        An adapter has one connection with up to three channels. The limits change only when the size of the pool
+        doubles or halves.
         """
         connections = 16 + 2 * (1 << max(workers, 1).bit_length())
         return cls(connections, 4 * connections)
@@ -123,7 +125,7 @@ class ExchangeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A binding of a queue to an exchange; messages whose routing key matches go to the queue."""
+    """A binding of a queue to an exchange: messages whose routing key matches ``key`` go to the queue."""
 
     exchange: str
     key: str = ""
@@ -133,9 +135,9 @@ class Binding:
 class QueueSpec:
     """A queue. ``arguments`` are the optional arguments of its declaration, without ``x-queue-type``.
 
-    A queue that is not ``durable`` is lost with its node of the broker, and can be declared again on another node. A
-    durable classic queue cannot be used, deleted or declared until its node is back. Queues with ``spread`` are spread
-    over all nodes; other queues start on the node that the operator is connected to.
+    A queue that is not ``durable`` is lost with its node of the broker, and can be declared again on another node.
+    While the node of a durable classic queue is down, the queue cannot be used, deleted or declared. Queues with
+    ``spread`` are distributed over all nodes; other queues start on the node to which the operator is connected.
     """
 
     name: str
@@ -161,7 +163,7 @@ class QueueSpec:
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A policy of one queue: settings that later versions may change, unlike a queue's arguments."""
+    """A policy of one queue: settings that a later version can change. The arguments of a queue cannot change."""
 
     queue: str
     definition: Mapping[str, str | int]
@@ -169,9 +171,9 @@ class PolicySpec:
 
 @dataclass(frozen=True, slots=True)
 class PlatformSpec:
-    """The exchanges, queues and policies of an installation, and the queues of earlier versions to delete.
+    """The exchanges, queues and policies of an installation, and the queues of earlier versions that must be deleted.
 
-    The earlier queues had no replicas. The type of a queue cannot change, so their successors have new names.
+    Queues of earlier versions had no replicas. The type of a queue cannot change, so the new queues have new names.
     """
 
     exchanges: tuple[ExchangeSpec, ...]
@@ -181,17 +183,17 @@ class PlatformSpec:
 
 
 def build_pool_user_spec(pool_uid: str) -> UserSpec:
-    """Return the user that all workers of a pool share, under its first login."""
+    """Return the first login of the user that all workers of a pool share."""
     return build_worker_user_spec(name_pool_user(pool_uid))
 
 
 def build_apiserver_user_spec() -> UserSpec:
-    """Return the user of the aggregated apiserver: it sends requests to any queue, and has exclusive queues."""
+    """Return the user of the aggregated apiserver, which may send requests to all queues and use exclusive queues."""
     return _requester_user_spec(APISERVER_USER)
 
 
 def build_frontend_user_spec() -> UserSpec:
-    """Return the user of the OCCI frontends: the rights of the apiserver's user, and the replicas' exchange."""
+    """Return the user of the OCCI frontends: it has the apiserver's permissions, and may use the replicas' exchange."""
     return _requester_user_spec(FRONTEND_USER, "frontends")
 
 
@@ -206,10 +208,10 @@ def _requester_user_spec(name: str, *exchanges: str) -> UserSpec:
 
 
 def build_worker_queue_spec(user: str, worker_uid: str) -> QueueSpec:
-    """Return the queue of one worker: a classic queue, because there are thousands.
+    """Return the specification of a worker's queue. It is a classic queue, because there are thousands of them.
 
-    The queue is not durable. When its node is lost, the operator declares it again, and sends again all requests that
-    no worker has accepted.
+    The queue is not durable. When its node is lost, the operator declares the queue again, and again sends all requests
+    that no worker has accepted.
     """
     return QueueSpec(
         name_worker_queue(user, worker_uid),
@@ -228,9 +230,10 @@ def build_worker_queue_spec(user: str, worker_uid: str) -> QueueSpec:
 
 
 def build_pool_queue_spec(user: str) -> QueueSpec:
-    """Return the queue that the workers of a pool share.
+    """Return the specification of the queue that the workers of a pool share.
 
-    The broker dead-letters requests that expire, and requests that :data:`POOL_DELIVERY_LIMIT` workers did not finish.
+    The broker moves a request to the dead-letter queue if it expires, or if :data:`POOL_DELIVERY_LIMIT` workers
+    received it and did not finish it.
     """
     return QueueSpec(
         name_pool_queue(user),
@@ -250,11 +253,11 @@ def build_pool_queue_spec(user: str) -> QueueSpec:
 
 
 def build_platform_specs() -> PlatformSpec:
-    """Return the exchanges and queues of the operator.
+    """Return the specifications of the exchanges and queues of an installation.
 
-    An event goes to the overflow queue if the operator rejects it, or if :data:`EVENT_DELIVERY_LIMIT` consumers ended
-    while they held it. From there it goes to the queue of refused events for the same reasons.
-    :mod:`simyard.messaging.events` explains why restarts do not use up that limit.
+    The broker moves an event to the overflow queue if the operator rejects it, or if :data:`EVENT_DELIVERY_LIMIT`
+    consumers ended while they held it. For the same reasons, it moves the event from there to the queue of refused
+    events. :mod:`simyard.messaging.events` explains why restarts do not use up the limit.
     """
     return PlatformSpec(
         exchanges=(
@@ -329,7 +332,7 @@ def build_platform_specs() -> PlatformSpec:
 
 
 def build_worker_user_spec(login: str) -> UserSpec:
-    """Return a login of the user of a pool, or of a worker without a pool; all logins have the same rights."""
+    """Return a login of the user of a pool, or of a worker without a pool. All logins have the same permissions."""
     name = re.escape(parse_identity(login))
     return UserSpec(
         name=login,

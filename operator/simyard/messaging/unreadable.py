@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A patch of the AMQP client, so that unreadable properties and routing keys do not end the connection.
+"""A patch of the AMQP client, so that a message with unreadable properties or key does not end the connection.
 
-The broker forwards content without reading it, for example text that is not UTF-8, a time after the year 9999, tables
-nested a thousand deep. The client's decoder raises an error in the task that reads the connection, and so ends the
-connection. Then the broker delivers the message to the next connection, so a single message of one worker would stop
-all consumers.
+The broker forwards properties without a check, for example text that is not UTF-8, a time after the year 9999, or
+tables nested a thousand levels deep. The client's decoder then raises an error in the task that reads the connection,
+and the connection ends. After that, the broker delivers the message to the next connection. So one message of one
+worker would stop all consumers.
 
-The decoder also copies the rest of the frame for each field of a table. 128 KiB of the smallest fields block the
-process for 0.5 s. So the fields of one message are counted, and a message with too many fields is treated as
-unreadable.
+For each field of a table, the decoder also copies the rest of the frame. 128 KiB of the smallest fields block the
+process for 0.5 s. So the patch counts the fields of a message, and treats a message with too many fields as unreadable.
 
-An unreadable message arrives without its properties or key. Every receiver refuses it, because it has no sender.
+An unreadable message arrives without its properties or its key. Every receiver refuses it, because it has no sender.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ UNREADABLE = Counter("simyard_broker_unreadable_total", "Messages whose properti
 _UNREADABLE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, OSError, RecursionError, struct.error)
 _FIXED_BYTES = 12  # AMQP 0-9-1, 4.2.6.1: class-id, weight and body size come before the properties
 MAX_FIELDS = 500
-"""Limit for all tables and arrays of one message together; honest messages have some dozens of fields."""
+"""Maximum number of fields in all tables and arrays of one message; honest messages have some dozens of fields."""
 _read = ContentHeader.unmarshal
 _read_field = decode.embedded_value
 _read_delivery = spec.Basic.Deliver.unmarshal
 
 
 class _Fields:
-    """The counter of fields in the message whose properties the client reads at the moment."""
+    """Counter of the fields in the message whose properties the client is reading."""
 
     number = 0
     are_counted = False
@@ -61,7 +60,7 @@ def _read_or_empty(header: ContentHeader, data: bytes) -> None:
 
 
 def _read_delivery_or_no_key(frame: spec.Basic.Deliver, data: bytes) -> None:
-    """Read a delivery. The routing key is its last field, and the only one that the sender chooses."""
+    """Read a delivery. Its routing key is the last field, and the only field that the sender chooses."""
     try:
         _read_delivery(frame, data)
     except UnicodeDecodeError:
@@ -70,7 +69,7 @@ def _read_delivery_or_no_key(frame: spec.Basic.Deliver, data: bytes) -> None:
 
 
 def tolerate_unreadable_messages() -> None:
-    """Patch the client: from now on an unreadable message arrives without its properties or its key."""
+    """Patch the client, so that an unreadable message arrives without its properties or its key."""
     decode.embedded_value = _read_counted_field
     ContentHeader.unmarshal = _read_or_empty  # type: ignore[assignment]
     spec.Basic.Deliver.unmarshal = _read_delivery_or_no_key  # type: ignore[assignment,method-assign]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window of a consumer: deliveries that are neither acknowledged nor rejected. Pure.
+"""The window of a consumer: its deliveries that are not acknowledged or rejected yet. The module does no I/O.
 
-Deliveries finish in any order, so that a slow write does not delay other deliveries. One acknowledgement with
-``multiple`` covers all deliveries that finished in the order of arrival.
+Deliveries may finish in any order, so that a slow write does not delay other deliveries. If all deliveries up to one
+are finished, a single acknowledgement with ``multiple`` covers them.
 
-One sender holds at most half of the window, in number and in bytes; the other half belongs to other senders.
+The share of one sender is half of the window, in number and in bytes, so that there is room for other senders.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class WindowSettings:
     """The bounds of a window.
 
     Attributes:
-        deliveries: the largest number of deliveries (the prefetch). Registrations of a starting pool wait in the window
-            for their writes, and all those of 10,000 workers fit into the share of one sender. Deliveries above this
-            share pass the broker a second time, which costs the operator and the broker a tenth more CPU for a start.
-        held_bytes: the largest total size of the bodies.
+        deliveries: the maximum number of deliveries (the prefetch). When a pool starts, its registrations wait in the
+            window for their writes; the registrations of 10,000 workers fit into the share of one sender. Deliveries
+            above the share pass the broker a second time, which increases the CPU time of a start by a tenth.
+        held_bytes: the maximum total size of the bodies.
     """
 
     deliveries: int = 25_000
@@ -62,11 +62,11 @@ class Window:
 
     @property
     def oldest(self) -> float | None:
-        """The arrival time of the oldest unfinished delivery; None if there is none."""
+        """Arrival time of the oldest unfinished delivery; None if all are finished."""
         return next(iter(self._held.values())).since if self._held else None
 
     def add(self, tag: int, sender: str, size: int, now: float) -> bool:
-        """Add a delivery and return whether it fits into its sender's share and into the window."""
+        """Add a delivery; return whether it fits into its sender's share and into the window."""
         shared = self._counts[sender] < self._settings.deliveries // 2
         shared = shared and self._sizes[sender] + size <= self._settings.held_bytes // 2
         fits = shared and self._bytes + size <= self._settings.held_bytes
@@ -77,11 +77,11 @@ class Window:
         return fits
 
     def finish(self, tag: int, *, accepted: bool) -> None:
-        """Note that a delivery was handled (``accepted``) or refused."""
+        """Record that the handler has accepted or refused a delivery."""
         self._finished[tag] = accepted
 
     def collect_acknowledgements(self) -> list[Acknowledgement]:
-        """Return the answers for all deliveries that finished since the last call, and release them."""
+        """Return the answers to the broker for all deliveries that finished since the last call, and remove them."""
         answers: list[Acknowledgement] = []
         first: int | None = None
         for tag in self._held:
