@@ -5,18 +5,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from fleet_life import Fate, Life, WorldClient
 from study_world import StudyWorld
 
+from simyard.api import names
 from simyard.api.base import Json
 from simyard.api.names import ConditionType
+from simyard.api.optimisation import OptimisedDesign
 from simyard.api.study import Study
 from simyard.files.generations import Generation, GenerationStore
 from simyard.files.store import ObjectStore, StoreError
+from simyard.optimiser.search import Search
 from simyard.optimiser.server import Optimiser
+from simyard_dev.controlplane import ControlPlane
+from simyard_dev.file_store import FileStore
+from simyard_dev.frontends import SIMYARD
+from simyard_dev.ports import Ports
+from simyard_dev.processes import Process
 
 DESIGN: Json = {
     "axes": [{"name": "x", "start": "-1", "stop": 5, "unit": "mm"}],
@@ -54,9 +64,9 @@ async def searching(studies: StudyWorld, life: Life) -> AsyncIterator[asyncio.Ta
             await asyncio.wait([task])
 
 
-async def optimise(studies: StudyWorld, name: str, **changes: Any) -> Study:
+async def optimise(studies: StudyWorld, name: str, parameters: Json | None = None, **changes: Any) -> Study:
     design = {"optimise": {**DESIGN, **changes}}
-    return await studies.make(name, design, maxFailedTasks="100%")
+    return await studies.make(name, design, maxFailedTasks="100%", parameters=parameters or {})
 
 
 async def read_generations(studies: StudyWorld, study: Study) -> list[Generation]:
@@ -105,6 +115,37 @@ async def test_an_optimiser_that_dies_after_any_write_continues_with_the_same_po
     assert generations == await read_generations(studies, undisturbed)
     assert len(generations) == DESIGN["generations"] + 1
     assert [row["index"] for row in await studies.rows(study)] == [str(index) for index in range(24)]
+
+
+async def test_a_process_with_the_rights_of_an_optimiser_is_killed_and_the_next_one_continues(
+    studies: StudyWorld, installed: ControlPlane, file_store: FileStore, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "optimiser.kubeconfig"
+    installed.write_service_account_kubeconfig(kubeconfig, names.SYSTEM_NAMESPACE, names.OPTIMISER)
+    ports = Ports(tmp_path)
+    ports.reserve("metrics")
+    command = [
+        *(SIMYARD, "optimiser", f"--kubeconfig={kubeconfig}", f"--watch-namespace={studies.world.name}"),
+        *(f"--files-directory={file_store.access}", f"--metrics-port={ports['metrics']}"),
+    ]
+
+    def count_generations() -> int:
+        found = studies.status(study).optimisation
+        return 0 if found is None else found.generations
+
+    study = await optimise(studies, "killed", parameters={"milliseconds": 100}, generations=12)
+    for killed_at in (3, 7):
+        process = Process(tmp_path, "optimiser")
+        process.start(command, dict(os.environ))
+        try:
+            await studies.world.until(lambda wanted=killed_at: count_generations() >= wanted, "it chooses points")
+        finally:
+            process.kill()
+    async with searching(studies, Life()):
+        assert await studies.ended(study) == "Succeeded"
+    undisturbed = Search(OptimisedDesign.model_validate({**DESIGN, "generations": 12}))
+    assert all(undisturbed.replay(generation) for generation in await read_generations(studies, study))
+    assert [int(row["index"]) for row in await studies.rows(study)] == list(range(72))
 
 
 async def test_two_optimisers_make_one_search(studies: StudyWorld) -> None:
