@@ -58,7 +58,7 @@ class Island(Protocol):
         """Receive the results of the points of the last call of :meth:`ask`; None for a point without a result."""
 
     def select_emigrants(self, count: int) -> Any:
-        """Return copies of the best points."""
+        """Return the best points."""
 
     def add_immigrants(self, immigrants: Any) -> None:
         """Receive the emigrants of another island of the same algorithm, in place of the worst points."""
@@ -75,7 +75,6 @@ class PymooIsland:
             xl=0.0,
             xu=1.0,
         )
-        self._population = design.population
         self._algorithm = _make_algorithm(design)
         self._algorithm.setup(self._problem, termination=NoTermination(), seed=seed)
         self._asked: Population = Population()
@@ -101,13 +100,13 @@ class PymooIsland:
         self._algorithm.tell(infills=self._asked)
 
     def select_emigrants(self, count: int) -> list[Individual]:
-        """Return copies of the best points."""
-        return [self._algorithm.pop[place].copy(deep=True) for place in self._rank()[:count]]
+        """Return the best points."""
+        return [self._algorithm.pop[place] for place in self._rank()[:count]]
 
     def add_immigrants(self, immigrants: list[Individual]) -> None:
         """Receive the emigrants of another island in place of the worst points."""
         for place, individual in zip(reversed(self._rank()), immigrants, strict=False):
-            self._algorithm.pop[place] = individual
+            self._algorithm.pop[place] = individual.copy(deep=True)  # each island ranks its own individuals
 
     def _rank(self) -> list[int]:
         """Return the places of all points, the best first."""
@@ -132,7 +131,6 @@ class CmaIsland:
         self._step = INITIAL_STEP
         self._asked: Coordinates = np.empty((0, self._dimension))
         self._best: list[tuple[tuple[float, float], Coordinates]] = []
-        self._immigrants: list[Coordinates] = []
         self._strategy = self._start()
 
     def _start(self) -> Any:
