@@ -24,7 +24,7 @@ SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class Ended:
-    """An action that has ended: the times of the request and of its end, as the requester sees them, and the result."""
+    """A finished action: the times of the request and of the end, as the requester saw them, and the result."""
 
     asked: float
     seen: float

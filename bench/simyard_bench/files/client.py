@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients that are compared, each in a process of its own: a bare S3 client, and the code of `kubectl simyard cp`.
+"""Run the clients to compare, each in a separate process: a bare S3 client, and the code of `kubectl simyard cp`.
 
 The process reads the access on the first line of standard input, and then an order on each line. It writes a report on
 standard output for each order.
@@ -25,7 +25,7 @@ BARE_KEY = "bare/"
 
 
 class Access(BaseModel):
-    """The addresses and accounts of both clients; ``secrets`` is the directory of the store's Secret."""
+    """The addresses and accounts for both clients. ``secrets`` is the directory with the data of the store's Secret."""
 
     secrets: Path
     kubeconfig: Path
@@ -33,7 +33,7 @@ class Access(BaseModel):
 
 
 class Order(BaseModel):
-    """A transfer; an upload has no address yet."""
+    """The order for a transfer. The order for an upload has no address."""
 
     work: Literal["upload", "download", "delete"]
     path: Path
@@ -63,7 +63,7 @@ class Client(Protocol):
 
 
 class BareClient:
-    """A well-kept S3 client with its default settings: no digest of the content, no platform."""
+    """An S3 client (obstore) with its default settings, which computes no digest and uses no part of the platform."""
 
     def __init__(self, access: Access) -> None:
         from obstore.store import S3Store

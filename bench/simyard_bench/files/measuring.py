@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a platform with workers, run all cases at it, and return their rows."""
+"""Start a platform with workers, run all cases on it, and return their rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass(frozen=True)
 class Plan:
-    """The sizes of the cases; a size or number of 0 leaves a case out."""
+    """The sizes and numbers of the cases. A size or number of 0 omits the case."""
 
     sizes: Sequence[int] = SIZES
     large: int = LARGE

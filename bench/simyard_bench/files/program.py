@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulation program that reads and writes files and does nothing else, so that their transfers alone are measured."""
+"""Simulation program that only reads and writes files, so that the benchmark measures their transfers."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ LONG = 3600
 
 
 class Program(Connector):
-    """A program whose results state the time at which its part of an action began or ended."""
+    """A program whose results contain the time at which it began or ended."""
 
     @action(
         mode="Async",
@@ -19,7 +19,7 @@ class Program(Connector):
         result=[parameter("began", "number")],
     )
     def take(self, context: Context, *, input: Path) -> dict[str, float]:  # noqa: A002 - the name of the parameter
-        """Return the time at which the downloaded file was there."""
+        """Return the time at which the worker had downloaded the file."""
         return {"began": time.time()}
 
     @action(

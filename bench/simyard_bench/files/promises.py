@@ -12,7 +12,7 @@ MIN_RATE_RATIO = 0.8
 MAX_MORE_ROUND_TRIPS = 2
 MAX_ADAPTER_MIB = 40
 PART = 64 * MIB
-"""Files up to this size go in one request."""
+"""Maximum size of a file that a client sends in one request."""
 LARGE = 10**10
 NAMES = {Way.BARE: "bare client", Way.USER: "cp", Way.WORKER: "worker"}
 _TRANSFERS = [(case, way) for case in (Case.UPLOAD, Case.DOWNLOAD) for way in (Way.USER, Way.WORKER)]
@@ -29,7 +29,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def _pairs(rows: Sequence[Row], case: Case, way: Way) -> list[tuple[Row, Row]]:
-    """Return the rows of a way with those of the bare client, for each size that both have."""
+    """Return pairs of rows with the same size: of ``way``, and of the bare client."""
     return [
         (row, bare)
         for row in rows

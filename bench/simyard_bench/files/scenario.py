@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the cases one after the other, and collect their figures.
 
-In each round, the clients take turns: the bare client, `kubectl simyard cp`, and a worker. Each upload has a content
-that the store has never had, so it is sent. A download through the platform fetches what the upload before has sent.
+In each round, the clients take turns: the bare client, `kubectl simyard cp`, and a worker. Each upload has new content,
+so that the client really sends it. A download through the platform gets the file of the upload before it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHARED_ACTIONS = 200
 SHARED_WORKERS = 4
 SMALL = MIB
 SMALL_FILES = 10
-"""The number of files in a round, up to the size SMALL: the CPU of a single small file is below a tick of the clock."""
+"""The number of files in a round, up to the size SMALL, because one small file needs less CPU than a clock tick."""
 _BLOCK = MIB
 
 
@@ -61,7 +61,7 @@ class Round:
 
 
 class ClientProcess:
-    """A client in a process of its own."""
+    """A client in a separate process."""
 
     def __init__(self, way: Way, access: Access) -> None:
         environment = dict(modules.environment())
@@ -101,7 +101,7 @@ class ClientProcess:
 
 
 class Scenario:
-    """The cases at one platform, whose pool has a worker."""
+    """The cases on one platform, whose pool has one worker."""
 
     def __init__(self, world: World, directory: Path, rounds: int) -> None:
         self._world = world
@@ -139,7 +139,7 @@ class Scenario:
         return [self._summarise(case, way, size, rounds) for (case, way), rounds in found.items()]
 
     def transfer_large(self, size: int) -> list[Figures]:
-        """Measure a file that is much larger than the memory of an adapter; the file is a sparse one."""
+        """Measure a sparse file that is much larger than the memory of an adapter."""
         self._source.unlink(missing_ok=True)
         with self._source.open("xb") as file:
             file.truncate(size)
@@ -179,7 +179,7 @@ class Scenario:
 
     @contextmanager
     def _measure(self) -> Iterator[Round]:
-        """Count the requests and the CPU within the context; before a large file, the disk has written all others."""
+        """Yield a round that counts requests and CPU of the block; before large files, wait for the disk."""
         if self._source.stat().st_size > SMALL:
             os.sync()
         done = Round()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derive the needs of the file store from the results of the benchmark."""
+"""Derive the CPU and memory that the file store needs from the results of the benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GIB = 2**30
 
 
 def sizing(rows: Sequence[Row]) -> str:
-    """Return a table of the needs of the store, the adapters and the control plane, and the machine measured on."""
+    """Return a table of the CPU and memory of store, adapters and control plane, and a line that names the machine."""
     if not rows:
         return "Not measured.\n"
     last = max(rows, key=lambda row: row.date)

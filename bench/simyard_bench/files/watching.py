@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure one side of the transfers from outside: requests that the store logs, and CPU of the platform's processes."""
+"""Count the requests in the log of the store, and measure the CPU of the platform's processes during transfers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _sum(metrics: str, name: str, label: str = "", value: str = "") -> int:
 
 
 class Watch:
-    """The counters of the store's log and of the platform's processes since the last reset."""
+    """A counter of the requests to the store, and of the CPU of the platform's processes, since the last reset."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -127,6 +127,9 @@ class Watch:
 
 
 def count_downloads(requests: Iterable[StoreRequest], address: str) -> int:
-    """Return how often clients have downloaded a file; the log cuts long keys."""
+    """Return how often clients have downloaded a file.
+
+    The comparison ignores the end of long keys, which the log cuts.
+    """
     names = [item.key.rpartition("/")[2] for item in requests if item.is_transfer and item.method == "GET"]
     return sum(address.startswith(name) for name in names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start machines as the fleet does: with its bulk executor, tuner and breaker, and by the site's events.
+"""Start machines as the fleet does: its bulk executor, tuner and breaker send the calls to the site.
 
 The measurement does not include the other work of the operator (Workers, pools, restarts).
 """

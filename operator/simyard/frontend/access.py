@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rights of users over OCCI: the rights of their Kubernetes identity to the objects behind the entities.
+"""Checks the rights of users over OCCI: the rights of their Kubernetes identity to the objects behind the entities.
 
 To read, a user needs ``get`` or ``list`` on the objects; for the model, on SimulationServices. To create, change or
 delete a compute, a user needs ``create``, ``patch`` or ``delete`` on Workers. Power actions need ``patch`` on Workers,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface between the OCCI handlers and the entities that they serve."""
+"""Defines the interface between the OCCI handlers and the entities that they serve."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch of every request by path and verb (GFD.185 3.4; OCCI 1.2, HTTP protocol, section 5)."""
+"""Dispatches every request by path and verb (GFD.185 3.4; OCCI 1.2, HTTP protocol, section 5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health of the frontend's process: the answers of ``/readyz``."""
+"""Decides whether the process of a frontend is ready, and builds the answers of ``/readyz``."""
 
 from __future__ import annotations
 

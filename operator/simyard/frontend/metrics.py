@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of a frontend."""
+"""Defines the metrics of a frontend."""
 
 from __future__ import annotations
 

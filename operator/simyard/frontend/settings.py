@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a frontend."""
+"""Defines the settings of a frontend."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identity of a caller, as Kubernetes knows it."""
+"""Defines the identity of a caller, as Kubernetes knows it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics that the aggregated apiserver and the OCCI frontends share."""
+"""Defines the metrics that the aggregated apiserver and the OCCI frontends share."""
 
 from __future__ import annotations
 

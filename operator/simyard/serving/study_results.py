@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subresource ``studies/results``: signed URLs of the rows of a study."""
+"""Serves the subresource ``studies/results``: signed URLs of the rows of a study."""
 
 from __future__ import annotations
 

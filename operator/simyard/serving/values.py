@@ -41,9 +41,9 @@ class ValueStore:
         self.revision = 0
 
     def get_revision(self, worker_uid: str) -> int:
-        """Return a number that changes when values of the worker are recorded.
+        """Return a number that changes whenever values of this worker are recorded.
 
-        ``revision`` changes with every record.
+        The attribute ``revision`` changes whenever values of any worker are recorded.
         """
         return self._revisions.get(worker_uid, 0)
 

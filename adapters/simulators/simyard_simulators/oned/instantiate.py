@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The method ``one.template.instantiate``: it creates a VM from a template and merged attributes, with all checks.
+"""Implements ``one.template.instantiate``, which creates a VM from a template and merged attributes, with all checks.
 
 The checks have the order and the codes of ``RequestManagerVMTemplate.cc`` of oned 6.10.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life cycle of VMs: the steps of the drivers, and the effects of actions and recoveries in each state.
+"""Simulates the life cycle of VMs: the steps of the drivers, and the effects of actions and recoveries in each state.
 
 Sources: "Virtual Machines States Reference" of the documentation, and oned 6.10 (``DispatchManagerActions.cc``,
 ``LifeCycleActions.cc``) for the allowed states and the texts of refusals.
@@ -22,7 +22,7 @@ Target = State | Lcm
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """A state that ends by itself: its latency, the next state, and the state after a failure of the step."""
+    """A state that ends after a latency: the latency, the next state, and the state after a failure of the step."""
 
     latency: str
     then: Target
@@ -66,11 +66,11 @@ _RESTING = frozenset({State.SUSPENDED, State.POWEROFF, State.STOPPED, State.UNDE
 _UP = frozenset({Lcm.RUNNING, Lcm.UNKNOWN})
 
 ADMIN_OPERATIONS = frozenset({"resched", "unresched", "recover"})
-"""VM_ADMIN_OPERATIONS of the default oned.conf, as far as simulated: these need ADMIN, the others MANAGE."""
+"""The simulated part of VM_ADMIN_OPERATIONS of the default oned.conf: these need ADMIN, all others MANAGE."""
 
 
 class LifeCycle:
-    """The mover of a cloud's VMs between states."""
+    """The object that moves the VMs of a cloud between states."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -138,12 +138,12 @@ class LifeCycle:
             self.enter(vm, State.DONE)
 
     def lose_contact(self, vm: Vm) -> None:
-        """Make the monitor lose sight of a running VM."""
+        """Simulate that the monitor gets no answer about a running VM."""
         if vm.lcm is Lcm.RUNNING:
             self.enter(vm, Lcm.UNKNOWN)
 
     def power_down(self, vm: Vm) -> None:
-        """Shut the guest down from the inside; the monitor finds out."""
+        """Simulate that the guest shuts down by itself, which the monitor then sees."""
         if vm.lcm in _UP:
             self.enter(vm, State.POWEROFF)
 
@@ -155,7 +155,7 @@ class LifeCycle:
     # State changes
 
     def enter(self, vm: Vm, target: Target, *, hard: bool = False, error: str = "") -> None:
-        """Bring a VM into a state, with all effects, and plan the next step."""
+        """Set the state of a VM with all effects of this change, and plan the next step."""
         cloud, now = self._cloud, int(self._cloud.now)
         lcm = target if isinstance(target, Lcm) else Lcm.LCM_INIT
         state = State.ACTIVE if isinstance(target, Lcm) else target
@@ -380,5 +380,5 @@ def _unavailable(vm: Vm) -> _WrongStateError:
 
 
 def running_request(vm: Vm) -> dict[str, float]:
-    """Return the amounts that a running VM takes from the quota of running VMs."""
+    """Return the amounts by which a running VM uses the quota of running VMs."""
     return {"RUNNING_VMS": 1, "RUNNING_MEMORY": vm.memory_mib, "RUNNING_CPU": vm.cores}

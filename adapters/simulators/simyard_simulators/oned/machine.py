@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated VM: its record, and its two XML bodies, short (in pools) and complete."""
+"""Defines a simulated VM: its record, and its two XML bodies, a short one (in pools) and a complete one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenNebula's templates: the string form, the XML form, and the merge of two templates.
+"""Parses OpenNebula's templates in the string form and the XML form, and merges two templates.
 
 The string form follows oned's own lexer and grammar (source of 6.10: ``src/parsers/template_parser.l`` and
-``template_syntax.y``), including their surprises. A value ends at the first quote without a backslash before it, and no
+``template_syntax.y``), also in unusual cases. A value ends at the first quote without a backslash before it, and no
 value can end with a backslash. ``]]>`` on the line of a value causes an error without a position. The lexer skips a
 character that matches no rule.
 """

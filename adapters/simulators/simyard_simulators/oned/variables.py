@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The variables in CONTEXT: oned replaces ``$NAME``, ``$USER[KEY]``, ``$NIC[IP, NETWORK="x"]`` by values.
+r"""Replaces the variables in CONTEXT by values, as oned does: ``$NAME``, ``$USER[KEY]``, ``$NIC[IP, NETWORK="x"]``.
 
 Source: ``vm_var_parser.l`` and ``vm_var_syntax.y`` of oned 6.10. A ``$`` without a variable is an error. A shell script
     in plain text is therefore not possible (START_SCRIPT_BASE64 is), and neither is a comma after a variable. ``\$``

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world that an author provides to the suite: a cloud for each test, and switches for its faults."""
+"""Defines the world that an author provides to the suite: a cloud for each test, and switches for its faults."""
 
 from __future__ import annotations
 

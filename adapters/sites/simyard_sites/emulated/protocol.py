@@ -82,21 +82,21 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The call for a fault: these machines disappear without an event; answered by :class:`Outcomes`."""
+    """The call that makes these machines disappear without an event (a fault); answered by :class:`Outcomes`."""
 
     ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Resurrect:
-    """The call for a fault: these machines, which are gone, run again without guests; answered by :class:`Outcomes`."""
+    """The call that makes machines run again that are gone, without guests (a fault); answered by :class:`Outcomes`."""
 
     ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Disturb:
-    """The call for a fault that replaces the previous one; answered by :class:`Outcomes` without items.
+    """The call that disturbs the clients (a fault), in place of the previous one; answered by :class:`Outcomes`.
 
     With ``error``, the next ``calls`` calls that create machines refuse new machines with this error. Without it, the
     cloud carries out the next ``calls`` calls that create or delete machines, but loses their answers. With

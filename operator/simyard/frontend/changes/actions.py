@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on computes, applications, components and the services in computes (POST ``?action=``)."""
+"""Carries out actions on computes, applications, components and the services in computes (POST ``?action=``)."""
 
 from __future__ import annotations
 

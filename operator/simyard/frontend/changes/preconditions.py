@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entity tags, and conditions of requests on them (RFC 9110, 8.8.3 and 13). Pure.
+"""Computes entity tags, and checks the conditions of requests on them (RFC 9110, 8.8.3 and 13). Pure.
 
 A tag has two parts, ``"STATE-RENDERING"``. ``If-None-Match`` of a GET compares both. ``If-Match`` compares only the
 first part, a digest of everything that clients can change. A service changes its own attributes at any moment; if

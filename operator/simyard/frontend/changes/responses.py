@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Responses to requests that change something. Pure."""
+"""Builds the responses to requests that change something. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for texts, equal to the limits of the objects that keep them.
+"""Checks texts against the limits of the objects that keep them.
 
 The frontend refuses a text above its limit before it creates an object. The error has the name of the OCCI attribute.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OCCI ids of computes. Pure."""
+"""Assigns the OCCI ids of computes. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCCI ids, and the names of the Kubernetes objects with these ids. Pure.
+"""Makes OCCI ids, and the names of the Kubernetes objects with these ids. Pure.
 
 The frontend computes the name of an object from the id of its entity. Two clients can therefore not get the same id
 from two frontends, and a frontend needs only one request to find an entity that it does not know yet.

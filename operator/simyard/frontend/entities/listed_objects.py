@@ -20,7 +20,7 @@ Placed = Sequence[tuple[str, Sequence[Hashable]]]
 
 
 class Dependents:
-    """Links that listings contain only while their source exists. Links and sources can be added in any order."""
+    """The links that depend on a source. The listings contain a link only while its source exists."""
 
     def __init__(self, listings: Listings) -> None:
         self._listings = listings

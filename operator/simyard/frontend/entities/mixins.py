@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User mixins: OcciMixins, which list the entities that have them."""
+"""Stores user mixins as OcciMixins, each with the list of its members."""
 
 from __future__ import annotations
 

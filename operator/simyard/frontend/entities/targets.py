@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target of a path. Pure.
+"""Finds the target of a path. Pure.
 
 No code changes a target. The classes are nevertheless not frozen, because every request creates a target, and to create
 a frozen dataclass costs three times as much CPU time.
