@@ -264,29 +264,6 @@ def test_the_authority_outlives_the_release(helm: Helm) -> None:
     assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
-def test_the_broker_asks_its_clients_for_no_certificate(helm: Helm) -> None:
-    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
-    assert broker["spec"]["tls"] == {"secretName": "simyard-broker-tls", "disableNonTLSListeners": True}
-
-
-def test_a_node_of_the_broker_that_never_listens_is_restarted(helm: Helm) -> None:
-    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
-    [container] = broker["spec"]["override"]["statefulSet"]["spec"]["template"]["spec"]["containers"]
-    probe = container["livenessProbe"]
-    assert probe["tcpSocket"] == {"port": "amqps"}
-    # RabbitMQ waits up to five minutes for the other nodes before it gives up by itself.
-    assert probe["periodSeconds"] * probe["failureThreshold"] > 300
-
-
-def test_pods_of_the_brokers_operator_are_restricted(helm: Helm) -> None:
-    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
-    pod = broker["spec"]["override"]["statefulSet"]["spec"]["template"]["spec"]
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for container in (*pod["initContainers"], *pod["containers"]):
-        context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-        assert container["securityContext"] == context
-
-
 def test_no_secret_is_an_argument_or_a_variable(helm: Helm) -> None:
     for deployment in of_kind(helm.render(), "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
@@ -405,10 +382,3 @@ def test_every_alert_has_an_entry_in_the_runbook(helm: Helm) -> None:
     alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
     headings = re.findall(r"^### (\w+)$", (ROOT / "docs" / "monitoring.md").read_text(), re.M)
     assert sorted(alerts) == sorted(headings)
-
-
-def test_nodes_of_the_broker_are_kept_apart_where_nodes_suffice(helm: Helm) -> None:
-    broker = of_kind(helm.render("broker.mode=operator"), "RabbitmqCluster")["simyard-broker"]
-    [constraint] = broker["spec"]["override"]["statefulSet"]["spec"]["template"]["spec"]["topologySpreadConstraints"]
-    assert constraint["topologyKey"] == "kubernetes.io/hostname"
-    assert (constraint["whenUnsatisfiable"], constraint["nodeTaintsPolicy"]) == ("DoNotSchedule", "Honor")
