@@ -3,7 +3,8 @@
 """The JSON value of a file: a parameter, a result or an attribute of the type ``file``.
 
 The value is an object: ``{"file": "sha256:..."}``, and optionally ``name``, ``bytes`` and ``mediaType``. The result of
-an action is a valid parameter of the next action.
+an action is a valid parameter of the next action. A parameter may have ``url`` in place of ``file``
+(:mod:`simyard_client.transfer.file_urls`).
 """
 
 from __future__ import annotations
@@ -13,33 +14,36 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 from simyard_client.transfer.digests import MAX_FILE_BYTES, is_address
+from simyard_client.transfer.file_urls import AllowedUrls
 
 MAX_NAME_CHARACTERS = 255
 MAX_MEDIA_TYPE_CHARACTERS = 127
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+-]+")
 _SEGMENT = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]+")
-_FIELDS = ("file", "name", "bytes", "mediaType")
+_FIELDS = ("file", "url", "name", "bytes", "mediaType")
 
 
 @dataclass(frozen=True)
 class FileReference:
-    """A reference to a stored file.
+    """A reference to a stored file, or to a file at a URL.
 
     Attributes:
-        address: The address of the content (:mod:`simyard_client.transfer.digests`).
+        address: The address of the content (:mod:`simyard_client.transfer.digests`); empty if the file is at a URL.
         name: The name of the file; a relative path if the file was found below a folder. Empty if it is unknown.
         size: The number of bytes, or None if it is unknown.
         media_type: The media type; empty if it is unknown.
+        url: The URL of the file; empty for a stored file.
     """
 
     address: str
     name: str = ""
     size: Optional[int] = None
     media_type: str = ""
+    url: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON value; unknown fields are omitted."""
-        data: dict[str, Any] = {"file": self.address}
+        data: dict[str, Any] = {"url": self.url} if self.url else {"file": self.address}
         if self.name:
             data["name"] = self.name
         if self.size is not None:
@@ -49,8 +53,8 @@ class FileReference:
         return data
 
     @classmethod
-    def from_json(cls, value: Any) -> "FileReference":
-        """Read a JSON value.
+    def from_json(cls, value: Any, urls: Optional[AllowedUrls] = None) -> "FileReference":
+        """Read a JSON value; ``urls`` are the URLs that it may have, None for a value that may have no URL.
 
         Raises:
             FileValueError: The value is not a reference to a file.
@@ -60,9 +64,15 @@ class FileReference:
         unknown = sorted(str(key) for key in value if key not in _FIELDS)
         if unknown:
             raise FileValueError("", f"has the unknown field {unknown[0][:60]!r}; the fields are {', '.join(_FIELDS)}")
-        address, name = value.get("file"), value.get("name", "")
+        address, name, url = value.get("file"), value.get("name", ""), value.get("url")
         size, media_type = value.get("bytes"), value.get("mediaType", "")
-        if not isinstance(address, str) or not is_address(address):
+        if url is not None:
+            if address is not None or not isinstance(url, str):
+                raise FileValueError(".url", "must be a text, and cannot be together with file")
+            if problem := urls.find_problem(url) if urls is not None else "is accepted in parameters of actions only":
+                raise FileValueError(".url", problem)
+            address = ""
+        elif not isinstance(address, str) or not is_address(address):
             raise FileValueError(".file", "must be the address of a file: sha256: or sha256-64m: and 64 digits")
         if not isinstance(name, str) or not is_name(name):
             raise FileValueError(".name", f"must be a relative path of at most {MAX_NAME_CHARACTERS} characters")
@@ -72,7 +82,7 @@ class FileReference:
             raise FileValueError(".bytes", f"must be an integer of 0 to {MAX_FILE_BYTES}")
         if not isinstance(media_type, str) or not is_media_type(media_type):
             raise FileValueError(".mediaType", "must be a media type such as text/plain, in lower case")
-        return cls(address, name, size, media_type)
+        return cls(address, name, size, media_type, url or "")
 
 
 class FileValueError(ValueError):

@@ -43,7 +43,7 @@ _MAX_ANSWER_BYTES = 64 * 1024
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """Errors of the own disk, which no further attempt repairs."""
 _ERROR_DOCUMENT = re.compile(rb"<Error[\s>]")
-_RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 507})
+RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 507})
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class StoppedError(TransferError):
     """A transfer that was stopped (:meth:`Transfers.stop`)."""
 
 
-class _LostError(Exception):
+class LostError(Exception):
     """A connection that was lost, or a server that asks for a later attempt."""
 
 
@@ -183,7 +183,7 @@ class Transfers:
                             on_bytes(len(block))
 
                     headers = {**request.headers, "content-length": str(request.size)}
-                    with self._exchange(request.method, request.url, headers, body()) as response:
+                    with self.exchange(request.method, request.url, headers, body()) as response:
                         answer = response.read(_MAX_ANSWER_BYTES)
                         if response.status == http.client.PRECONDITION_FAILED:
                             return ""
@@ -193,7 +193,7 @@ class Transfers:
                 on_bytes(-sent)
                 raise
 
-        return self._retry("upload", attempt, lambda: farthest)
+        return self.retry("upload", attempt, lambda: farthest)
 
     def complete(self, request: SignedRequest, digest: FileDigest, etags: Mapping[int, str]) -> None:
         """End an upload in parts; ``etags`` has the ETag of each part by its number, from 1.
@@ -212,15 +212,15 @@ class Transfers:
 
         def attempt() -> None:
             headers = {**request.headers, "content-length": str(len(document))}
-            with self._exchange(request.method, request.url, headers, iter((document,)), len(etags)) as response:
+            with self.exchange(request.method, request.url, headers, iter((document,)), len(etags)) as response:
                 answer = response.read(_MAX_ANSWER_BYTES)
                 if response.status != http.client.PRECONDITION_FAILED:
                     _check(response, answer)
                     # A store can answer 200 and then fail: the error is in the body (CompleteMultipartUpload, S3).
                     if _ERROR_DOCUMENT.search(answer):
-                        raise _LostError(_read_error(answer))
+                        raise LostError(_read_error(answer))
 
-        self._retry("upload", attempt)
+        self.retry("upload", attempt)
 
     def download(
         self,
@@ -250,14 +250,14 @@ class Transfers:
                 def attempt() -> None:
                     nonlocal received, hashing
                     headers = {**request.headers, **({"Range": f"bytes={received}-"} if received else {})}
-                    with self._exchange(request.method, request.url, headers, None) as response:
+                    with self.exchange(request.method, request.url, headers, None) as response:
                         if received and response.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                             return
                         if response.status not in (200, 206):
                             _check(response, response.read(_MAX_ANSWER_BYTES))
                         if received and response.status == http.client.OK:
                             raise TransferError("the file store does not continue a download where it was cut")
-                        for block in _read_response(response):
+                        for block in read_response(response):
                             file.write(block)
                             hashing.result()
                             hashing = executor.submit(digester.update, block)
@@ -266,7 +266,7 @@ class Transfers:
 
                 while True:
                     try:
-                        self._retry("download", attempt, lambda: received)
+                        self.retry("download", attempt, lambda: received)
                         break
                     except ExpiredError:
                         request = get_request()
@@ -282,15 +282,22 @@ class Transfers:
         finally:
             partial.unlink(missing_ok=True)
 
-    def _retry(self, what: str, attempt: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
-        """Repeat an attempt while connections are lost, until it makes no progress for too long."""
+    def retry(self, what: str, attempt: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
+        """Repeat an attempt while connections are lost, until it makes no progress for too long.
+
+        ``what`` names the transfer in errors. ``progress`` returns a number that grows while bytes are moved.
+
+        Raises:
+            StalledError: There was no progress for too long.
+            StoppedError: The transfer was stopped.
+        """
         failures, moved, since = 0, progress(), self._clock()
         while True:
             if self._stopped.is_set():
                 raise StoppedError(f"the {what} was stopped")
             try:
                 return attempt()
-            except (_LostError, OSError, http.client.HTTPException) as error:
+            except (LostError, OSError, http.client.HTTPException) as error:
                 if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
                     raise
                 if progress() > moved:
@@ -303,7 +310,7 @@ class Transfers:
                 failures += 1
 
     @contextlib.contextmanager
-    def _exchange(
+    def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: Optional[Iterator[bytes]], parts_to_join: int = 0
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request and return the response; the connection is closed at the end of the block."""
@@ -322,10 +329,11 @@ class Transfers:
             with self._lock:
                 self._sockets.add(connected)
             if self._stopped.is_set():
-                raise _LostError("the transfer was stopped")
+                raise LostError("the transfer was stopped")
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 # The store may refuse the request before it has read all of it: its answer tells why.
-                connection.request(method, f"{parts.path}?{parts.query}", body, dict(headers))
+                target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                connection.request(method, target, body, dict(headers))
             yield connection.getresponse()
         finally:
             with self._lock:
@@ -333,7 +341,7 @@ class Transfers:
             connection.close()
 
 
-def _read_response(response: http.client.HTTPResponse) -> Iterator[bytes]:
+def read_response(response: http.client.HTTPResponse) -> Iterator[bytes]:
     """Yield the body in blocks; raise an error if it ends too early."""
     left = response.length
     for block in read_blocks(response):
@@ -341,7 +349,7 @@ def _read_response(response: http.client.HTTPResponse) -> Iterator[bytes]:
             left -= len(block)
         yield block
     if left:
-        raise _LostError(f"the connection ended {left} bytes too early")
+        raise LostError(f"the connection ended {left} bytes too early")
 
 
 def _check(response: http.client.HTTPResponse, answer: bytes) -> None:
@@ -349,8 +357,8 @@ def _check(response: http.client.HTTPResponse, answer: bytes) -> None:
     if 200 <= response.status < 300:
         return
     problem = f"{response.status} {_read_error(answer)}"
-    if response.status in _RETRYABLE:
-        raise _LostError(problem)
+    if response.status in RETRYABLE:
+        raise LostError(problem)
     if response.status == http.client.FORBIDDEN and b"xpired" in answer:
         raise ExpiredError("the signed URL has expired")
     if response.status == http.client.NOT_FOUND and b"NoSuchUpload" in answer:
