@@ -2,8 +2,8 @@
 """Write the packages and their layers as Markdown, for docs/architecture.md.
 
 The layers come from the import contracts in pyproject.toml, which ``make lint`` enforces. The descriptions come from
-the first paragraph of each package's docstring. A package without a layer is an error, as is a layer without a package.
-The page can therefore omit no package.
+the first paragraph of each package's docstring. Every package must have a layer, and every layer a package, so the page
+omits no package.
 """
 
 from __future__ import annotations

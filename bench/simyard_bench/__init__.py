@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of starts, OCCI frontends and sites, each beside a yardstick: ``make bench-*``."""
+"""Benchmarks of starts, OCCI frontends, sites and files, each compared with a yardstick: ``make bench-*``."""

@@ -3,8 +3,8 @@
 
 A Deployment goes from 0 to N replicas on a fresh control plane with kube-scheduler and kube-controller-manager. Their
 clients may send 1,000 requests per second; with the defaults of 20 and 50, only these limits would be measured. kwok
-plays the kubelets: it pulls no image and starts no container. The measurement ends when ``kubectl wait`` sees N ready
-replicas, as for our pools.
+simulates the kubelets: it pulls no image and starts no container. The measurement ends when ``kubectl wait`` sees N
+ready replicas, as for our pools.
 """
 
 from __future__ import annotations

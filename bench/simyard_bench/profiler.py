@@ -23,7 +23,7 @@ _END_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Chosen:
-    """The command of the operator, and the profiler that runs beside it."""
+    """The command of the operator, and the profiler that runs at the same time."""
 
     operator_command: Sequence[str | Path]
     profiling: Profiling

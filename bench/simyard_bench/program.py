@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulation program of the benchmarks: it does nothing, so that the platform alone is measured."""
+"""Simulation program of the benchmarks. It does nothing, so that they measure only the platform."""
 
 from simyard_adapter import Connector, Context, action, attribute
 

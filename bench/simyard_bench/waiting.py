@@ -64,7 +64,7 @@ class Waiting:
         self._end()
 
     def until(self, check: Callable[[], object]) -> float:
-        """Wait for the end of kubectl and return its time on the monotonic clock; ``check`` may raise to give up.
+        """Wait for the end of kubectl and return its time on the monotonic clock; ``check`` may raise to end the wait.
 
         Raises:
             SetupError: the condition did not become true in time.

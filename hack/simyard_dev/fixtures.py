@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Move long tests to the front, so that no worker runs alone at the end; deselect slow tests in a fast run."""
+    """Start long tests first, so that all workers end at about the same time; deselect slow tests in a fast run."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if not config.getoption("--fast"):
         return
@@ -125,7 +125,7 @@ def simyard_directory(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def control_plane(simyard_directory: Path) -> ControlPlane:
-    """Return the ready control plane of the run; tests share it and use namespaces of their own."""
+    """Return the ready control plane of the run. Tests share it, and each test uses separate namespaces."""
     control_plane = ControlPlane(simyard_directory / "controlplane")
     control_plane.start()
     return control_plane
@@ -133,7 +133,7 @@ def control_plane(simyard_directory: Path) -> ControlPlane:
 
 @pytest.fixture(scope="session")
 def broker(simyard_directory: Path) -> Broker:
-    """Return the ready broker of the run; tests share it and use queues or virtual hosts of their own."""
+    """Return the ready broker of the run. Tests share it, and each test uses separate queues or virtual hosts."""
     broker = open_broker(simyard_directory / "broker", statistics_seconds=_STATISTICS_SECONDS)
     broker.start()
     return broker

@@ -29,7 +29,7 @@ _SCHEMA = re.compile(r'^\t"(?P<kind>\w+)": `(?P<yaml>.*?)`,$', re.DOTALL | re.MU
 
 @dataclass(frozen=True)
 class _Kind:
-    """The facts that ``components/crds.go`` states about a kind, beside its schema."""
+    """The parts of the definition of a kind that ``components/crds.go`` adds to its schema."""
 
     kind: str
     group: str = "kubevirt.io"

@@ -307,7 +307,7 @@ class LocalCluster:
 def open_broker(
     directory: Path, environment: Mapping[str, str] = os.environ, statistics_seconds: int = STATISTICS_SECONDS
 ) -> Broker:
-    """Return the broker of RABBITMQ_URL (and RABBITMQ_MANAGEMENT_URL) if set, else a broker of our own."""
+    """Return the broker of RABBITMQ_URL (and RABBITMQ_MANAGEMENT_URL) if it is set, else a broker that we run."""
     url = environment.get("RABBITMQ_URL")
     if url:
         return ExistingBroker(url, environment.get("RABBITMQ_MANAGEMENT_URL") or None)

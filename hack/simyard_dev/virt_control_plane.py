@@ -52,7 +52,7 @@ Manifest = dict[str, Any]
 
 
 class VirtControlPlane:
-    """virt-api, virt-controller, kube-scheduler and kwok, beside a control plane that runs already.
+    """The processes virt-api, virt-controller, kube-scheduler and kwok, for a control plane that runs already.
 
     With ``disks``, the API server also has substitutes for the definitions of CDI; no program creates disks.
 
@@ -225,7 +225,7 @@ _ACCESS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleB
 
 
 def read_manifests() -> list[Manifest]:
-    """Return the objects that virt-operator installs beside the programs.
+    """Return the objects that virt-operator installs in addition to the programs.
 
     Raises:
         SetupError: the program virt-manifests cannot be built.

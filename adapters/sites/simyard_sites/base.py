@@ -376,7 +376,7 @@ class Site(Protocol):
         ...
 
     async def clear(self) -> None:
-        """Delete everything that this site stores beside machines, such as shared Secrets, but nothing of other owners.
+        """Delete all objects of this site other than machines, such as shared Secrets, but nothing of other owners.
 
         The platform calls this when the CloudSite is deleted and its last machine is gone. A second call does nothing.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the yardstick for answers over AMQP: the AMQP client alone, used as a frontend uses it.
+"""Run the yardstick for answers over AMQP: only the AMQP client, with the same calls that a frontend makes.
 
 The process reads ten messages at once, publishes the same answer to each with a confirm, and acknowledges. Its cost is
 therefore the share of the AMQP client in the CPU time of a frontend. ``python -m simyard_bench.occi.bare_amqp FILE``

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run client processes over HTTP or AMQP, alone or several at once."""
+"""Run one or several client processes over HTTP or AMQP."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
-    """Draw the latency over the number of workers, and listings beside their limit; return the files."""
+    """Draw the latency by the number of workers, and the times of listings with their limits; return the files."""
     return save(lambda figure: _paint(figure, rows), directory / "bench-occi") if rows else []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the cases at OpenNebula against a simulated oned: starts beside pyone's loop, and the cost of polls."""
+"""Measure the cases at a simulated oned: starts, compared with a loop of pyone, and the cost of polls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from simyard_sites.opennebula import OpenNebulaSite
 SITE = "openNebula"
 CLOUD = "simulated oned"
 LIVE = 50
-"""Number of running machines beside the finished ones; the same as in the measurement of a real oned."""
+"""Number of running machines in addition to the finished ones, as in the measurement of a real oned."""
 WIDE_TIME_SCALE = 0.1
 """The scale of times without a scheduler.
 

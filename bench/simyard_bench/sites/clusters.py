@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure the cases at Kubernetes.
 
-VirtualMachineInstances start beside a bare client, or beside a ReplicaSet of KubeVirt's own controllers. Pods start
-beside a Deployment.
+The starts of VirtualMachineInstances are compared with a bare client, or with a ReplicaSet of KubeVirt's controllers.
+The starts of pods are compared with a Deployment.
 """
 
 from __future__ import annotations
@@ -254,7 +254,10 @@ async def _compare(
     load: float,
     concurrency: int | None = None,
 ) -> Figures:
-    """Measure the yardstick (its first round is given) and our site in turn, and return the figures."""
+    """Measure our site and the yardstick in turn, and return the figures.
+
+    ``first`` is the first round of the yardstick.
+    """
     theirs, mine = [first], [await ours.start(case.n)]
     for _ in range(rounds - 1):
         theirs.append(await bare(case.n))

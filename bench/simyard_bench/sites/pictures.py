@@ -19,7 +19,7 @@ _YARDSTICK = "#c9c9c9"
 
 
 def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
-    """Draw starts beside their yardsticks, and the CPU time of polls; return the files."""
+    """Draw the times of starts with their yardsticks, and the CPU time of polls; return the files."""
     return save(lambda figure: _paint(figure, rows), directory / "bench-sites") if rows else []
 
 

@@ -49,7 +49,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def find(rows: Sequence[Row], site: str, case: str, n: int | None = None, finished: int = 0) -> Row | None:
-    """Return the row of a case; without ``n`` of any size."""
+    """Return the row of a case with ``n`` machines; without ``n``, the row of any size."""
     return next(
         (row for row in rows if (row.site, row.case, row.finished) == (site, case, finished) and n in (None, row.n)),
         None,

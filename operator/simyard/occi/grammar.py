@@ -146,7 +146,7 @@ def _next_item(text: str, position: int, where: str) -> int:
 
 
 def _past(separator: re.Pattern[str], text: str, position: int = 0) -> int:
-    """Return the position after separators without a meaning."""
+    """Return the position after the separators at ``position``."""
     found = separator.match(text, position)
     return position if found is None else found.end()
 

@@ -206,7 +206,7 @@ class Draft:
 
     @property
     def each(self) -> tuple[Draft, ...]:
-        """The drafts of a batch: the members, or this draft alone."""
+        """The drafts of a batch: the members, or only this draft."""
         return self.members or (self,)
 
 

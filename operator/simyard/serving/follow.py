@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 async def follow(
     client: KubeClient, resource: Resource, namespace: str, name: str, use: Callable[[Json], None]
 ) -> None:
-    """Call ``use`` with the current state of the object and with each new state, without end; ignore a deletion.
+    """Call ``use`` with the present state of the object and with each new state, until cancelled; ignore deletions.
 
     If ``use`` raises ValueError for a state, the function logs the error and goes on with the next state.
     """

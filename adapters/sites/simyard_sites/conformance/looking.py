@@ -60,7 +60,7 @@ class Looking:
         assert len(await trial.owned(site)) == 3
 
     async def _cost(self, trial: Trial) -> int:
-        """Return the cost of a snapshot, a list, and a look at each machine."""
+        """Return the cost of a snapshot, of a list, and of reading each machine."""
         site = trial.site()
         before = trial.world.cost()
         observer = trial.observe(site)

@@ -24,7 +24,7 @@ _NEIGHBOURS = {"of another installation": ("other", "site"), "of another CloudSi
 
 @pytest.mark.asyncio(loop_scope="function")
 class Neighbours:
-    """The tests that a site leaves the machines of others alone."""
+    """The tests that a site does not touch machines of other sites."""
 
     @pytest.mark.parametrize("whose", _NEIGHBOURS)
     async def test_the_machines_of_a_neighbour_are_not_seen(self, trial: Trial, whose: str) -> None:

@@ -118,7 +118,7 @@ class World:
         _lacks("events_lost")
 
     async def leftovers(self) -> Collection[str]:
-        """Return the names of all objects that sites store beside machines: Secrets, templates, tokens.
+        """Return the names of all objects that sites store in addition to machines: Secrets, templates, tokens.
 
         Include all installations and sites, but no object from before the test.
         """

@@ -73,7 +73,7 @@ class Disks:
         self._missing.update(machine.id for machine in waiting if machine.owner.worker_uid not in there)
 
     async def make_missing(self, client: KubeClient) -> None:
-        """Create the known missing disks, as far as possible.
+        """Try to create each known missing disk.
 
         Raises:
             InvalidSpecError: CDI is not installed.

@@ -76,7 +76,7 @@ class Ending:
         return errors
 
     async def _recover(self, ids: Sequence[int]) -> dict[int, SiteError]:
-        """Recover or delete machines whose state does not allow termination; return the remaining errors."""
+        """Delete machines that OpenNebula does not terminate, by ``one.vm.recover``; return the remaining errors."""
         failed, errors = [], {}
         for machine_id in ids:
             machine = self._table.get(machine_id)

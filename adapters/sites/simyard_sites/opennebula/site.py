@@ -100,7 +100,7 @@ class OpenNebulaSite:
         return self._watching.events()
 
     async def clear(self) -> None:
-        """Do nothing: beside machines, the site stores only a login token, which :meth:`aclose` revokes."""
+        """Do nothing: except machines, the site stores only a login token, which :meth:`aclose` revokes."""
 
     async def aclose(self) -> None:
         """Revoke the login token and close the connections."""

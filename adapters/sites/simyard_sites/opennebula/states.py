@@ -88,7 +88,7 @@ def name_of(state: int, lcm_state: int) -> str:
 
 
 def get_machine_state(name: str) -> MachineState:
-    """Return the machine state of a state's name. An unknown state counts as running."""
+    """Return the machine state for the name of an OpenNebula state. An unknown state counts as running."""
     if name in ("FAILED", "FAILURE") or name.endswith("_FAILURE"):
         return MachineState.FAILED
     return _STATES.get(name, MachineState.RUNNING)

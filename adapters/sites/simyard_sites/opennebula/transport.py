@@ -72,7 +72,7 @@ class Transport:
         return time.time() + self._skew
 
     async def post(self, body: bytes, *, changes: bool) -> bytes:
-        """Send a request and return the body of its answer. ``changes``: the request may change something.
+        """Send a request and return the body of its answer; ``changes`` is true if the request may change something.
 
         Raises:
             UnavailableError: No connection was possible; nothing was done.

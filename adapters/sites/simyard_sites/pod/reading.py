@@ -163,7 +163,7 @@ def _is_sandboxed(conditions: dict[str, Json]) -> bool:
 
 
 def _entered(metadata: Json, status: Json) -> dict[Stage, float]:
-    """Return the times at which the pod entered each stage, as far as its status shows them, in whole seconds."""
+    """Return the times in whole seconds at which the pod entered the stages that its status shows."""
     entered = {Stage.PENDING: _seconds(metadata["creationTimestamp"])}
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     for kind, stage in (("PodScheduled", Stage.PROLOG), ("PodReadyToStartContainers", Stage.BOOT)):

@@ -92,7 +92,7 @@ def refuse_conditions(request: OcciRequest) -> None:
 
 
 def _matches(request: OcciRequest, name: str, tag: str, prefixes: Set[str]) -> bool:
-    """Return true if a header contains the tag after one of the prefixes, or only the tag's first part."""
+    """Return true if a header contains the tag, or only its first part, after one of the prefixes."""
     state = tag[1:].partition("-")[0]
     for value in (value for known, value in request.headers if known == name):
         if value.strip() == "*":

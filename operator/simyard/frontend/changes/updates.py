@@ -68,7 +68,7 @@ class _Deletion:
     """The objects that a request deletes or changes, sorted by what the frontend does with them.
 
     Attributes:
-        alone: Workers without a pool.
+        alone: Workers without a pool, which are deleted.
         of_pools: Workers by the names of their pools; these pools are scaled in.
         pools: pools that are deleted.
         links: links that clients made.

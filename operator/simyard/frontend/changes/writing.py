@@ -94,7 +94,7 @@ class Writer:
         )
 
     async def dissociate(self, request: OcciRequest, mixin: Mixin) -> OcciResponse:
-        """Answer DELETE of X-OCCI-Location from a mixin; without locations, remove all members or a page of them."""
+        """Answer DELETE to a mixin: remove the members in X-OCCI-Location; if there are none, all members or a page."""
         rendering = choose_rendering(request.get_header("accept"))
         await self._backend.may(request.identity, Verb.UPDATE, mixin.location)
         model = self._backend.get_model()
