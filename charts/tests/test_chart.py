@@ -14,10 +14,8 @@ from helm_release import (
     CHART,
     EXISTING,
     NAMESPACE,
-    OPTIMISER,
     ROOT,
     Helm,
-    Manifest,
     container_of,
     frontend_pod,
     of_kind,
@@ -25,7 +23,6 @@ from helm_release import (
 )
 
 from simyard.api.frontend_pod import FrontendPod
-from simyard.manifests import install
 from simyard.manifests.frontend import KINDS
 
 VARIANTS = {
@@ -64,27 +61,6 @@ def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
 def test_the_api_server_takes_everything_without_a_warning(helm: Helm, values: tuple[str, ...]) -> None:
     helm.dry_run([item for item in helm.render(*values) if item["kind"] != "Pod"])  # its account is missing
-
-
-def test_it_installs_what_the_code_says(helm: Helm) -> None:
-    rendered = helm.render(*OPTIMISER)
-
-    def said(manifests: list[Manifest]) -> set[str]:
-        ours = ("rules", "spec", "subjects", "roleRef")
-        return {
-            json.dumps([item["kind"], item["metadata"]["name"], *(item.get(field) for field in ours)], sort_keys=True)
-            for item in manifests
-        }
-
-    wanted = [item for item in install.build_objects(NAMESPACE) if item["kind"] != "Namespace"]
-    assert said(wanted) <= said(rendered)
-
-
-def test_roles_join_those_of_kubernetes_unless_told_not_to(helm: Helm) -> None:
-    joins = "rbac.authorization.k8s.io/aggregate-to-edit"
-    assert joins in of_kind(helm.render(), "ClusterRole")["simyard-edit"]["metadata"]["labels"]
-    alone = of_kind(helm.render("rbac.aggregate=false"), "ClusterRole")["simyard-edit"]
-    assert not any(label.startswith("rbac.authorization") for label in alone["metadata"]["labels"])
 
 
 @pytest.mark.parametrize(
