@@ -32,7 +32,7 @@ class Ended:
 
 
 class Actions:
-    """The actions of the pool of a benchmark."""
+    """A caller of actions on the pool of a benchmark. It waits for their end by a watch."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -36,7 +36,7 @@ class Permissions:
 
 
 class Quota:
-    """The VM quota of a user or group: the limits by metric (-2 or absent: none), and the amounts in use."""
+    """The VM quota of a user or group: the limit of each metric (no limit if it is -2 or absent), and the use."""
 
     METRICS = ("VMS", "RUNNING_VMS", "MEMORY", "RUNNING_MEMORY", "CPU", "RUNNING_CPU")
 
