@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conftest import INTERFACE, FakeServer, make_status
+from fake_server import INTERFACE, FakeServer, make_status
 
 import simyard_client
 from simyard_client import Client

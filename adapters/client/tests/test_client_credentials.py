@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conftest import FakeServer, make_status
+from fake_server import FakeServer, make_status
 
 from simyard_client.api import Api
 from simyard_client.credentials import RENEWAL_SECONDS, TOKEN_FILE_SECONDS, Credentials

@@ -8,7 +8,7 @@ import hashlib
 from typing import Any
 
 from aiohttp import web
-from conftest import FakeServer, make_status
+from fake_server import FakeServer, make_status
 
 from simyard_client import Client
 from simyard_client.connection import Connection

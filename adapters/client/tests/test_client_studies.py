@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import pytest
 from aiohttp import web
-from conftest import FakeServer
+from fake_server import FakeServer
 
 import simyard_client
 from simyard_client import Client, Range

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conftest import FakeServer, make_status
+from fake_server import FakeServer, make_status
 
 from simyard_client.api import Api
 from simyard_client.kubeconfig import Access, Cluster, User
