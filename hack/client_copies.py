@@ -12,7 +12,7 @@ from pathlib import Path
 
 SOURCE = "adapters/service/simyard_adapter"
 TARGET = "adapters/client/simyard_client/transfer"
-MODULES = ("backoff", "digests", "file_values", "transfers", "uploads")
+MODULES = ("backoff", "digests", "file_urls", "file_values", "transfers", "uploads")
 _LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 _NOTE = f"# Copied from {SOURCE} by hack/client_copies.py (make generate). Do not edit.\n"
 
