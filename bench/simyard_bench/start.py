@@ -46,7 +46,7 @@ class Profiling(Protocol):
     """A profiler of the operator that runs during a start."""
 
     def __call__(self, pid: int) -> contextlib.AbstractContextManager[None]:
-        """Profile the process within the context."""
+        """Profile the process while the block runs."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ _CHECK_SECONDS = 1.0
 
 
 class Waiting:
-    """A ``kubectl wait RESOURCE/NAME --for=CONDITION`` that runs within the context.
+    """A context in which ``kubectl wait RESOURCE/NAME --for=CONDITION`` runs.
 
     The context is entered once the watch is established.
 

@@ -118,7 +118,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def simyard_directory(request: pytest.FixtureRequest) -> Path:
-    """Return the directory of the run; a process with a pid file in or below it ends with the run."""
+    """Return the directory of the run. The processes with a pid file in or below it are killed when the run ends."""
     worker_input = getattr(request.config, "workerinput", None)
     return Path(worker_input[WORKER_INPUT]) if worker_input else _run(request.config).directory
 

@@ -125,8 +125,8 @@ class Backend(Protocol):
     async def create(self, identity: Identity, draft: Checked, *, key: str = "", exact: bool = False) -> Entity:
         """Create an entity with its inline links, all or nothing, and return it.
 
-        A second call with the same ``key`` returns the same entity. With ``exact`` the entity gets the requested id or
-        is not created; without it, the entity gets another id if the requested id is taken.
+        A second call with the same ``key`` returns the same entity. If another entity has the requested id, the method
+        raises an error with ``exact``, and chooses a new id without it.
 
         Raises:
             OcciError: the entity cannot be created: 400, 403, 409, 501 or 503.

@@ -47,7 +47,7 @@ class PlayedHandler:
 
     @asynccontextmanager
     async def serving(self, port: int, certificate: ssl.SSLContext) -> AsyncIterator[PlayedHandler]:
-        """Simulate, and serve virt-api on a loopback port, while the context lasts."""
+        """Simulate, and serve virt-api on a loopback port, while the block runs."""
         application = web.Application()
         application.router.add_put(f"{_MACHINE}/{{verb:pause|unpause}}", self._act)
         runner = web.AppRunner(application, shutdown_timeout=0.1)

@@ -67,7 +67,7 @@ class SimulatedKubeVirt:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[SimulatedKubeVirt, None]:
-        """Simulate while the context lasts."""
+        """Simulate while the block runs."""
         task = asyncio.create_task(self.run(), name="simulated KubeVirt")
         try:
             yield self

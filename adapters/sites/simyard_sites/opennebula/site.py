@@ -32,8 +32,8 @@ from simyard_sites.opennebula.watching import Watching
 class OpenNebulaSite:
     """A site of virtual machines in one OpenNebula cloud; docs/sites/opennebula.md describes it.
 
-    ``delete`` also accepts a machine that OpenNebula cannot terminate yet (it is being placed or booted). The task that
-    follows ``events`` deletes it as soon as OpenNebula allows it.
+    ``delete`` also accepts a machine in PROLOG or BOOT, which OpenNebula cannot terminate. The task that follows
+    ``events`` deletes it as soon as OpenNebula permits it.
 
     Raises:
         SiteError: The settings or the Secret cannot be used.

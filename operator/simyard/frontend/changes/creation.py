@@ -217,7 +217,7 @@ class Creation:
     def _site(self, requested: RequestedCompute) -> str:
         """Return the name of the emptiest site that a pool without placement rules could use.
 
-        External sites are never used, because OCCI has no way for a user to give consent.
+        The method never returns an External site, because users cannot give consent over OCCI.
         """
         metadata = Metadata(name="occi", namespace=self._view.namespace)
         reference = LocalReference(name=requested.service.metadata.name)

@@ -227,10 +227,10 @@ class Writer:
     ) -> tuple[Action, Entity | tuple[Entity, ...]]:
         """Return the action of a request and its entities, if the user has the right to this action on them.
 
-        The Category in a request identifies the action, so the right is checked once, before any entity is looked up.
-        Old clients of the Cloud4E binding send only the term of the action. Which action it means depends on the
-        entities, so these clients first need the right to read the entities. The right to act on a collection is valid
-        for its members of all kinds.
+        The Category in a request identifies the action, so the method checks the right once, before it looks up an
+        entity. Old clients of the Cloud4E binding send only the term of the action. The meaning of a term depends on
+        the entities, so these clients first need the right to read the entities. The right to act on a collection is
+        valid for its members of all kinds.
 
         Raises:
             OcciError: 400, no such action; 403; 404, no such entity.
