@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stateless server of the aggregated API ``subresources.simyard.dev``: actions, attributes and logs."""
+"""The stateless server of the aggregated API ``subresources.simyard.dev``: actions, attributes, logs and files."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The request handler of the aggregated API: it identifies and authorizes the caller, and makes the response.
 
-Every refusal is a ``metav1.Status``.
+If the API refuses a request, the body of the response is a ``metav1.Status``.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from simyard.serving.study_results import StudyResults
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 * 512 * 1024
-"""Limit of a body: 1.5 MiB, which is etcd's default limit of an object and thus of a ServiceAction."""
+"""Maximum size of a body: 1.5 MiB, which is etcd's default limit for an object, and so for a ServiceAction."""
 REQUEST_SECONDS = 55.0
 JSON_TYPE = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of the apiserver that the request handler uses."""
+    """The other parts of the apiserver, as far as the request handler uses them."""
 
     directory: Directory
     authorizer: Authorizer
@@ -62,7 +62,8 @@ class Services:
 class Api:
     """The handler of all requests.
 
-    ``front_proxy`` is None, and all requests for objects are refused, until the front proxy's settings are known.
+    Before the front proxy's settings are known, ``front_proxy`` is None, and the handler refuses all requests except
+    those for documents.
     """
 
     def __init__(self, services: Services, *, max_in_flight: int) -> None:
@@ -91,7 +92,7 @@ class Api:
         return response
 
     async def _follow(self, request: web.BaseRequest, log: FollowedLog) -> web.StreamResponse:
-        """Send a log while its client follows it. This can take an hour, so it does not count as in flight."""
+        """Send a log while its client follows it. This can take an hour, so it does not count as a parallel request."""
         try:
             with self._services.logs.admit(log):
                 return await send_texts(request, log.texts)
@@ -137,7 +138,7 @@ class Api:
     async def _call(
         self, request: web.BaseRequest, call: ResourceCall, identity: Identity
     ) -> web.Response | FollowedLog:
-        """Answer a call of a subresource that exists, after the check of rights."""
+        """Answer a call of a subresource that exists. The caller's permission is already checked."""
         content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
         match call.verb, call.path:
             case _, ("actions", _):
@@ -165,7 +166,7 @@ class Api:
         return _json(await self._interface(call))
 
     async def _interface(self, call: ResourceCall) -> Json:
-        """Return the interface of the target's service, also for users without rights on the SimulationService."""
+        """Return the interface of the target's service; users need no permission for the SimulationService itself."""
         target = await self._services.directory.find_target(call)
         service = await self._services.directory.find_service(target)
         return {
@@ -196,7 +197,7 @@ class Api:
 
 
 def _labels(method: str, route: Route | None) -> tuple[str, str, str]:
-    """Return the labels verb, resource and subresource; clients cannot add values to them."""
+    """Return the values of the labels verb, resource and subresource; clients cannot create new values."""
     verb = VERBS.get(method, "other")
     if isinstance(route, ResourceCall):
         known = route.path[0] if route.path and route.path[0] in ("actions", "attributes", "log", "results") else ""
@@ -234,7 +235,7 @@ def _json(data: Json, code: int = 200) -> web.Response:
 
 def _refusal(error: StatusError, method: str) -> web.Response:
     response = _json(error.to_json(), error.code)
-    # kubectl repeats a GET up to ten times while the response has this header, and shows the reason only afterwards.
+    # If a response has this header, kubectl repeats a GET up to ten times before it shows the reason.
     if error.retry_after_seconds and (method != "GET" or error.code == CODES[StatusReason.TOO_MANY_REQUESTS]):
         response.headers[hdrs.RETRY_AFTER] = str(error.retry_after_seconds)
     return response

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discovery documents of the aggregated API. Pure.
+"""Discovery documents of the aggregated API. The module does no I/O.
 
-Each resource has a kind and verbs. The documents also list the parents of the subresources: otherwise kube-apiserver
-would add parents without a kind, which some clients cannot read. The parents offer only ``get``, because some
-controllers list or delete every resource that they discover (garbage collection, namespace deletion). For the same
-reason files do not offer ``delete`` here, though they can be deleted: the deletion of a namespace must not wait for the
-file store.
+Each resource has a kind and verbs. The documents also list the parents of the subresources. Otherwise, kube-apiserver
+would add parents without a kind, which some clients cannot read. The only verb of the parents is ``get``, because some
+controllers list or delete every resource that they discover (garbage collection, deletion of namespaces). For the same
+reason, the documents do not show the verb ``delete`` of files: the deletion of a namespace must not wait for the file
+store.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discovery and OpenAPI documents. They are equal for all callers, so they are rendered once, with an ETag. Pure."""
+"""Discovery and OpenAPI documents. All callers get the same documents, so they are rendered only once, with ETags."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def render_documents() -> dict[Document, Rendered]:
 
 
 def accepts_json(accept: str) -> bool:
-    """Return whether an ``Accept`` header permits JSON; kube-apiserver may prefer protobuf and accept JSON."""
+    """Return whether an ``Accept`` header permits JSON. kube-apiserver prefers protobuf, but also accepts JSON."""
     ranges = (item.partition(";")[0].strip().lower() for item in accept.split(","))
     return not accept.strip() or any(item in ("*/*", "application/*", "application/json") for item in ranges)

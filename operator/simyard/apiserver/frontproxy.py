@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identity of callers behind the front proxy, which is kube-apiserver. Pure.
+"""Identity of callers behind the front proxy, which is kube-apiserver. The module does no I/O.
 
-kube-apiserver authenticates the user and names the user in headers, over a connection with its client certificate. It
-writes the CA of that certificate and the names of the headers into ConfigMap
+kube-apiserver authenticates a user and sends the name of the user in headers, over a connection with its client
+certificate. It writes the CA of this certificate and the names of the headers into the ConfigMap
 ``kube-system/extension-apiserver-authentication``
 (kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer).
 """
@@ -28,10 +28,10 @@ CONFIG_NAME = "extension-apiserver-authentication"
 
 @dataclass(frozen=True, slots=True)
 class FrontProxy:
-    """The settings that decide which peer may send the name of a user, and in which headers.
+    """Settings that decide which peer may send the name of a user, and in which headers.
 
-    ``client_ca`` is PEM. Without ``allowed_names``, a certificate of that CA may have any name. Header names are lower
-    case.
+    ``client_ca`` is PEM. If ``allowed_names`` is empty, a certificate of this CA may have any name. Names of headers
+    are in lower case.
     """
 
     client_ca: str
@@ -43,7 +43,7 @@ class FrontProxy:
 
     @classmethod
     def from_config_map(cls, config_map: Json) -> Self:
-        """Read the settings from the ConfigMap.
+        """Parse the settings in the ConfigMap.
 
         Raises:
             ValueError: a key is missing or has another form than kube-apiserver's.
@@ -62,9 +62,9 @@ class FrontProxy:
         return cls(client_ca, frozenset(_strings(data, "requestheader-allowed-names")), user, uid, group, extra)
 
     def read_identity(self, certificate: Mapping[str, Any] | None, headers: CIMultiDictProxy[str]) -> Identity | None:
-        """Return the user in the headers; None if the peer's verified ``certificate`` does not permit these headers.
+        """Return the user in the headers; None if the peer may not send such headers.
 
-        ``certificate`` has the form of :meth:`ssl.SSLSocket.getpeercert`.
+        ``certificate`` is the verified certificate of the peer, in the form of :meth:`ssl.SSLSocket.getpeercert`.
         """
         if not certificate or (self.allowed_names and read_common_name(certificate) not in self.allowed_names):
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI documents of the aggregated API: parameters and responses of its paths. Pure."""
+"""The OpenAPI documents of the aggregated API: parameters and responses of its paths. The module does no I/O."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _PARAMETERS: Json = {
 
 
 def make_version_2() -> Json:
-    """Return an OpenAPI 2 document without paths, because kube-apiserver and kubectl read version 3."""
+    """Return an OpenAPI 2 document without paths. It needs none, because kube-apiserver and kubectl read version 3."""
     return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
 
 
 def make_version_3_root(digest: str) -> Json:
-    """Return the index of the OpenAPI 3 documents; ``digest`` changes with the only document."""
+    """Return the index of the OpenAPI 3 documents; ``digest`` is the digest of the only document."""
     url = f"{Document.OPENAPI_V3_GROUP}?hash={digest}"
     return {"paths": {VERSION_PATH.removeprefix("/"): {"serverRelativeURL": url}}}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of the aggregated API, read from the method and path of a request. Pure."""
+"""Parser of the routes of the aggregated API, from the method and path of a request. The module does no I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}")
 
 
 class Document(enum.StrEnum):
-    """A document that is served without authorization: health, discovery or OpenAPI."""
+    """A document that the apiserver serves without authorization: health, discovery or OpenAPI."""
 
     HEALTHZ = "/healthz"
     LIVEZ = "/livez"
@@ -39,7 +39,7 @@ Route = Document | ResourceCall
 
 
 def list_verbs(call: ResourceCall) -> tuple[str, ...]:
-    """Return the verbs that are served under a call's path; none if the subresource does not exist."""
+    """Return the verbs that the path of a call supports; the result is empty if the subresource does not exist."""
     if call.resource == FILES:
         return ("get", "delete") if call.name else ("list", "create")
     if call.resource == STUDIES:
@@ -79,7 +79,7 @@ def parse_route(method: str, path: str) -> Route | None:
 
 
 def _parse_file_route(method: str, namespace: str, words: list[str]) -> ResourceCall | None:
-    """Return the call of a file or, without words, of all files of the namespace."""
+    """Return the call for a file or, without ``words``, for all files of a namespace; None if there is no such path."""
     if not words:
         return ResourceCall("list" if method == "GET" else VERBS.get(method, method.lower()), namespace, FILES, "")
     if len(words) > 1 or not is_address(words[0]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The apiserver's process: it serves requests, keeps its local copies current, and drains before it stops."""
+"""The apiserver's process: it serves requests, keeps its local copies up to date, and drains before it stops."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ log = logging.getLogger(__name__)
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 KEEPALIVE_SECONDS = 120.0
-"""Time for which an idle connection stays open.
+"""Time after which an idle connection is closed.
 
-It is longer than kube-apiserver's (90 s), so that kube-apiserver sends no request into a connection that just closed.
+It is longer than the time of kube-apiserver (90 s). So kube-apiserver closes a connection first, and sends no request
+over a connection that this process has just closed.
 """
 
 
 async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health) -> None:
-    """Serve until ``stop`` is set, then finish the requests in progress; ``health`` shows the state meanwhile.
+    """Serve until ``stop`` is set, then finish the requests that are under way. ``health`` gets the present state.
 
     Raises:
         OSError: the certificate cannot be read, or the port is in use.
@@ -72,8 +73,8 @@ async def serve(settings: ApiServerSettings, stop: asyncio.Event, health: Health
             tls.trust(front_proxy.client_ca)
             api.front_proxy = front_proxy
             health.front_proxy_known = True
-            for connection in server.connections:  # verified against the previous CA
-                connection.close()  # this alone leaves an idle connection open, and nothing answers on it any more
+            for connection in server.connections:  # their certificates were verified with the previous CA
+                connection.close()  # an idle connection stays open after this, but gets no answers any more
                 group.create_task(connection.shutdown(settings.sync_seconds + 5))
 
         runner = web.ServerRunner(server, shutdown_timeout=settings.sync_seconds + 5)

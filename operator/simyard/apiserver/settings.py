@@ -19,21 +19,21 @@ class ApiServerSettings:
     """The settings of one apiserver process.
 
     Attributes:
-        certificate: file of the serving certificate (PEM); the files of certificate and key are read again when they
-            change.
+        certificate: file of the serving certificate (PEM). The server reads the files of certificate and key again
+            when they change.
         key: file of the private key.
-        kubeconfig: file for the Kubernetes API; if None, ``$KUBECONFIG`` or the cluster of this process.
+        kubeconfig: kubeconfig file; None: ``$KUBECONFIG`` or, without it, the cluster of this process.
         namespace: the platform's namespace, which has the Secret with the broker's credentials.
-        watch_namespaces: the namespaces whose objects are served.
-        broker: the access to the broker; if None, the one in the Secret.
+        watch_namespaces: the namespaces whose objects the server serves.
+        broker: the access to the broker; None: the access in the Secret.
         files: the access to the file store; None if the platform has none.
-        files_quota: the bytes of files that a namespace may have; None for no limit.
+        files_quota: the maximum bytes of files of a namespace; None: no limit.
         file_urls: the URLs that file parameters of actions may have.
-        bind: the address to listen at.
+        bind: the address on which the server listens.
         port: the TLS port for kube-apiserver.
-        max_in_flight: limit of concurrent requests; further requests get status 429.
-        drain_seconds: time for which the process still serves after it was asked to stop, so that load balancers
-            notice.
+        max_in_flight: maximum number of parallel requests; further requests get status 429.
+        drain_seconds: time for which the process still serves requests after SIGTERM, until load balancers send no
+            further ones.
         sync_seconds: time limit for the result of a Sync action.
     """
 

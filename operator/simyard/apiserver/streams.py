@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that are sent piece by piece, while their client reads them."""
+"""Responses that the server sends piece by piece, while the client reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp import web
 
 MAX_STREAM_SECONDS = 3600.0
 WRITE_SECONDS = 30.0
-"""Time after which a client that reads nothing is cut off."""
+"""If a client reads no data for this time, the server closes its connection."""
 
 
 async def send_texts(
@@ -21,10 +21,10 @@ async def send_texts(
     max_seconds: float = MAX_STREAM_SECONDS,
     write_seconds: float = WRITE_SECONDS,
 ) -> web.StreamResponse:
-    """Send texts as they come, until there are no further ones, the client is gone, or the time is over.
+    """Send each text as soon as it arrives, until ``texts`` ends, the client is gone, or the time is over.
 
-    One text is in memory at a time. The texts must come at least once in a few seconds, empty if there is nothing new:
-    only then is a client noticed that has gone.
+    Only one text is in memory at a time. ``texts`` must yield a text every few seconds, an empty one if there is no
+    news, because the function checks only then whether the client is gone.
     """
     response = web.StreamResponse()
     response.content_type, response.charset = "text/plain", "utf-8"

@@ -15,5 +15,5 @@ from simyard.controllers.leadership import Leadership
 
 @kopf.on.delete(CLOUD_SITES.group, CLOUD_SITES.version, CLOUD_SITES.plural, id="machines")
 async def wait_until_empty(name: str, uid: str, memo: Leadership, **_: Any) -> None:
-    """Wait until no Worker and no machine is left at the site."""
+    """Wait until the site has no Workers and no machines any more; then kopf removes the finalizer."""
     await wait_until_gone(partial(memo.fleet.sites.wait_until_emptied, name), memo, uid)

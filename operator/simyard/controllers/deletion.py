@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of deletion: kopf removes the finalizer of a pool or site when its handler returns."""
+"""Common part of the handlers of deletion. When a handler returns, kopf removes the object's finalizer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RETRY_SECONDS = 1.0
 
 
 async def wait_until_gone(wait: Callable[[], Awaitable[None]], memo: Leadership, uid: str) -> None:
-    """Wait, without a time limit, until everything that belongs to an object is gone.
+    """Wait without a time limit until ``wait`` returns, because everything that belongs to the object is gone.
 
-    Handlers of kopf usually raise ``kopf.TemporaryError`` to be called again. kopf would write each attempt into an
-    annotation of the object. So this handler keeps waiting instead, and reports every 20 s that it still runs.
+    A handler of kopf usually raises ``kopf.TemporaryError``, after which kopf calls it again. But kopf writes each
+    attempt into an annotation of the object. So this function waits instead, and reports every 20 s that it still runs.
     """
     while True:
         memo.progress.report_handler(uid)

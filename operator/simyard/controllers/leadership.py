@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work of the leading operator, from the moment it holds the Lease until it gives the Lease back."""
+"""The work of the leading operator, from the moment at which it gets the Lease until it releases the Lease."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class Leadership:
-    """The memo of kopf's handlers: the fleet, the Lease, and the tasks of the leader.
+    """The memo that kopf passes to its handlers: the fleet, the Lease, and the task of the leader.
 
-    kopf copies the memo for each object. So no field is assigned after the constructor, except the task itself, which
-    handlers of objects do not use.
+    kopf copies the memo for each object. So only the constructor assigns fields, except for the task, which handlers of
+    objects do not use.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Leadership:
         on_failure: Callable[[], None],
         max_stalled_seconds: float = MAX_STALLED_SECONDS,
     ) -> None:
-        """Store the parts without starting them; ``on_failure`` is called when the leader's work has failed."""
+        """Store the parts, but start nothing. The object calls ``on_failure`` when the leader's work has failed."""
         self.lease = lease
         self.fleet = fleet
         self.progress = FinalizerProgress(asyncio.get_running_loop().time, max_stalled_seconds)
@@ -39,18 +39,18 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """True if this process has held the Lease."""
+        """True from the moment at which this process got the Lease."""
         return self._work is not None
 
     async def begin(self) -> None:
-        """Wait for the Lease, start the fleet, and return when its caches hold all objects."""
+        """Wait for the Lease, start the fleet, and return when its caches have all objects."""
         await self.lease.acquire()
         self._work = asyncio.create_task(self._lead(), name="leading")
         self._work.add_done_callback(self._ended)
         await self.fleet.registry.wait_until_synced()
 
     async def end(self) -> None:
-        """Stop the fleet and give the Lease back, so that the next leader need not wait for its end."""
+        """Stop the fleet and release the Lease, so that the next leader need not wait until the Lease expires."""
         if self._work is None:
             return
         self._work.cancel()
@@ -59,7 +59,7 @@ class Leadership:
             await self.lease.release()
 
     def raise_failure(self) -> None:
-        """Raise the error that ended the work, if the work failed."""
+        """Raise the error that ended the leader's work, if the work has failed."""
         if self._work is not None and self._work.done() and not self._work.cancelled():
             self._work.result()
 

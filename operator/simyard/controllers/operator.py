@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kopf operator: its start, its end, its credentials and its settings."""
+"""The kopf operator: the start and end of its process, its credentials and its settings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ END_SECONDS = 20.0
 async def run_operator(memo: Leadership, stop: asyncio.Event) -> None:
     """Run kopf until SIGTERM, or until ``stop`` is set.
 
-    When kopf ends, it cancels every task that began after it, so such tasks of the caller end as well.
+    When kopf ends, it cancels every task that began after kopf. So such tasks of the caller end as well.
 
     Raises:
         LeaseLostError: in an exception group; another operator may lead.
-        StandstillError: in an exception group; kopf made no progress.
+        StandstillError: in an exception group; kopf does not handle objects any more.
     """
     watched = memo.fleet.registry.namespaces
     scope: dict[str, Any] = {"clusterwide": True} if watched == ALL_NAMESPACES else {"namespaces": watched}
@@ -38,31 +38,31 @@ async def run_operator(memo: Leadership, stop: asyncio.Event) -> None:
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """A storage that keeps no earlier state on the objects, because no handler of Simyard needs differences."""
+    """Storage that writes no earlier state into the objects, because Simyard's handlers need no differences."""
 
     def fetch(self, *, body: kopf.Body) -> None:
-        """Return None: no earlier state is known."""
+        """Return None, because no earlier state is stored."""
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: Any) -> None:
-        """Store nothing."""
+        """Do nothing."""
 
 
 @kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
 async def lead(memo: Leadership, settings: kopf.OperatorSettings, **_: Any) -> None:
-    """Wait until this process leads and knows all objects; kopf watches nothing before."""
+    """Wait until this process leads and its caches have all objects. kopf begins to watch objects after this."""
     configure(settings)
     await memo.begin()
 
 
 @kopf.on.cleanup()
 async def stop_leading(memo: Leadership, **_: Any) -> None:
-    """Stop the fleet and give the Lease back."""
+    """Stop the fleet and release the Lease."""
     await memo.end()
 
 
 @kopf.on.login()
 async def login(memo: Leadership, **_: Any) -> kopf.ConnectionInfo:
-    """Return the connection to the API server; kopf asks again when the server refuses the credentials."""
+    """Return kopf's connection to the API server; kopf calls this again when the server refuses the credentials."""
     configuration: Configuration = memo.fleet.registry.client.configuration
     scheme, _separator, token = str(await configuration.get_api_key_with_prefix("BearerToken") or "").rpartition(" ")
     return kopf.ConnectionInfo(
@@ -77,7 +77,7 @@ async def login(memo: Leadership, **_: Any) -> kopf.ConnectionInfo:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Set up kopf: no peering, no Events, no scans of CRDs, a deadline for every request, Simyard's finalizer."""
+    """Configure kopf: no peering, no Events, no scans of CRDs; a timeout for each request, and Simyard's finalizer."""
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.persistence.finalizer = names.FINALIZER

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evidence that kopf makes progress, from the objects that wait for it.
+"""Check that kopf makes progress, from the objects that wait for kopf.
 
-Some failures of kopf are silent: the process lives, but kopf neither adds nor removes finalizers. An answer of 400 to
-one discovery request is enough. So the progress is measured at the objects. A pool or site waits for kopf while it has
-no finalizer, and while it is being deleted and still has its finalizer. When objects wait and kopf handles none of
-them, kopf stands still. Then the process must end: the next process starts kopf again.
+Some failures of kopf are silent: the process runs, but kopf does not add or remove finalizers any more. An answer with
+status 400 to one discovery request is enough. So this module looks at the objects. A pool or site waits for kopf while
+it has no finalizer, and while it is being deleted and still has its finalizer. If objects wait and kopf handles none of
+them, kopf stands still. Then the process must end, so that the next process starts kopf again.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ STALLED = Gauge(
     "simyard_kopf_stalled_seconds", "How long objects have waited for kopf's finalizers without any of them moving on."
 )
 MAX_STALLED_SECONDS = 45.0
-"""Maximum time without progress; longer than the interval of :meth:`FinalizerProgress.report_handler`."""
+"""Maximum time without progress. It is longer than the interval of :meth:`FinalizerProgress.report_handler`."""
 LOOK_SECONDS = 1.0
 
 
 class StandstillError(Exception):
-    """kopf does not handle the objects that wait for it: only a new process helps."""
+    """Error: kopf does not handle the objects that wait for it. Only a new process helps."""
 
 
 class FinalizerProgress:
-    """The pools and sites that wait for kopf, by uid, each with the start of its wait; the oldest first."""
+    """Record of the pools and sites that wait for kopf, by uid, each with the start of its wait."""
 
     def __init__(self, clock: Callable[[], float], max_stalled_seconds: float = MAX_STALLED_SECONDS) -> None:
-        """Start with no objects; ``clock`` returns monotonic seconds."""
+        """Create an empty record; ``clock`` returns the seconds of a monotonic clock."""
         self._clock = clock
         self._max_stalled = max_stalled_seconds
         self._since: dict[str, float] = {}
         self._moved = clock()
 
     def apply_change(self, old: HasMetadata | None, new: HasMetadata | None) -> None:
-        """Note a change of an object, as its cache reports it."""
+        """Record a change of an object that its cache reports."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid or not _waits(new)):
             self._move(old.metadata.uid)
         if new is not None and _waits(new):
             self._since.setdefault(new.metadata.uid, self._clock())
 
     def report_handler(self, uid: str) -> None:
-        """Note that a handler of kopf runs for an object: the wait of the object starts again now."""
+        """Record that a handler of kopf runs for an object. The wait of the object starts again now."""
         if uid in self._since:
             self._move(uid)
             self._since[uid] = self._clock()
 
     def measure_stalled_seconds(self) -> float:
-        """Return the time for which objects have waited without progress of any of them; 0 if no object waits."""
+        """Return the seconds for which objects have waited while kopf handled no object; 0 if no object waits."""
         oldest = next(iter(self._since.values()), None)
         return 0.0 if oldest is None else self._clock() - max(oldest, self._moved)
 
@@ -62,7 +62,7 @@ class FinalizerProgress:
         """Check the progress every second until kopf stands still.
 
         Raises:
-            StandstillError: objects have waited for the maximum time, and kopf handled none of them.
+            StandstillError: objects have waited for the maximum time, and kopf has handled none of them.
         """
         while True:
             STALLED.set(stalled := self.measure_stalled_seconds())

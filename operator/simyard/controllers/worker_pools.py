@@ -15,5 +15,5 @@ from simyard.controllers.leadership import Leadership
 
 @kopf.on.delete(WORKER_POOLS.group, WORKER_POOLS.version, WORKER_POOLS.plural, id="machines")
 async def tear_down(uid: str, memo: Leadership, **_: Any) -> None:
-    """Wait until the pool's Workers, their machines, and the pool's users and queues at the broker are gone."""
+    """Wait until the pool's Workers, machines, broker user and queues are gone; then kopf removes the finalizer."""
     await wait_until_gone(partial(memo.fleet.pools.wait_until_torn_down, uid), memo, uid)

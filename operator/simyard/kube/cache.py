@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local copy of all objects of one resource, kept current by list and watch.
+"""A local copy of all objects of one resource; list and watch keep it up to date.
 
 Reconcilers read objects far more often than objects change, so they read this copy instead of the API server. A copy
-has two problems. It lags behind the API server. And one change reaches it in several ways, in any order: by the watch,
-by a listing, and by the answers to this process's own writes.
+has two problems. It is behind the API server. And one change reaches it in several ways, in any order: through the
+watch, through a listing, and through the answers to this process's own writes.
 
 **Resource versions.** The copy keeps the resource version of each object, and ignores every state that is not newer.
-Invariant: an object never goes back to an older state. Versions are compared as numbers, because kube-apiserver uses
-etcd's revisions, which only grow. (If states were applied in the order of arrival, the watch could deliver an older
-state after a write of this process, and so undo the write.)
+Invariant: an object never goes back to an older state. The copy compares versions as numbers, because kube-apiserver
+uses etcd's revisions, which only grow. (If the copy applied states in the order of their arrival, the watch could
+deliver an older state after a write of this process, and so undo the write.)
 
-**Read your writes.** A caller passes the answer of each write to :meth:`Cache.learn`, and sees its own write at once.
-:meth:`Cache.has_reached` returns whether the copy contains a certain version.
+**Read your writes.** A caller passes the answer to each of its writes to :meth:`Cache.learn`, and then finds its own
+write in the copy. :meth:`Cache.has_reached` returns whether the copy contains a certain version.
 
-**Deletions.** A deleted object has no version to compare, and a late answer would bring it back. So the copy remembers
-the uids of deleted objects for a while (tombstones), and ignores every state of them. A new object with the same name
-has another uid. A listing removes the objects that it does not contain, except objects that are newer than the listing.
+**Deletions.** After an object is deleted, there is no version to compare, and a late answer would bring the object
+back. So the copy remembers the uids of recently deleted objects (tombstones), and ignores all their states. A new
+object with the same name has another uid. A listing removes the objects that it does not contain, except objects that
+are newer than the listing.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ TOMBSTONES = 20_000
 MAX_BACKOFF_SECONDS = 30.0
 BETWEEN_WATCHES_SECONDS = 0.1
 MAX_AGE_SECONDS = 100.0
-"""Time without data after which a copy counts as out of date (see :meth:`Cache.measure_age_seconds`)."""
+"""Age from which a copy counts as out of date (see :meth:`Cache.measure_age_seconds`)."""
 ALL_NAMESPACES = ("",)
 Key = tuple[str, str]
 """Namespace and name of an object."""
 
 
 class HasMetadata(Protocol):
-    """A cached object, which needs only a ``metadata``."""
+    """An object that a cache can keep: it needs only the attribute ``metadata``."""
 
     @property
     def metadata(self) -> Metadata:
@@ -62,20 +63,21 @@ class HasMetadata(Protocol):
 
 T = TypeVar("T", bound=HasMetadata)
 Listener = Callable[[T | None, T | None], None]
-"""Called with the old and the new object; None stands for an object that does not exist."""
+"""Function that gets the old and the new object of a change; None stands for an object that does not exist."""
 
 
 def make_key(item: HasMetadata) -> Key:
-    """Return the key of a cached object."""
+    """Return the key of an object: its namespace and name."""
     return item.metadata.namespace, item.metadata.name
 
 
 class Cache(Generic[T]):
     """A copy of the objects of one resource, by key and by index.
 
-    ``parse`` converts raw JSON into the cached form; an object on which it fails is logged and left out. Each of the
-    ``indexes`` returns the values under which :meth:`list_by` finds an object. ``namespaces`` restricts the copy; each
-    namespace has its own listing and watch. ``fields`` is a field selector.
+    ``parse`` converts JSON into the cached form. If it fails on an object, the copy logs the error and leaves the
+    object out. Each function in ``indexes`` returns the values under which :meth:`list_by` finds an object.
+    ``namespaces`` restricts the copy to these namespaces, each with its own listing and watch. ``fields`` is a field
+    selector.
     """
 
     def __init__(
@@ -114,30 +116,30 @@ class Cache(Generic[T]):
         return self._items.get((namespace, name))
 
     def list_by(self, index: str, value: str) -> list[T]:
-        """Return the objects that an index lists under a value."""
+        """Return the objects with a value in an index."""
         return list(self._index[index].get(value, {}).values())
 
     def count(self, index: str, value: str) -> int:
-        """Return the number of objects that an index lists under a value."""
+        """Return the number of objects with a value in an index."""
         return len(self._index[index].get(value, ()))
 
     def subscribe(self, listener: Listener[T]) -> None:
-        """Call ``listener`` for every change from now on; it must not block."""
+        """Call ``listener`` for every later change. It must not block."""
         self._listeners.append(listener)
 
     def measure_age_seconds(self) -> float:
-        """Return the time since the API server last sent something; it sends a bookmark at least every minute."""
+        """Return the seconds since the API server last sent a change or a bookmark, which it does every minute."""
         return time.monotonic() - min(self._heard.values())
 
     async def run(self) -> None:
-        """Keep the copy current until cancelled."""
+        """Keep the copy up to date until cancelled."""
         self._heard = dict.fromkeys(self._namespaces, time.monotonic())
         async with asyncio.TaskGroup() as group:
             for namespace in self._namespaces:
                 group.create_task(self._follow(namespace), name=f"cache of {self.resource.plural} {namespace}".strip())
 
     async def _follow(self, namespace: str) -> None:
-        """List and then watch the objects of a namespace until cancelled; retry failures with a backoff."""
+        """List and then watch the objects of a namespace until cancelled; retry after failures, with a backoff."""
         failures = 0
         version = ""
         while True:
@@ -169,9 +171,9 @@ class Cache(Generic[T]):
                 await asyncio.sleep(draw_delay(failures - 1, MAX_BACKOFF_SECONDS))
 
     def learn(self, raw: Json) -> T | None:
-        """Apply a state of an object, from the watch or from the answer to a write, and return the current object.
+        """Apply a state of an object from the API server, and return the object that the copy then has.
 
-        A state is ignored if it is not newer than the known state, or if the object was deleted.
+        The method ignores a state that is not newer than the known state, and every state of a deleted object.
         """
         metadata = raw["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
@@ -180,7 +182,7 @@ class Cache(Generic[T]):
             return self._items.get(key)
         try:
             item = self._parse(raw)
-        except Exception as error:  # noqa: BLE001 - one unexpected object must not hide all the others
+        except Exception as error:  # noqa: BLE001 - one invalid object must not hide the others
             log.error("%s %s/%s cannot be read: %s: %s", self.resource.kind, *key, type(error).__name__, error)
             return None
         self._versions[key] = version
@@ -188,15 +190,18 @@ class Cache(Generic[T]):
         return item
 
     def has_reached(self, key: Key, uid: str, version: int) -> bool:
-        """Return whether the copy has an object in this version or later; for ``version`` 0, whether it is deleted."""
+        """Return whether the copy knows that an object is deleted, or has it in ``version`` or a later version.
+
+        With ``version`` 0, only the deletion counts.
+        """
         return uid in self._tombstones or (version > 0 and self._versions.get(key, -1) >= version)
 
     def forget(self, item: T) -> None:
-        """Apply the deletion of an object by this process."""
+        """Remove an object that this process has deleted."""
         self.apply_absence(make_key(item), item.metadata.uid)
 
     def apply_absence(self, key: Key, uid: str) -> None:
-        """Remove the object with a uid, because it does not exist (any more)."""
+        """Remove the object with a uid, because it does not exist any more, or never existed."""
         self._add_tombstone(uid)
         if (current := self._items.get(key)) is not None and current.metadata.uid == uid:
             self._remove(key)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leader election by a Lease (coordination.k8s.io/v1).
+"""Leader election with a Lease (coordination.k8s.io/v1).
 
-The election keeps two operators from doing the same work twice; correctness does not depend on it. A holder counts as
-gone when its Lease has not changed for the Lease's duration. This time is measured by this process's monotonic clock,
-because the clocks of two machines cannot be compared.
+The election prevents that two operators do the same work; correctness does not depend on it. A holder counts as gone if
+its Lease has not changed for the Lease's duration. This process measures the time with its own monotonic clock, because
+the clocks of two machines cannot be compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 
 class LeaseLostError(Exception):
-    """The Lease could not be renewed in time, so this process must stop at once."""
+    """Error: this process could not renew its Lease in time, so it must stop at once."""
 
 
 class Lease:
@@ -62,21 +62,21 @@ class Lease:
 
     @property
     def leader(self) -> str | None:
-        """The identity of another process that leads, as last observed; None if no other process leads."""
+        """The identity of another process that was last seen as the leader; None if no other process leads."""
         return (self._holder or "another one") if self._clock() - self._led_at < self._duration else None
 
     async def acquire(self) -> None:
         """Wait until this process holds the Lease."""
-        while not await self._try():  # noqa: ASYNC110 (a Lease that expires sends no event)
+        while not await self._try():  # noqa: ASYNC110 (no event reports an expired Lease)
             await asyncio.sleep(self._interval)
         log.info("leading as %s", self.identity)
 
     async def hold(self) -> None:
-        """Renew the Lease until that fails.
+        """Renew the Lease at intervals until a renewal fails.
 
         Raises:
-            LeaseLostError: two thirds of the duration passed without a renewal; no other process can hold the Lease
-                yet.
+            LeaseLostError: two thirds of the duration have passed without a renewal. At this time, no other process
+                holds the Lease yet.
         """
         while True:
             await asyncio.sleep(self._interval)
@@ -86,7 +86,7 @@ class Lease:
                 )
 
     async def release(self) -> None:
-        """Release the Lease, so that the next leader need not wait."""
+        """Release the Lease, so that the next leader need not wait until it expires."""
         try:
             current = await self._client.get(LEASES, self._name, self._namespace)
             if current["spec"].get("holderIdentity") == self.identity:

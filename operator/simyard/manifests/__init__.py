@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure builders of manifests: CustomResourceDefinitions, access rules, admission policies, Services."""
+"""Builders of manifests, without I/O: CustomResourceDefinitions, RBAC rules, admission policies, Services, Workers."""

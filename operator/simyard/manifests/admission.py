@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ValidatingAdmissionPolicies: rules that depend on the requesting user or on another object."""
+"""ValidatingAdmissionPolicies: rules that depend on the user who sends a request, or on another object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORKER_SITE_POLICY = f"worker-sites.{names.GROUP}"
 
 
 def build_policy(name: str, resource: Resource, spec: Json) -> Json:
-    """Return a ValidatingAdmissionPolicy for created and changed objects of one resource."""
+    """Return a ValidatingAdmissionPolicy that checks each new or changed object of one resource."""
     return {
         "apiVersion": _API_VERSION,
         "kind": "ValidatingAdmissionPolicy",
@@ -43,7 +43,7 @@ def build_policy(name: str, resource: Resource, spec: Json) -> Json:
 
 
 def build_binding(name: str, **spec: Json) -> Json:
-    """Return the binding that has a policy deny requests."""
+    """Return the binding with which the API server denies requests that a policy refuses."""
     return {
         "apiVersion": _API_VERSION,
         "kind": "ValidatingAdmissionPolicyBinding",
@@ -53,9 +53,10 @@ def build_binding(name: str, **spec: Json) -> Json:
 
 
 def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy by which users need the right to call an action when they create or change its ServiceAction.
+    """Return the policy that only users with the right to call an action may create or change its ServiceActions.
 
-    The accounts of the apiserver and of OCCI frontends are exempt, because they have checked the right of their caller.
+    The accounts of the apiserver and of OCCI frontends are exempt, because these processes check the right of the
+    caller themselves.
     """
     own = f"system:serviceaccount:{namespace}:"
     user = "request.userInfo.username"
@@ -85,14 +86,17 @@ def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
 
 
 def build_study_policy() -> list[Json]:
-    """Return the policy that users who create or change a Study need the right to call its action."""
+    """Return the policy that only users with the right to call an action may create or change its Studies."""
     changed = {"name": "of-the-calls", "expression": "oldObject == null || object.spec != oldObject.spec"}
     spec: Json = {"matchConditions": [changed], **_require_call_right()}
     return [build_policy(STUDY_POLICY, names.STUDIES, spec), build_binding(STUDY_POLICY)]
 
 
 def _require_call_right() -> Json:
-    """Return the part of a policy that demands the right to call ``spec.action`` on ``spec.target``."""
+    """Return the part of a policy that checks the right to call ``spec.action`` on ``spec.target``.
+
+    A user needs the verb ``create`` for a new object, and the verb ``update`` for a change.
+    """
     targets = (names.WORKERS, names.WORKER_POOLS, names.SIMULATION_SERVICES)
     plurals = ", ".join(f"'{target.kind}': '{target.plural}'" for target in targets)
     return {
@@ -120,10 +124,10 @@ def _require_call_right() -> Json:
 
 
 def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy by which only the platform sets the pool of a Worker and the licence of the Worker's seat.
+    """Return the policy that only the platform may set the pool of a Worker and the licence whose seat it occupies.
 
-    A Worker's broker credentials depend on its pool, and the free seats of a licence depend on its Workers. Kubernetes'
-    own controllers (garbage collection) and administrators are exempt.
+    The reason is that a Worker's broker credentials depend on its pool, and the free seats of a licence depend on its
+    Workers. Kubernetes' own controllers, such as garbage collection, and administrators are exempt.
     """
     licence = f"object.metadata.?annotations['{names.ANNOTATION_LICENCE}'].orValue('')"
     account = f"system:serviceaccount:{namespace}:{accounts.operator}"
@@ -161,10 +165,10 @@ def build_ownership_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
 
 
 def build_placement_policy() -> list[Json]:
-    """Return the policy by which a WorkerPool names only permitted sites, and gives consent for External sites.
+    """Return the policy that a WorkerPool may name only sites that are open to its namespace.
 
-    A pool whose placement does not change is not checked again, so that users can still scale or delete it after a site
-    has changed.
+    A site with ``trust: External`` also needs the pool's consent. The policy checks a pool only when its placement
+    changes, so that users can still scale or delete the pool after a site has changed.
     """
     named = "params.metadata.name in object.spec.placement.sites"
     return _build_site_policy(
@@ -186,10 +190,10 @@ def build_placement_policy() -> list[Json]:
 
 
 def build_worker_site_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policy by which the site of a new Worker must have room and be open to the Worker's namespace.
+    """Return the policy that the site of a new Worker must have room, be open to its namespace and not be cordoned.
 
-    The operator is exempt: it creates the Workers of pools, by the same rules. Only a pool can consent to an External
-    site.
+    A Worker without a pool cannot use an External site, because only a pool can give its consent. The operator is
+    exempt, because it checks the same rules itself.
     """
     named = "params.metadata.name == object.spec.site"
     site = "'spec.site: the site ' + params.metadata.name + "
@@ -230,11 +234,11 @@ def _require_open_namespace(named: str, field: str) -> Json:
 
 
 def _build_site_policy(name: str, resource: Resource, condition: Json, *validations: Json) -> list[Json]:
-    """Return a policy that is evaluated once per CloudSite.
+    """Return a policy that the API server evaluates once for each CloudSite.
 
-    If the API server cannot evaluate the policy, it accepts the request: just after its start, it knows no CloudSites
-    yet. This is safe, because the operator applies the same rules (:mod:`simyard.api.site_permission`) before it
-    requests a machine.
+    If the API server cannot evaluate the policy, it accepts the request, for example because it knows no CloudSites
+    just after its start. This is safe, because the operator applies the same rules
+    (:mod:`simyard.api.site_permission`) before it requests a machine.
     """
     spec: Json = {
         "failurePolicy": "Ignore",

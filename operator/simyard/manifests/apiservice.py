@@ -21,9 +21,9 @@ class Endpoint:
     """Endpoint of the apiserver.
 
     Attributes:
-        ca_bundle: CA of its certificate (PEM); the certificate's name is :func:`get_host`.
-        local_port: Port of an apiserver that runs as a process on kube-apiserver's machine; kube-apiserver reaches it
-            as ``localhost``.
+        ca_bundle: CA of the serving certificate (PEM); the certificate must have the name :func:`get_host`.
+        local_port: Port of an apiserver that runs as a process on the machine of kube-apiserver, which then connects
+            to ``localhost``. None if the apiserver runs in pods.
     """
 
     ca_bundle: bytes
@@ -46,7 +46,7 @@ def build_service(namespace: str, endpoint: Endpoint) -> Json:
 
 
 def build_api_service(namespace: str, endpoint: Endpoint) -> Json:
-    """Return the APIService, with the lowest priority, so that ``kubectl get workers`` means the custom resources."""
+    """Return the APIService. Its priority is the lowest, so that ``kubectl get workers`` lists custom resources."""
     port = endpoint.local_port or HTTPS_PORT
     return {
         "apiVersion": "apiregistration.k8s.io/v1",

@@ -12,10 +12,10 @@ from simyard_adapter.declarations import Interface
 def build_bootstrap(
     worker: Worker, pool: str, interface: Interface, connector: Connector, broker: BrokerAddress
 ) -> bytes:
-    """Return the document that turns a machine into this worker; it contains the password in ``broker``.
+    """Return the bootstrap document of a worker's machine. It contains the password in ``broker``.
 
-    ``pool`` is the name of the worker's pool, empty for a worker without a pool. The initial values of attributes are
-    the Worker's; a pool's values were copied into the Worker when it was created.
+    ``pool`` is the name of the worker's pool, or empty. The initial values of attributes come from the Worker; the
+    operator copied the pool's values into the Worker when it created it.
     """
     return Bootstrap(
         namespace=worker.metadata.namespace,

@@ -26,7 +26,7 @@ _DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of ``kubectl get``; ``wide`` columns are shown only with ``-o wide``."""
+    """Column of ``kubectl get``; kubectl shows a ``wide`` column only with ``-o wide``."""
 
     name: str
     path: str
@@ -46,7 +46,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Properties of a CustomResourceDefinition except its schema; ``fields`` are usable in field selectors."""
+    """Properties of a CustomResourceDefinition, without its schema. Field selectors can use ``fields``."""
 
     resource: Resource
     model: type[BaseModel]

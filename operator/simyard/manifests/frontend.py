@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of a service's OCCI frontends: a Deployment, a Service, a PodDisruptionBudget, and an account.
+"""Objects of a service's OCCI frontends: a Deployment, a Service, a PodDisruptionBudget, an account and its routes.
 
-The objects are in the platform's namespace, because frontends hold broker credentials; labels name the service to which
-they belong. Their names are derived from the service's namespace and name, so that a second build describes the same
-objects.
+The objects are in the platform's namespace, because frontends have broker credentials. Labels name the service of an
+object. The name of an object is computed from the namespace and name of the service, so that a second build describes
+the same objects.
 
-A frontend that is asked to stop serves for :data:`DRAIN_SECONDS` while the Service removes it from its endpoints, then
-finishes its requests. So there is no ``preStop`` hook, and the grace period is longer than the longest request.
+After SIGTERM, a frontend accepts requests for :data:`DRAIN_SECONDS`, while the Service removes it from its endpoints.
+Then it finishes its requests. So the pods need no ``preStop`` hook, and their grace period is longer than the longest
+request.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 SERVICES = Resource("", "v1", "services", "Service")
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 KINDS = (*ACCOUNT_KINDS, DEPLOYMENTS, SERVICES, BUDGETS, INGRESSES)
-"""Kinds that every cluster has; the kinds of a Gateway exist only in clusters in which they were installed."""
+"""Kinds that exist in every cluster. The kinds of a Gateway exist only in clusters in which they are installed."""
 
 COMPONENT = {"app.kubernetes.io/component": "frontend"}
 INSTANCE = "app.kubernetes.io/instance"
@@ -54,20 +55,20 @@ GRACE_SECONDS = 75
 """Grace period: the drain, a request that has just begun (at most 60 s), and a margin."""
 TLS_DIRECTORY = "/etc/simyard/tls"
 NAME_PREFIX = "occi-"
-"""Prefix of the names of all objects of frontends; no other account in the platform's namespace has this prefix."""
+"""Prefix of the names of all frontends' objects. No other account in the platform's namespace has this prefix."""
 _PART_OF_NAME = 20
 
 
 @dataclass(frozen=True, slots=True)
 class FrontendTemplate:
-    """Properties that all frontends of an installation share.
+    """Settings that all frontends of an installation share.
 
     Attributes:
         image: Container image with the command ``simyard``.
         namespace: Namespace of the platform.
         tls_secret: Secret of type ``kubernetes.io/tls`` in this namespace, valid for every host in ``domain``.
         domain: DNS domain of the frontends' hosts.
-        cloud4e: True if the frontends also serve adapters that speak Cloud4E's binding.
+        cloud4e: True if the frontends also serve adapters that use Cloud4E's binding.
         pod: Settings of the frontends' pods.
         route: Routes for clients outside the cluster.
         file_urls: URLs that file parameters of actions may have.
@@ -89,7 +90,10 @@ class FrontendTemplate:
 
 
 def make_object_name(namespace: str, service: str) -> str:
-    """Return the name of a service's frontends, a readable DNS label that is unique by its last eight digits."""
+    """Return the name of all objects of a service's frontends.
+
+    It is a readable DNS label; its last eight digits make it unique.
+    """
     digits = hashlib.sha256(f"{namespace}/{service}".encode()).hexdigest()[:8]
     parts = [part[:_PART_OF_NAME].rstrip("-") for part in (namespace, service)]
     return NAME_PREFIX + "-".join([*parts, digits])
@@ -116,7 +120,7 @@ def build_labels(namespace: str, service: str) -> dict[str, str]:
 
 
 def find_owner(found: dict[str, str]) -> tuple[str, str] | None:
-    """Return namespace and name of the service to which a frontend's object with these labels belongs, or None."""
+    """Return the namespace and name of the service that the labels of a frontend's object name, or None."""
     namespace, service = found.get(names.LABEL_SERVICE_NAMESPACE, ""), found.get(names.LABEL_SERVICE, "")
     is_ours = (PART_OF | COMPONENT).items() <= found.items()
     return (namespace, service) if is_ours and namespace and service else None
@@ -149,7 +153,7 @@ def build_frontend(namespace: str, service: str, replicas: int, template: Fronte
 
 
 def _build_manifest(kind: Resource, meta: Json, content: Json, more: dict[str, str]) -> Json:
-    """Return a manifest with its own digest, so that objects from another version of the operator are recognized."""
+    """Return a manifest with its digest, from which the operator recognizes objects of another version."""
     meta = {**meta, "annotations": more} if more else meta
     text = json.dumps([meta, content], sort_keys=True, separators=(",", ":"))
     annotations = {**more, names.ANNOTATION_MANIFEST: hashlib.sha256(text.encode()).hexdigest()[:16]}
@@ -218,11 +222,11 @@ def _build_deployment(
 
 
 def _build_spread(selector: Json, replicas: int, given: FrontendPod) -> Json:
-    """Keep the replicas on different nodes.
+    """Return the constraints that keep the replicas on different nodes.
 
-    ``required`` counts tainted and cordoned nodes: such nodes have no pod of the frontend, so no other node may get all
-    replicas. There is no constraint for zones, because the scheduler leaves out each node that lacks the label of one
-    of the constraints.
+    With ``required``, tainted and cordoned nodes count as nodes without a replica, so no other node may get all
+    replicas. There is no constraint for zones, because the scheduler would then exclude each node without a label for
+    its zone.
     """
     required = given.spread == "required"
     return {
@@ -261,7 +265,7 @@ def _build_container(namespace: str, service: str, template: FrontendTemplate) -
             {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
         ],
         "resources": given.resources.to_json(),
-        # A frontend lists its objects before it is ready; a list of 10,000 workers takes some seconds.
+        # A frontend is ready after it has listed its objects; a list of 10,000 workers takes some seconds.
         "startupProbe": _build_probe("/readyz", period=2, failures=60),
         "readinessProbe": _build_probe("/readyz", period=5, failures=2),
         "livenessProbe": _build_probe("/livez", period=10, failures=6),

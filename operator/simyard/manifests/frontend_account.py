@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rights of a service's frontends: a separate account in the platform's namespace, and its role bindings.
+"""Permissions of a service's frontends: a separate account in the platform's namespace, and its role bindings.
 
-An attacker who takes over a frontend has the rights of its account. Therefore the account can write only in the
-namespace that the frontend serves. The accounts of all frontends of a namespace share one RoleBinding there. Its name
-is the same in all namespaces, so that RBAC can limit the operator to RoleBindings of this name.
+An attacker who takes over a frontend has the permissions of its account. So the account can write only in the namespace
+that the frontend serves. The accounts of all frontends that serve a namespace share one RoleBinding in it. The
+RoleBinding has the same name in all namespaces, so that RBAC can limit the operator to RoleBindings of this name.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def build_role_binding_content(kind: str, role: str, accounts: Iterable[str], ac
 def build_namespace_binding(
     namespace: str, role: str, accounts: Iterable[str], platform: str, services: Iterable[tuple[str, str]]
 ) -> Json:
-    """Build the RoleBinding by which accounts of the ``platform`` namespace serve a namespace.
+    """Build the RoleBinding with which accounts of the ``platform`` namespace serve a namespace.
 
-    ``services`` are name and uid of the namespace's SimulationServices that have frontends. These services own the
-    binding, so Kubernetes deletes it with the last service.
+    ``services`` are the names and uids of the SimulationServices that have frontends. These services own the
+    RoleBinding, so Kubernetes deletes it with the last of them.
     """
     kind = names.SIMULATION_SERVICES
     owners = [{"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid} for name, uid in services]
@@ -46,7 +46,7 @@ def build_namespace_binding(
 
 
 def build_bound_account(name: str, namespace: str, platform: str, role: str = names.FRONTEND) -> list[Json]:
-    """Build an account with its bindings for frontends without an operator, which serve a whole namespace."""
+    """Build an account and its bindings for frontends that no operator manages and that serve a whole namespace."""
     reads, writes = (build_role_binding_content(kind, role, [name], platform) for kind in ("Role", "ClusterRole"))
     return [
         _build_object(SERVICE_ACCOUNTS, build_metadata(name, platform), {}),

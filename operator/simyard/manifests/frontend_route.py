@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects by which an Ingress controller or a Gateway routes clients to the OCCI frontends of a service.
+"""Objects with which an Ingress controller or a Gateway routes clients to the OCCI frontends of a service.
 
-The frontends speak TLS. A Gateway reads this from a BackendTLSPolicy, an Ingress controller from its own annotations.
+The frontends use TLS. A Gateway learns this from a BackendTLSPolicy, an Ingress controller from its own annotations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def build_http_route(service: str, host: str, port: int, namespace: str, route: 
 
 
 def build_backend_tls_policy(service: str, host: str, route: GatewayRoute) -> Json:
-    """Build the spec of the BackendTLSPolicy: the Gateway verifies the frontends' certificate."""
+    """Build the spec of the BackendTLSPolicy, with which the Gateway verifies the frontends' certificate."""
     validation: Json = {"hostname": host}
     if route.ca_config_map:
         validation["caCertificateRefs"] = [{"group": "", "kind": "ConfigMap", "name": route.ca_config_map}]

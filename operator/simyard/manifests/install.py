@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that an installation needs before its processes start."""
+"""Objects of an installation that must exist before its processes start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simyard.manifests.rbac import DEFAULT_ACCOUNTS, Accounts
 
 
 def build_objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.Endpoint | None = None) -> list[Json]:
-    """Return the objects in the order in which to apply them; without an endpoint there is no aggregated API.
+    """Return the objects in the order in which to apply them. Without an endpoint, there is no aggregated API.
 
     To remove the objects, delete the APIService first: an unreachable APIService blocks the deletion of namespaces.
     """
@@ -28,7 +28,7 @@ def build_objects(namespace: str = names.SYSTEM_NAMESPACE, endpoint: apiservice.
 
 
 def build_access(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the accounts, roles and admission policies."""
+    """Return the accounts, roles and admission policies of an installation."""
     return [
         *rbac.build_operator_rights(namespace, accounts),
         *rbac.build_site_roles(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RBAC: the rights of the platform's own accounts, and the roles for its users."""
+"""RBAC: the permissions of the platform's own accounts, and the roles for its users."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ DEFAULT_ACCOUNTS = Accounts()
 def _build_account(
     name: str, namespace: str, cluster_rules: list[Json], namespaced_rules: list[Json], own_rules: list[Json]
 ) -> list[Json]:
-    """Build a ServiceAccount with its rights.
+    """Build a ServiceAccount with its roles and bindings.
 
-    ``cluster_rules`` are for objects without a namespace. ``namespaced_rules`` are for objects of the users'
-    namespaces; a binding in each watched namespace can replace their ClusterRoleBinding. ``own_rules`` are valid in the
-    platform's own namespace, if there are any.
+    ``cluster_rules`` are for cluster-scoped objects. ``namespaced_rules`` are for objects in the users' namespaces; a
+    RoleBinding in each watched namespace can replace their ClusterRoleBinding. ``own_rules`` apply in the platform's
+    own namespace; they can be empty.
     """
     in_cluster = f"{name}-cluster"
     own = [
@@ -102,7 +102,7 @@ def _build_account(
 
 
 def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the operator's account and rights; it reads no Secret outside the platform's namespace."""
+    """Return the operator's account, roles and bindings. It may read Secrets only in the platform's namespace."""
     of_the_cluster = [names.CLOUD_SITES.plural, names.LICENCES.plural]
     namespaced = [plural for plural in _ALL if plural not in of_the_cluster]
     owned_by_users = [names.SIMULATION_SERVICES.plural, names.WORKER_POOLS.plural]
@@ -131,7 +131,7 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                 _build_rule(names.GROUP, [f"{plural}/status" for plural in namespaced], ["get", "update", "patch"]),
                 _build_rule(names.GROUP, [f"{plural}/finalizers" for plural in namespaced], ["update"]),
                 *events,
-                # Frontends write only in the namespace of their service, by a RoleBinding there.
+                # A RoleBinding lets frontends write only in the namespace of their service.
                 _build_rule(
                     _API_GROUP, [ROLE_BINDINGS.plural], [*_READ, "create", "patch", "delete"], [FRONTEND_BINDING]
                 ),
@@ -148,7 +148,7 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                 _build_rule(_API_GROUP, ["roles"], ["bind"], [accounts.frontend]),
             ],
         ),
-        # Kubernetes stores the Events of cluster-scoped CloudSites in this namespace, even if it is not watched.
+        # Events about cluster-scoped CloudSites are in this namespace, even if the operator does not watch it.
         _build_role(f"{accounts.operator}-events", events, "default"),
         _build_binding(
             f"{accounts.operator}-events",
@@ -162,11 +162,11 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
 
 
 def build_site_roles() -> list[Json]:
-    """Return one ClusterRole for each provider that runs in a Kubernetes cluster, without bindings.
+    """Return one ClusterRole, without a binding, for each provider that runs machines in a Kubernetes cluster.
 
-    The platform team binds it to the operator's account when it connects a CloudSite: in all namespaces, or only in the
-    namespace of the machines. The choice matters, because an account that creates pods in a namespace can use all
-    Secrets and accounts there. The role itself reads no Secret.
+    When the platform team connects a CloudSite, it binds the role to the operator's account, in all namespaces or only
+    in the namespace of the machines. The choice matters, because an account that may create pods in a namespace can use
+    all Secrets and accounts of this namespace. The role itself does not permit to read Secrets.
     """
     rules = {names.SITE_PODS: PODS, names.SITE_KUBEVIRT: (*MACHINES, VIRT_VERSION, *DISKS, *INSTANCETYPES)}
     return [
@@ -176,7 +176,7 @@ def build_site_roles() -> list[Json]:
 
 
 def build_apiserver_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the account and rights of the aggregated apiserver.
+    """Return the account, roles and bindings of the aggregated apiserver.
 
     It reads the targets of calls, asks whether the caller may call them, and creates ServiceActions for Async calls.
     """
@@ -219,12 +219,12 @@ def build_optimiser_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
 
 
 def build_frontend_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the roles of OCCI frontends; they write on behalf of clients, after they have checked the client's right.
+    """Return the roles of OCCI frontends, which write on behalf of clients after a check of the client's permission.
 
     The operator creates an account for the frontends of each service. It binds the account to the two roles without
-    ``-cluster``: in the service's namespace, and in the platform's namespace for the broker's Secret. A
-    ClusterRoleBinding by the operator would need too many rights. So all accounts of the platform's namespace may ask
-    for reviews and read CloudSites.
+    ``-cluster``: in the service's namespace, and in the platform's namespace for the broker's Secret. If the operator
+    also created ClusterRoleBindings, it would need too many permissions. So a fixed ClusterRoleBinding lets all
+    accounts of the platform's namespace ask for access reviews and read CloudSites.
     """
     in_cluster = f"{accounts.frontend}-cluster"
     binding = _build_binding(in_cluster, "ClusterRole", in_cluster, accounts.frontend, namespace)
@@ -259,13 +259,14 @@ def build_frontend_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
 
 
 def build_user_roles() -> list[Json]:
-    """Return the ClusterRoles for users, which are also added to Kubernetes' own ``view``, ``edit`` and ``admin``.
+    """Return the ClusterRoles for users; three are aggregated into Kubernetes' ``view``, ``edit`` and ``admin``.
 
-    ``simyard-view`` reads everything. ``simyard-edit`` runs pools and calls every action. ``simyard-vendor`` publishes
-    services; these are code that runs in other people's pools, so the right is not part of ``edit``.
-    ``simyard-platform`` writes the CloudSites and Licences of the whole cluster; it is bound by a ClusterRoleBinding,
-    to the platform team only. RBAC has no ``actions/*``, so the right to all actions is the right to all subresources.
-    CloudSites and Licences are cluster-scoped, so users need one of the roles by a ClusterRoleBinding to see them.
+    ``simyard-view`` permits to read all objects. ``simyard-edit`` permits to run pools and to call every action.
+    ``simyard-vendor`` permits to publish services. Services are code that runs in other people's pools, so this
+    permission is not a part of ``edit``. ``simyard-platform`` permits to write the CloudSites and Licences of the
+    cluster; a ClusterRoleBinding gives it to the platform team only. RBAC has no ``actions/*``, so the permission for
+    all actions is the permission for all subresources. CloudSites and Licences are cluster-scoped, so users who want to
+    see them need a ClusterRoleBinding to one of the roles.
     """
     read = [
         _build_rule(names.GROUP, [*_ALL, *_OCCI], _READ),
@@ -299,10 +300,10 @@ def build_user_roles() -> list[Json]:
 
 
 def build_action_role(namespace: str, target: Resource, action: str, only: Sequence[str] = ()) -> Json:
-    """Return a Role that permits only one action; ``only`` limits the Role to targets with these names.
+    """Return a Role that permits only one action; ``only`` limits it to targets with these names.
 
     kube-apiserver checks the first segment of the subresource (``workerpools/actions``). The aggregated apiserver and
-    the admission policy check the whole subresource (``workerpools/actions/solve``). A caller needs both rights.
+    the admission policy check the whole subresource (``workerpools/actions/solve``). A caller needs both permissions.
     """
     subresources = [f"{target.plural}/actions", f"{target.plural}/actions/{action}"]
     return _build_role(

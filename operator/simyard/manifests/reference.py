@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of the API reference, docs/api.md, from the definitions of the kinds."""
+"""Generator of the API reference docs/api.md from the definitions of the kinds."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def _format_type(field: Json) -> str:
 
 
 def _list_fields(node: Json, path: str) -> Iterator[tuple[str, Json, bool]]:
-    """Yield path, schema and required flag of each field below an object, depth first, without fields of conditions."""
+    """Yield the path and schema of each field below an object, and whether it is required, depth first.
+
+    The function skips the fields of conditions.
+    """
     for name, field in node.get("properties", {}).items():
         here = f"{path}.{name}" if path else name
         yield here, field, name in node.get("required", ())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structural OpenAPI schemas, as CustomResourceDefinitions need them, from pydantic models."""
+"""Generator of structural OpenAPI schemas for CustomResourceDefinitions from pydantic models."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _METADATA: dict[str, Json] = {
 
 
 class _Generator(GenerateJsonSchema):
-    """Generator of schemas in the dialect of Kubernetes: no titles, no nulls, formats of integers."""
+    """Generator of schemas in the dialect of Kubernetes: without titles and nulls, and with formats of integers."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def encode_default(self, dft: Any) -> Any:
-        """Write defaults in full, because the API server checks a default by CEL rules before it expands it."""
+        """Return a default in full: the API server checks it with CEL rules before it adds the defaults inside it."""
         if isinstance(dft, BaseModel):
             return dft.model_dump(mode="json", by_alias=True, exclude_none=True)
         return super().encode_default(dft)
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Remove defaults of None, because they only mean that the field may be absent."""
+        """Return the schema without a default of None, because it only means that the field may be absent."""
         result = super().default_schema(schema)
         if "default" in result and result["default"] is None:
             del result["default"]
@@ -53,7 +53,7 @@ class _Generator(GenerateJsonSchema):
         return {**result, "format": "int32" if fits else "int64"}
 
     def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
-        """Return the schema of the only supported union: integer or string, each with its own bounds."""
+        """Return the schema of the only union that is supported: an integer or a string, each with its own bounds."""
         members = super().union_schema(schema)["anyOf"]
         if sorted(str(member.get("type")) for member in members) != ["integer", "string"]:
             raise TypeError(f"no structural schema for the union {members}")
@@ -61,14 +61,17 @@ class _Generator(GenerateJsonSchema):
         return {**bounds, "x-kubernetes-int-or-string": True}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """Remove ``additionalProperties: true``: another keyword permits values of any type and excludes this one."""
+        """Return the schema without ``additionalProperties: true``.
+
+        Another keyword already permits values of any type, and cannot stand beside this one.
+        """
         return {key: value for key, value in super().dict_schema(schema).items() if value is not True}
 
 
 def _inline(node: Json, definitions: dict[str, Json]) -> Json:
-    """Return a schema in which definitions replace the references.
+    """Return a schema in which each reference is replaced by its definition.
 
-    Keywords next to a reference take precedence over the keywords of the definition, but rules are added up.
+    Keywords next to a reference take precedence over the keywords of the definition. The CEL rules of both stay.
     """
     node = dict(node)
     reference = node.pop("$ref", None)
@@ -99,8 +102,8 @@ def _remove_defaults(node: Json) -> Json:
 def build_schema(kind: type[BaseModel]) -> Json:
     """Return the schema of a kind: a model with the fields ``metadata``, ``spec`` and ``status``.
 
-    Kinds that only record the past have no spec, and kinds that contain only definitions have no status. The API server
-    fills in the defaults of the spec exactly as the model does. The schema has no defaults of the status, because a
+    A kind that only records the past has no spec, and a kind that contains only definitions has no status. The API
+    server adds the defaults of the spec exactly as the model does. The schema has no defaults for the status, because a
     status contains only observed values.
 
     Raises:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission policies that limit free-form values: parameters, attributes and defaults may hold any JSON.
+"""Admission policies that limit the size of free-form values: parameters, attributes and defaults can be any JSON.
 
 A schema cannot limit such a value, and CEL has no function for the length of an object as JSON. So the policies compute
-the *weight* of a value: the characters of its texts and names, 16 for each number, boolean and null, and 2 to 4 for the
-separators. JSON with the weight N mostly has N to 2 N bytes, and at most about 6 N (if all characters are escaped).
+the *weight* of a value: the characters of its texts and names, plus 16 for each number, boolean and null, plus 2 to 4
+for separators. JSON with the weight N mostly has N to 2 N bytes, and at most about 6 N (if all characters are escaped).
 
-CEL does not recurse, so the expression is written out for :data:`MAX_DEPTH` levels. A value that nests deeper, and a
-value with a list or object of more than :data:`MAX_MEMBERS` members, weighs more than any limit. The limit of the depth
-also keeps every parser of these objects away from its recursion limit. If a value has more than about 20,000 parts, the
-API server stops the evaluation and refuses the value without Simyard's message. So the aggregated API weighs parameters
-itself first (:func:`simyard.api.weights.weigh_value`).
+CEL has no recursion, so the expression contains :data:`MAX_DEPTH` levels one by one. A value weighs more than any limit
+if it nests deeper, or if it has a list or object with more than :data:`MAX_MEMBERS` members. The limit for the depth
+also protects all parsers of these objects from their recursion limits. If a value has more than about 20,000 parts, the
+API server stops the evaluation and refuses the value with a message of its own. So the aggregated API itself weighs
+parameters first, to answer with a better message (:func:`simyard.api.weights.weigh_value`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from simyard_sites.kubernetes.resource import Resource
 
 MAX_LABELS = 64
 MAX_REFERENCES = 16
-"""Maximum number of finalizers, and of owners, of an object."""
+"""Maximum number of finalizers of an object, and maximum number of its owners."""
 
 
 def build_weight(value: str, levels: int = MAX_DEPTH) -> str:
-    """Return the CEL expression for the weight of the expression ``value``, down to ``levels`` levels."""
+    """Return the CEL expression that computes the weight of the CEL expression ``value`` with ``levels`` levels."""
     if levels == 0:
         container = f"type({value}) == list || type({value}) == map ? {TOO_DEEP} : {SCALAR}"
     else:
@@ -45,14 +45,14 @@ def build_weight(value: str, levels: int = MAX_DEPTH) -> str:
         items = f"type({value}) == list ? {value}.map({key}, [dyn(2), {key}]) : []"
         added = f".map({item}, int({item}[0]) + {build_weight(f'{item}[1]', levels - 1)}).sum() + 2"
         members = f"(type({value}) == map ? {members} : {items}){added}"
-        # An evaluation of more members would exceed the cost that the API server permits.
+        # With more members, the evaluation would exceed the API server's cost limit.
         few = f"size({value}) > {MAX_MEMBERS} ? {MAX_PARAMETERS_WEIGHT} + size({value}) : {members}"
         container = f"type({value}) == map || type({value}) == list ? ({few}) : {SCALAR}"
     return f"(type({value}) == string ? size({value}) + 2 : {container})"
 
 
 def _sum_over(items: str, item: str, value: str) -> str:
-    """Return the sum of a value over the items of an optional list."""
+    """Return the CEL expression for the sum of ``value`` over the items of an optional list."""
     return f"{items}.orValue([]).map({item}, {value}).sum()"
 
 
@@ -68,15 +68,15 @@ def _weigh_field(field: str) -> str:
 def _build_limit(
     resource: Resource, field: str, expression: str, limit: int, remedy: str, exempt: str | None = None
 ) -> list[Json]:
-    """Return the policy that limits one kind, and its binding.
+    """Return the policy that limits a field of one kind, and its binding.
 
     Args:
         resource: Kind to limit.
-        field: Path of the weighed field, for errors.
-        expression: CEL expression of the weight.
+        field: Path of the limited field, for errors.
+        expression: CEL expression for the weight.
         limit: Maximum weight.
         remedy: Advice for users whose object is refused.
-        exempt: Name of the user whose objects are not weighed.
+        exempt: Name of a user whose objects the policy does not check.
     """
     name = f"{resource.plural}-size.{names.GROUP}"
     conditions = [{"name": "of-a-new-spec", "expression": "oldObject == null || object.spec != oldObject.spec"}]
@@ -104,9 +104,9 @@ def _build_limit(
 
 
 def _build_metadata_limits(operator: str) -> list[Json]:
-    """Return the policy that limits the metadata of all objects that users create, and its binding.
+    """Return the policy that limits the metadata of objects that users create, and its binding.
 
-    The API server limits annotations alone, to 256 KiB.
+    The API server itself limits only annotations, to 256 KiB.
     """
     name = f"metadata-size.{names.GROUP}"
     kinds = (names.SERVICE_ACTIONS, names.WORKER_POOLS, names.WORKERS, names.SIMULATION_SERVICES)
@@ -126,7 +126,7 @@ def _build_metadata_limits(operator: str) -> list[Json]:
                 }
             ]
         },
-        # The operator creates thousands of Workers at once, and chooses their metadata itself.
+        # The operator is exempt: it creates thousands of Workers at once, and chooses their metadata itself.
         "matchConditions": [{"name": "by-a-user", "expression": f"request.userInfo.username != '{operator}'"}],
         "validations": [
             {
@@ -140,10 +140,10 @@ def _build_metadata_limits(operator: str) -> list[Json]:
 
 
 def build_size_policies(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -> list[Json]:
-    """Return the policies for all kinds with free-form values of users and vendors.
+    """Return the policies for all kinds with free-form values that users and vendors write.
 
-    Workers of the operator are not weighed: it creates thousands at once, and their attributes come from pools, which
-    were weighed before.
+    The policies do not check Workers that the operator creates. It creates thousands at once, and their attributes come
+    from pools, which a policy has checked.
     """
     operator = f"system:serviceaccount:{namespace}:{accounts.operator}"
     defaults = " + ".join(

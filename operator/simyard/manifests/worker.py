@@ -16,8 +16,8 @@ def build_pool_worker(
 ) -> Json:
     """Return a Worker that a pool owns.
 
-    ``requested`` is the time of the request, ``licence`` the licence whose seat it occupies, ``version`` the version of
-    its service.
+    ``requested`` is the time of the request. ``licence`` is the licence whose seat the Worker occupies, and ``version``
+    is the version of its service.
     """
     annotations = {names.ANNOTATION_REQUESTED: requested.isoformat()}
     if version:

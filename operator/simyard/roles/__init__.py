@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The command ``simyard ROLE``: each process of the platform runs the same image with another role.
+r"""The command ``simyard ROLE``: each process of the platform runs the same image, with a role of its own.
 
-The operator needs a cluster with the CRDs and its RBAC rules. It also needs the login of an administrator at a RabbitMQ
-with the plugins rabbitmq_management and rabbitmq_event_exchange::
+The operator needs a cluster with the CRDs and its RBAC rules. It also needs the credentials of an administrator for a
+RabbitMQ with the plugins rabbitmq_management and rabbitmq_event_exchange::
 
     AMQP_URL=amqps://user:password@broker:5671/ AMQP_CA_FILE=ca.crt AMQP_MANAGEMENT_URL=https://broker:15671 \
         simyard operator --kubeconfig FILE --metrics-port 8080
@@ -20,7 +20,7 @@ import click
 GC_THRESHOLD = (20_000, 10, 10)
 """Thresholds of the garbage collector.
 
-With Python's defaults, the collector visits the long-lived caches so often that it takes a tenth of the CPU.
+With Python's defaults, the collector scans the large caches so often that it uses a tenth of the CPU time.
 """
 _ROLES = {
     name: f"simyard.roles.{name}" for name in ("operator", "apiserver", "frontend", "optimiser", "check", "cleanup")
@@ -28,7 +28,7 @@ _ROLES = {
 
 
 class _Roles(click.Group):
-    """A group of commands that imports only the role to run, because each role has large dependencies."""
+    """A group of commands that imports only the role that runs, because each role has large dependencies."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the roles."""

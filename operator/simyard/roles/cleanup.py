@@ -53,9 +53,9 @@ def cleanup(amqp_url: str, amqp_management_url: str, amqp_ca_file: Path | None, 
 
 
 async def _clean_up(access: BrokerAccess, *, delete: bool) -> list[str]:
-    """Delete the objects of Simyard, or only list them, and return their names.
+    """Find Simyard's objects at the broker, delete them if ``delete`` is True, and return their names.
 
-    A user that has permissions on other virtual hosts stays.
+    A user with permissions on other virtual hosts is not deleted.
     """
     clients = access.enter_vhost(name_clients_vhost(access.vhost))
     async with contextlib.aclosing(BrokerAdmin(access)) as admin, contextlib.aclosing(BrokerAdmin(clients)) as occi:
@@ -69,7 +69,7 @@ async def _clean_up(access: BrokerAccess, *, delete: bool) -> list[str]:
         exchanges = sorted(await admin.list_exchanges() & {spec.name for spec in build_platform_specs().exchanges})
         has_clients = clients.vhost in await admin.list_vhosts()
         if delete:
-            for user in users:  # users first, because this closes their connections
+            for user in users:  # users come first, because their deletion closes their connections
                 await admin.delete_user(user)
             await admin.delete_queues(queues)
             for exchange in exchanges:

@@ -25,9 +25,9 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+", re.ASCII)
 
 
 def _url(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Return a valid ``https://HOST[:PORT]``, with or without a slash at its end.
+    """Check that an option is ``https://HOST[:PORT]``, with or without a slash at its end, and return it.
 
-    ``http`` is accepted too, because an older server may have given such names to its entities.
+    ``http`` is valid too, because an older server may have given its entities such names.
     """
     if value and not _ORIGIN.fullmatch(value.removesuffix("/")):
         raise click.BadParameter(f"{value}: must be https://HOST[:PORT] (or http://) without a path")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health and metrics of a process over HTTP."""
+"""HTTP server for the health and the metrics of a process."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MAX_LAG_SECONDS = 30.0
 
 
 RunChecks = Callable[[], list[HealthCheck]]
-"""A function that returns the checks on which readiness depends."""
+"""Function that returns the checks on which the readiness of the process depends."""
 
 
 class LoopLag:
-    """A meter of the delay of timers, because a late event loop answers all requests late."""
+    """Meter of the event loop's delay: it measures how late the loop runs a timer, and so how late it answers."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -45,7 +45,7 @@ class LoopLag:
 
 @asynccontextmanager
 async def serve_health(bind: str, port: int, ready: RunChecks) -> AsyncIterator[None]:
-    """Serve ``/livez``, ``/readyz`` and ``/metrics`` until the context ends."""
+    """Serve ``/livez``, ``/readyz`` and ``/metrics`` while the block of the ``with`` statement runs."""
     lag = LoopLag()
 
     async def livez(_: web.Request) -> web.Response:
@@ -72,6 +72,6 @@ async def serve_health(bind: str, port: int, ready: RunChecks) -> AsyncIterator[
 
 
 def _answer(checks: list[HealthCheck]) -> web.Response:
-    """Return a response with one line for each check, in the form of kube-apiserver: 200, or 503 when a check fails."""
+    """Return a response with one line for each check, in kube-apiserver's form; the status is 503 if a check failed."""
     good, text = format_report(checks)
     return web.Response(status=200 if good else 503, text=text)

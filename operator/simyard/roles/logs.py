@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs on standard error, as text or as lines of JSON."""
+"""Logs on standard error, as lines of text or of JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """A formatter that writes one JSON object per line: time, level, logger, message, and the traceback of an error."""
+    """Formatter of log records as JSON objects with time, level, logger, message, and the traceback of an error."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
+        """Return the line for a log record."""
         entry = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
@@ -32,5 +32,5 @@ def configure_logs(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    logging.captureWarnings(True)  # otherwise warnings of libraries would be plain text between lines of JSON
+    logging.captureWarnings(True)  # without this, warnings of libraries would be plain text between lines of JSON
     logging.getLogger("kopf").setLevel(max(logging.getLogger().level, logging.WARNING))

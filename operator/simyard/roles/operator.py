@@ -63,11 +63,11 @@ class OperatorSettings:
     """The settings of one operator process.
 
     Attributes:
-        fleet: the settings of the fleet: broker, namespace, sites.
-        kubeconfig: the file for the Kubernetes API; None means ``$KUBECONFIG``, or else the cluster of this process.
+        fleet: the settings of the operator's work, such as the broker and the namespaces.
+        kubeconfig: the kubeconfig file; None: ``$KUBECONFIG`` or, without it, the cluster of this process.
         bind: the address of metrics and probes.
         metrics_port: the port of metrics and probes.
-        lease_seconds: the time after which another operator takes over a Lease that is not renewed.
+        lease_seconds: the time after which another operator takes over if the Lease is not renewed.
         lease_name: the name of the Lease.
     """
 
@@ -267,7 +267,7 @@ def _broker(secret: Path | None, url: str | None, management_url: str, ca_file: 
 
 
 async def run(settings: OperatorSettings) -> None:
-    """Wait for the Lease, then lead until SIGTERM.
+    """Wait for the Lease, then work as the leading operator until SIGTERM.
 
     Raises:
         ExceptionGroup: with a LeaseLostError or a StandstillError; the process must end.
@@ -275,7 +275,7 @@ async def run(settings: OperatorSettings) -> None:
     stop = asyncio.Event()
     async with (
         await KubeClient.connect(settings.kubeconfig) as client,
-        # A separate client, because a renewal must not wait behind thousands of writes.
+        # The Lease has its own client, because a renewal must not wait behind thousands of writes.
         await KubeClient.connect(settings.kubeconfig, max_connections=2) as lease_client,
     ):
         lease = Lease(
@@ -293,7 +293,7 @@ async def run(settings: OperatorSettings) -> None:
 
 
 class _Readiness:
-    """The checks that make the operator's process ready."""
+    """The checks on which the readiness of the operator's process depends."""
 
     def __init__(self, leadership: Leadership, settings: OperatorSettings) -> None:
         self._leadership = leadership
@@ -303,7 +303,7 @@ class _Readiness:
         self._clock_wrong = False
 
     def list_checks(self) -> list[HealthCheck]:
-        """Return the conditions of readiness; a process that waits for the Lease only needs to see a leader."""
+        """Return the results of all checks. A process that waits for the Lease is ready if another process leads."""
         leads = self._leadership.leads
         LEADS.set(leads)
         if not leads:
@@ -331,7 +331,7 @@ class _Readiness:
         return checks
 
     def _clock(self) -> HealthCheck:
-        """Return the state of the clock, and log when it becomes wrong.
+        """Return the state of the clock, and log an error when it becomes wrong.
 
         A wrong clock does not make the process unready, because a steady clock measures all durations.
         """
