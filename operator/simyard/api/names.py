@@ -67,9 +67,9 @@ USAGE = "simyard"
 LABEL_POOL = "simyard.dev/pool"
 LABEL_SERVICE = "simyard.dev/service"
 LABEL_SERVICE_NAMESPACE = "simyard.dev/service-namespace"
-"""Label of objects in the platform's namespace that belong to a service: the namespace of the service.
+"""Label with the namespace of a service. The service's objects in the platform's namespace have this label.
 
-The label ``simyard.dev/service`` of these objects is the service's name."""
+Their label ``simyard.dev/service`` is the name of the service."""
 LABEL_SITE = "simyard.dev/site"
 LABEL_REVISION = "simyard.dev/revision"
 """Label of a pool's Workers: hash of everything that their machines are made from (``plan/revision.py``)."""

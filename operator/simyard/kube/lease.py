@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election with a Lease (coordination.k8s.io/v1).
 
-The election prevents that two operators do the same work; correctness does not depend on it. A holder counts as gone if
+The election keeps two operators from doing the same work; correctness does not depend on it. A holder counts as gone if
 its Lease has not changed for the Lease's duration. This process measures the time with its own monotonic clock, because
 the clocks of two machines cannot be compared.
 """

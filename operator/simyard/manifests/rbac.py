@@ -166,7 +166,7 @@ def build_site_roles() -> list[Json]:
 
     When the platform team connects a CloudSite, it binds the role to the operator's account, in all namespaces or only
     in the namespace of the machines. The choice matters, because an account that may create pods in a namespace can use
-    all Secrets and accounts of this namespace. The role itself does not permit to read Secrets.
+    all Secrets and accounts of this namespace. The role itself contains no permission for Secrets.
     """
     rules = {names.SITE_PODS: PODS, names.SITE_KUBEVIRT: (*MACHINES, VIRT_VERSION, *DISKS, *INSTANCETYPES)}
     return [

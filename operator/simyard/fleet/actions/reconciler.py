@@ -144,7 +144,7 @@ class Actions:
         return None
 
     def worker_registered(self, worker_uid: str) -> None:
-        """Send a worker that has a new session its actions again, because the broker may have lost its queue."""
+        """Send the actions of a worker again after it has a new session, because the broker may have lost its queue."""
         for action in self._registry.actions.list_by("worker", worker_uid):
             if not is_finished(action):
                 self._sent.pop(action.metadata.uid, None)

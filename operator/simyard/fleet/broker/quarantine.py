@@ -40,7 +40,7 @@ QUARANTINED = Gauge("simyard_broker_quarantined_users", "Broker users that are c
 QUARANTINES = Counter("simyard_broker_quarantines_total", "Number of times that a broker user was cut off.")
 MAX_PAUSE_SECONDS = 900.0
 GOOD_SECONDS = 3600.0
-"""If a user keeps its allowance for this time, its next quarantine begins with the first pause again."""
+"""If a user stays within its allowance for this time, its next quarantine has the duration of a first one."""
 MAX_REMEMBERED = 10_000
 EARLIER = ""
 """Key of the pass that finds the users that an earlier operator has cut off."""

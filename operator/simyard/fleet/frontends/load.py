@@ -56,7 +56,7 @@ class _Pod:
 
 
 class FrontendLoads:
-    """Reader of all frontends' loads, an async context manager. ``port`` is the port of a frontend's metrics."""
+    """Reader of the loads of all frontends; it is an async context manager. ``port`` is the port of their metrics."""
 
     def __init__(self, client: KubeClient, namespace: str, broker: OcciBroker, *, port: int = METRICS_PORT) -> None:
         self._client = client

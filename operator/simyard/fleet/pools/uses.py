@@ -90,7 +90,7 @@ class Uses:
             self._last.pop(left.metadata.uid, None)
 
     def _has_study(self, pool: WorkerPool) -> bool:
-        """Return whether a study that is not finished or suspended can use the workers of a pool."""
+        """Return whether a running study, or one that waits for workers, can use the workers of a pool."""
         namespace = pool.metadata.namespace
         targets = (
             format_target_key(names.WORKER_POOLS.kind, namespace, pool.metadata.name),
