@@ -57,7 +57,7 @@ def parse_operator_writes(text: str) -> Counts:
 
 
 def by_resource(counts: Counts, *, leases: bool = False) -> Writes:
-    """Return the counts in the form of the results, either without Leases or only of Leases."""
+    """Return the counts by resource and verb, as results store them, either without Leases or only of Leases."""
     result: Writes = {}
     for (resource, verb), count in sorted(counts.items()):
         if count and (resource == LEASES) == leases:

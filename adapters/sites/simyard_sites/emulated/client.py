@@ -143,7 +143,7 @@ async def _greet(files: CloudFiles, settings: Settings) -> tuple[Connection, Wel
 
 
 async def _start_unless_running(files: CloudFiles, guest_command: Sequence[str]) -> None:
-    """Start the cloud, unless another process is starting it; then wait for a moment."""
+    """Start the cloud. If it runs, or another process holds the lock to start it, wait for a moment instead."""
     lock = files.lock()
     if lock is not None:
         try:

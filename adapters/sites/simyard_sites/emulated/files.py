@@ -51,7 +51,7 @@ class CloudFiles:
 
     @property
     def start_log(self) -> Path:
-        """The output of the cloud before it had a log."""
+        """The file with the output of the cloud until the cloud has a log."""
         return self.directory / "start.log"
 
     @contextlib.contextmanager
