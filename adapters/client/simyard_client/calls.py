@@ -13,23 +13,24 @@ import concurrent.futures
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simyard_client.connection import Connection
-from simyard_client.errors import ClosedError, ForbiddenError, NotFoundError, SimyardError
+from simyard_client.errors import ClosedError, ForbiddenError, NotFoundError, NoWorkerReadyError, SimyardError
 from simyard_client.files import make_values
 from simyard_client.futures import Future
 from simyard_client.interface import Action
 from simyard_client.paths import (
-    SIMULATION_SERVICES,
+    IDLE,
     WORKER_POOLS,
     WORKERS,
-    Json,
     build_path,
     build_subresource_path,
+    find_condition,
 )
 from simyard_client.results import Result
+from simyard_client.stored_calls import StoredCalls, make_batch_id
+from simyard_client.target_names import TargetName
 
 if TYPE_CHECKING:
     from simyard_client.api import Api
@@ -39,29 +40,20 @@ DEFAULT_WORKERS = 8
 """Number of ready workers that is assumed if the user may not see it."""
 SHORT_SECONDS = 5.0
 """Calls that take less may wait at the platform, two for each worker, so that no worker is ever without work."""
+FIRST_PATIENCE_SECONDS = 2.0
+"""Time for which a call waits for a worker before the client looks whether the pool is idle."""
 REFRESH_SECONDS = 5.0
 """Time between two looks at the number of ready workers."""
-KINDS: Mapping[str, str] = {WORKERS: "Worker", WORKER_POOLS: "WorkerPool", SIMULATION_SERVICES: "SimulationService"}
-
-
-@dataclass(frozen=True)
-class TargetName:
-    """The object on which actions are called: its resource, namespace and name."""
-
-    plural: str
-    namespace: str
-    name: str
-
-    @property
-    def reference(self) -> Json:
-        """The target as ``spec.target`` of a ServiceAction or a Study."""
-        return {"kind": KINDS[self.plural], "name": self.name}
 
 
 async def call_sync(
-    connection: Connection, target: TargetName, action: Action, parameters: Mapping[str, Any]
+    connection: Connection,
+    target: TargetName,
+    action: Action,
+    parameters: Mapping[str, Any],
+    patience_seconds: float | None = None,
 ) -> Result:
-    """Call an action, and return its result.
+    """Call an action, and return its result. While no worker is ready, the call is repeated for a time.
 
     Raises:
         ActionError: The action has no result.
@@ -69,7 +61,12 @@ async def call_sync(
     """
     path = build_subresource_path(target.plural, target.namespace, target.name, "actions", action.name)
     answer = await connection.api.request(
-        "POST", path, body={"parameters": dict(parameters)}, repeatable=action.idempotent, calls_action=True
+        "POST",
+        path,
+        body={"parameters": dict(parameters)},
+        repeatable=action.idempotent,
+        calls_action=True,
+        patience_seconds=patience_seconds,
     )
     return Result(
         make_values(connection, answer.get("result") or {}),
@@ -80,7 +77,11 @@ async def call_sync(
 
 
 class SyncCalls:
-    """The Sync calls of one batch."""
+    """The Sync calls of one batch.
+
+    A pool that removed its idle workers wakes only for a ServiceAction. A call that finds such a pool did not run, so
+    it is stored as a ServiceAction.
+    """
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class SyncCalls:
         self._limit = 1
         self._runners: set[asyncio.Task[None]] = set()
         self._mean_seconds = 0.0
+        self._stored = StoredCalls(connection, make_batch_id())
 
     async def run(self) -> None:
         """Send all calls, and give each future its result or its error."""
@@ -108,6 +110,7 @@ class SyncCalls:
             self._add_runners()
             while self._runners:
                 await asyncio.wait(self._runners, return_when=asyncio.FIRST_COMPLETED)
+            await self._stored.wait()
         finally:
             for task in (refresh, *self._runners):
                 if task is not None:
@@ -139,16 +142,44 @@ class SyncCalls:
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                result = await call_sync(self._connection, self._target, self._action, future.parameters)
+                result = await self._call(future)
             except asyncio.CancelledError:
                 future.set_exception(ClosedError("the client was closed during the call, so the action may have run"))
                 raise
             except Exception as error:  # noqa: BLE001 - every error belongs to the owner of the future
                 future.set_exception(error)
             else:
+                if result is None:
+                    continue
                 self._mean_seconds += 0.1 * ((result.seconds or 0.0) - self._mean_seconds)
                 future.set_result(result)
             del future
+
+    async def _call(self, future: Future) -> Result | None:
+        """Return the result of a call; None if the call was stored."""
+        call = (self._connection, self._target, self._action, future.parameters)
+        patience = self._connection.patience_seconds
+        first = min(FIRST_PATIENCE_SECONDS, patience)
+        try:
+            return await call_sync(*call, first)
+        except NoWorkerReadyError:
+            if await is_idle(self._connection.api, self._target):
+                await self._stored.store(self._target, self._action, future)
+                return None
+            if patience <= first:
+                raise
+        return await call_sync(*call, patience - first)
+
+
+async def is_idle(api: Api, target: TargetName) -> bool:
+    """Return whether a target is a pool that removed its idle workers."""
+    if target.plural != WORKER_POOLS:
+        return False
+    try:
+        item = await api.get(build_path(target.plural, target.namespace, target.name))
+    except (ForbiddenError, NotFoundError):
+        return False
+    return find_condition(item, "Available").get("reason") == IDLE
 
 
 async def count_ready(api: Api, target: TargetName) -> int:

@@ -30,6 +30,7 @@ class Connection:
 
     Attributes:
         access: The cluster, the user and the namespace.
+        patience_seconds: The time for which a request is repeated.
         files_ca: The certificates (PEM) that signed that of the file store; empty for those of the system.
     """
 
@@ -37,7 +38,7 @@ class Connection:
         """Begin; nothing is sent yet."""
         self.access = access
         self.files_ca = files_ca
-        self._patience_seconds = patience_seconds
+        self.patience_seconds = patience_seconds
         self._lock = threading.Lock()
         self._process = 0
         self._closed = False
@@ -92,7 +93,7 @@ class Connection:
                 from simyard_client.api import Api
 
                 self._process = os.getpid()
-                self._current = (LoopThread(), Api(self.access, patience_seconds=self._patience_seconds))
+                self._current = (LoopThread(), Api(self.access, patience_seconds=self.patience_seconds))
                 self._finalizer = weakref.finalize(self, _end, *self._current, self._process)
             return self._current
 

@@ -23,6 +23,8 @@ STUDIES = "studies"
 USAGES = "usages"
 FILES = "files"
 
+IDLE = "Idle"
+"""Reason of the condition ``Available`` of a pool that removed its idle workers."""
 LABEL_POOL = "simyard.dev/pool"
 LABEL_BATCH = "simyard.dev/batch"
 """Label of the ServiceActions of one batch; its value is the id of the batch."""

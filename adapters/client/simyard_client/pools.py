@@ -13,6 +13,7 @@ from simyard_client.errors import AlreadyExistsError, NotFoundError, SimyardErro
 from simyard_client.logs import read_worker_log
 from simyard_client.paths import (
     API_VERSION,
+    IDLE,
     LABEL_POOL,
     SIMULATION_SERVICES,
     WORKER_POOLS,
@@ -98,7 +99,7 @@ class Pool(Target, StudyMaker):
         found = self.read()
         present = int(found["spec"].get("replicas", 1))
         wanted = workers if workers is not None else present or 1
-        if find_condition(found, "Available").get("reason") == "Idle":  # only a change of its spec wakes the pool
+        if find_condition(found, "Available").get("reason") == IDLE:  # only a change of its spec wakes the pool
             present = 0
             self.scale(present)
         try:

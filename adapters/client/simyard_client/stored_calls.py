@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simyard_client.calls import TargetName
 from simyard_client.connection import Connection
 from simyard_client.errors import ActionError, AlreadyExistsError, ClosedError, make_action_error
 from simyard_client.files import make_values, read_bytes
@@ -36,6 +35,7 @@ from simyard_client.paths import (
     is_finished,
 )
 from simyard_client.results import Result
+from simyard_client.target_names import TargetName
 from simyard_client.watching import Change, Snapshot, watch
 
 MAX_UNFINISHED = 5_000
@@ -121,16 +121,20 @@ class StoredCalls:
             if not future.set_running_or_notify_cancel():
                 self._room.release()
                 continue
-            word = action.name.replace("_", "-")
-            name = f"{target.name}-{word}-{self._batch_id}-{future.index}"
-            self.follow(name, future, action.units)
-            try:
-                await self._create(name, target, action, future.parameters)
-            except asyncio.CancelledError:
-                self._fail(name, ClosedError(f"the client was closed; serviceaction/{name} may exist"))
-                raise
-            except Exception as error:  # noqa: BLE001 - every error belongs to the owner of the future
-                self._fail(name, error)
+            await self.store(target, action, future)
+
+    async def store(self, target: TargetName, action: Action, future: Future) -> None:
+        """Create the object of a future that is running; the future gets the result, or the error of the creation."""
+        word = action.name.replace("_", "-")
+        name = f"{target.name}-{word}-{self._batch_id}-{future.index}"
+        self.follow(name, future, action.units)
+        try:
+            await self._create(name, target, action, future.parameters)
+        except asyncio.CancelledError:
+            self._fail(name, ClosedError(f"the client was closed; serviceaction/{name} may exist"))
+            raise
+        except Exception as error:  # noqa: BLE001 - every error belongs to the owner of the future
+            self._fail(name, error)
 
     async def _create(self, name: str, target: TargetName, action: Action, parameters: Mapping[str, Any]) -> None:
         labels = {LABEL_BATCH: self._batch_id}

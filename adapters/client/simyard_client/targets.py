@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from simyard_client.batches import Batch, Errors, get_outcome
-from simyard_client.calls import MAX_IN_FLIGHT, SyncCalls, TargetName
+from simyard_client.calls import MAX_IN_FLIGHT, SyncCalls
 from simyard_client.connection import Connection
 from simyard_client.display import Table
 from simyard_client.errors import NotFoundError
@@ -23,6 +23,7 @@ from simyard_client.interface import Action, Interface
 from simyard_client.paths import build_path, build_subresource_path
 from simyard_client.results import Result
 from simyard_client.stored_calls import StoredCalls, make_batch_id
+from simyard_client.target_names import TargetName
 
 DEFAULT_THREADS = 64
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
+import os
 import threading
 from typing import Any
 
@@ -101,6 +103,47 @@ def test_the_patience_for_a_worker_ends(server: FakeServer) -> None:
     ):
         client.pool("beams").solve(length=1)
     assert platform.calls == 1
+
+
+def test_a_call_of_an_idle_pool_is_stored_because_that_wakes_the_pool(server: FakeServer, client: Client) -> None:
+    stored: list[Any] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/actions/solve"):
+            return make_status(503, "ServiceUnavailable", retryAfterSeconds=9)
+        if request.method == "POST":
+            done = {"conditions": [{"type": "Complete", "status": "True"}], "result": {"twice": 4}, "worker": "beams-0"}
+            stored.append({**(await request.json()), "status": done})
+            return web.json_response(stored[-1])
+        if request.path.endswith("/serviceactions"):
+            event = "".join(json.dumps({"type": "MODIFIED", "object": item}) + "\n" for item in stored)
+            listed = {"metadata": {"resourceVersion": "1"}, "items": stored}
+            return web.Response(text=event) if "watch" in request.query else web.json_response(listed)
+        if request.path.startswith("/apis/subresources"):
+            return web.json_response({"service": "beam", "interface": INTERFACE})
+        return web.json_response({"status": {"conditions": [{"type": "Available", "reason": "Idle"}]}})
+
+    server.answer = answer
+    future = client.pool("beams").submit("solve", length=2)
+    assert (future.result(240).twice, future.result().worker) == (4, "beams-0")
+    assert future.action == stored[0]["metadata"]["name"]
+
+
+def test_a_forked_process_has_its_own_connection(server: FakeServer, client: Client) -> None:
+    Platform(server)
+    pool = client.pool("beams")
+    assert pool.solve(length=1).twice == 2
+    read, write = os.pipe()
+    if (process := os.fork()) == 0:
+        try:
+            os.write(write, str(pool.solve(length=3).twice).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        assert answer.read() == "6"
+    os.waitpid(process, 0)
+    assert pool.solve(length=4).twice == 8
 
 
 def test_a_batch_has_two_calls_for_each_worker_at_a_time(server: FakeServer, client: Client) -> None:
