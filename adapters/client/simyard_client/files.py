@@ -179,7 +179,7 @@ def make_values(connection: Connection, values: Mapping[str, Any]) -> dict[str, 
 def make_parameters(connection: Connection, values: Mapping[str, Any], file_names: frozenset[str]) -> dict[str, Any]:
     """Return parameters as JSON has them: numbers of numpy as numbers, files as references.
 
-    ``file_names`` has the names of the parameters that are files: a path there is uploaded.
+    ``file_names`` has the names of the parameters that are files: a path there is uploaded, and a URL is sent as it is.
     """
 
     def convert(value: Any, uploads: bool) -> Any:
@@ -187,6 +187,8 @@ def make_parameters(connection: Connection, values: Mapping[str, Any], file_name
             return value.to_json()
         if uploads and isinstance(value, str) and is_address(value):
             return FileReference(value).to_json()
+        if uploads and isinstance(value, str) and value.startswith(("https://", "http://")):
+            return FileReference("", url=value).to_json()
         if isinstance(value, Path) or (uploads and isinstance(value, str)):
             return upload(connection, Path(value)).to_json()
         if isinstance(value, Mapping):

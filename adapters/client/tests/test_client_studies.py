@@ -72,8 +72,9 @@ def test_parameters_are_json() -> None:
         "c": [1.5, {"d": 2.0}],
         "mesh": reference,
     }
-    named = make_parameters(CONNECTION, {"mesh": ADDRESS, "text": ADDRESS}, frozenset({"mesh"}))
-    assert named == {"mesh": {"file": ADDRESS}, "text": ADDRESS}
+    url = "https://data.example.com/mesh"
+    named = make_parameters(CONNECTION, {"a": ADDRESS, "b": url, "text": ADDRESS}, frozenset({"a", "b"}))
+    assert named == {"a": {"file": ADDRESS}, "b": {"url": url}, "text": ADDRESS}
     found = make_values(CONNECTION, {"field": reference, "all": [reference], "other": {"file": 1}})
     assert (found["field"], found["all"], found["other"]) == (stored, [stored], {"file": 1})
 
