@@ -74,7 +74,7 @@ fuzz-occi: venv ## Fuzz the OCCI parsers for FUZZ_SECONDS; keep the inputs that 
 fuzz-guest: venv ## Fuzz the parsers of workers' messages for FUZZ_SECONDS; keep the inputs that reach new code.
 	@PYTHONPATH=hack nice -n 19 $(PY) operator/tests/guest/guest_fuzzing.py --seconds $(FUZZ_SECONDS)
 
-lint: venv ## Check style, spelling, types, the direction of imports and the lengths of files.
+lint: venv ## Check style, spelling, types, imports, the lengths of files, and that pytest finds all tests.
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/codespell
@@ -82,6 +82,7 @@ lint: venv ## Check style, spelling, types, the direction of imports and the len
 	@MYPYPATH=e2e/cluster:e2e/cluster/pods:e2e/occi-clients:hack .venv/bin/mypy e2e/cluster
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) hack/file_lengths.py
+	@collected=$$($(PY) -m pytest -qq --collect-only 2>&1) || { tail -n 20 <<<"$$collected"; exit 1; }
 
 format: venv ## Format the code as lint expects it, and fix what ruff can fix.
 	@.venv/bin/ruff check --fix
