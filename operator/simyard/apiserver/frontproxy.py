@@ -46,7 +46,7 @@ class FrontProxy:
         """Parse the settings in the ConfigMap.
 
         Raises:
-            ValueError: a key is missing or has another form than kube-apiserver's.
+            ValueError: a key is missing, or its value does not have the form that kube-apiserver writes.
         """
         data: Mapping[str, str] = config_map.get("data") or {}
         client_ca = data.get("requestheader-client-ca-file")

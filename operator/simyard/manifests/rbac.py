@@ -261,12 +261,12 @@ def build_frontend_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
 def build_user_roles() -> list[Json]:
     """Return the ClusterRoles for users; three are aggregated into Kubernetes' ``view``, ``edit`` and ``admin``.
 
-    ``simyard-view`` permits to read all objects. ``simyard-edit`` permits to run pools and to call every action.
-    ``simyard-vendor`` permits to publish services. Services are code that runs in other people's pools, so this
-    permission is not a part of ``edit``. ``simyard-platform`` permits to write the CloudSites and Licences of the
-    cluster; a ClusterRoleBinding gives it to the platform team only. RBAC has no ``actions/*``, so the permission for
-    all actions is the permission for all subresources. CloudSites and Licences are cluster-scoped, so users who want to
-    see them need a ClusterRoleBinding to one of the roles.
+    With ``simyard-view``, users read all objects. With ``simyard-edit``, they run pools and call every action. With
+    ``simyard-vendor``, vendors publish services. Services are code that runs in other people's pools, so this
+    permission is not a part of ``edit``. With ``simyard-platform``, the platform team writes the CloudSites and
+    Licences of the cluster; a ClusterRoleBinding gives it to the platform team only. RBAC has no ``actions/*``, so the
+    permission for all actions is the permission for all subresources. CloudSites and Licences are cluster-scoped, so
+    users who want to see them need a ClusterRoleBinding to one of the roles.
     """
     read = [
         _build_rule(names.GROUP, [*_ALL, *_OCCI], _READ),

@@ -62,9 +62,9 @@ class BrokerAccess:
     def from_secret(cls, data: Mapping[str, str]) -> Self:
         """Parse ``data`` of a Secret, whose values are base64.
 
-        The keys are ``host``, ``username`` and ``password``. Optional keys are ``port``, ``vhost`` (by default ``/``),
-        ``ca.crt`` (with it, connections use TLS), ``tls`` (it must agree with ``ca.crt``) and ``management_url`` (by
-        default the same host and RabbitMQ's usual port).
+        The keys are ``host``, ``username`` and ``password``. Optional keys are ``port``, ``vhost`` (by default ``/``)
+        and ``management_url`` (by default the same host and RabbitMQ's usual port). With the optional key ``ca.crt``,
+        connections use TLS; the optional key ``tls`` must agree with this.
 
         Raises:
             ValueError: a key is missing or cannot be read; the message names the key, not its value.

@@ -64,7 +64,7 @@ MAX_PAUSE_SECONDS = 3.0
 class Connection(aiormq.Connection):
     """A connection of the AMQP client that records why the broker blocks it, and that detects a node without answers.
 
-    A broker that is short of memory or disk stops reading from connections that publish, and tells them so
+    A broker that is short of memory or disk stops reading from connections that publish, and reports this to them
     (``connection.blocked``). The client itself only logs the reason and waits.
 
     Attributes:

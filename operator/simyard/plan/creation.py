@@ -94,7 +94,7 @@ def may_find_room(blocked: Blocked | None, choice: Choice | None) -> bool:
 
 
 def _limit_by_licence(given: PoolInput, desired: int, missing: int) -> tuple[int, Blocked | None]:
-    """Return the number of workers that the licence permits to create, and the reason if it grants too few seats.
+    """Return the number of new workers for which the licence has seats, and the reason if it grants too few.
 
     If workers that are being deleted still occupy granted seats, the number is smaller too, but there is no reason to
     report.

@@ -73,10 +73,10 @@ def plan_idleness(
     """Return whether a pool sleeps, and when it may fall asleep.
 
     A pool does not fall asleep while an action runs or waits, or while workers are ``starting``. The timeout counts
-    from the pool's creation, its last use, the newest of the times ``registered`` at which workers registered, or the
-    last change of the spec, whichever is the latest. The function rounds this time up: the status then changes seldom,
-    and a restarted operator does not let a pool fall asleep too early. For a pool that is awake, the timeout must also
-    have passed on the process's steady clock, because a wall clock can jump.
+    from the pool's creation, its last use, its last change of the spec, or the last registration of a worker
+    (``registered``), whichever is the latest. The function rounds this time up: the status then changes seldom, and a
+    restarted operator does not let a pool fall asleep too early. For a pool that is awake, the timeout must also have
+    passed on the process's steady clock, because a wall clock can jump.
     """
     timeout = pool.spec.idle_timeout_seconds
     if timeout is None:

@@ -75,7 +75,7 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True)
 class BreakerObservation:
-    """State of a site's breaker, since when it lasts, the error that caused it, and the time of the next probe."""
+    """State of a site's breaker, the begin of this state, the error that caused it, and the time of the next probe."""
 
     state: BreakerName = "Closed"
     since: datetime | None = None

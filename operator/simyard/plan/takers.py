@@ -36,7 +36,7 @@ class PoolTakers:
             uid: Uid of the worker.
             ready: True if the worker accepts actions: it is ready and does not drain.
             told: True if the adapter got the request to become a taker, or the request is being sent.
-            busy: True if the worker runs a ServiceAction; meanwhile, it takes no requests from the pool's queue.
+            busy: True if the worker runs a ServiceAction, and so takes no requests from the pool's queue now.
         """
         self._standing.discard(uid)
         self._free.pop(uid, None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves large results of ServiceActions into the file store, so that the objects in etcd stay small.
 
-A result has at most 1 MiB. If a result is larger than :data:`MAX_INLINE_BYTES`, the operator stores its fields as one
-JSON file, and writes the address of this file into the status of the action. Fields that name files stay in the object,
+A result has at most 1 MiB. If it is larger than :data:`MAX_INLINE_BYTES`, the operator stores its fields as one JSON
+file, and writes the file's address into the status of the action. Fields that name files stay in the object,
 because the sweep of the file store reads them there. The operator checks a result before it stores the file. So a
 reader that verifies the file's digest can trust the file as much as the object.
 

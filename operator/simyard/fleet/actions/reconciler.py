@@ -228,7 +228,7 @@ class Actions:
         self._forget(uid)
 
     async def _reconcile_result(self, action: QueuedAction) -> bool:
-        """Write the result of an action if its worker has sent one, and return whether it has."""
+        """Write the result that the worker has sent; return False if there is no result."""
         result = self._results.get(action.metadata.uid)
         if result is None or is_finished(action):
             return False
@@ -236,7 +236,7 @@ class Actions:
         return True
 
     async def _reconcile_log(self, action: QueuedAction) -> bool:
-        """Write the addresses of an action's log if its worker has sent them, and return whether it has."""
+        """Write the addresses of the log that the worker has sent; return False if there are none."""
         uid = action.metadata.uid
         if (stored := self._logs.get(uid)) is None:
             return False
@@ -247,7 +247,7 @@ class Actions:
         return True
 
     async def _reconcile_progress(self, action: QueuedAction) -> bool:
-        """Write the begin or the progress of an action if its worker has sent it, and return whether it has."""
+        """Write the begin or the progress that the worker has sent; return False if there is neither."""
         uid = action.metadata.uid
         progress = self._progress.get(uid)
         if progress is None or is_finished(action):

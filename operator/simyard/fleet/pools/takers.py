@@ -31,9 +31,9 @@ BATCH = 100
 class Takers:
     """Component that chooses takers. It knows them from its own requests and from the registrations of adapters.
 
-    A pool counts as used from the first ``active`` message of one of its workers until this process ends. A new
-    operator learns it from the next message. An adapter remembers that it is a taker, and a second request does no
-    harm.
+    A pool counts as used from the first ``active`` message of one of its workers until this process ends. After a
+    restart, the operator learns from the next such message that the pool is used. An adapter remembers that it is a
+    taker, and a second request does no harm.
     """
 
     def __init__(self, registry: Registry, orders: Orders, timing: Timing = PRODUCTION) -> None:

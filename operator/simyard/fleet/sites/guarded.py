@@ -32,7 +32,7 @@ _Item = TypeVar("_Item")
 
 
 class GuardedSite:
-    """A provider all of whose calls raise only SiteErrors."""
+    """Wrapper of a provider; its calls raise only SiteErrors."""
 
     def __init__(self, name: str, site: Site) -> None:
         self.stop_ends = stop_ends(site)

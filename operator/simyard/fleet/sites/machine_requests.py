@@ -24,8 +24,7 @@ class MachineRequests:
 
     A user who may create Workers can write any site into ``spec.site``. So this last step before the call to the site
     checks again whether the present spec of the CloudSite permits the Worker. If not, the condition ``Ready`` of the
-    Worker has the reason, and the next attempt follows when the CloudSite changes or another Worker of the site is
-    deleted.
+    Worker has the reason. The next attempt follows when the CloudSite changes or another Worker of the site is deleted.
     """
 
     def __init__(self, site: CloudSite, context: SiteContext, machines: MachineTable) -> None:
