@@ -41,6 +41,14 @@ class Batch(Sequence[Future]):
         """Return the future of one input, or those of several ones."""
         return self._futures[index]
 
+    @overload
+    def results(
+        self, *, ordered: bool = ..., errors: Literal["raise"] = ..., timeout: float | None = ..., progress: bool = ...
+    ) -> Iterator[Result]: ...
+    @overload
+    def results(
+        self, *, ordered: bool = ..., errors: Errors, timeout: float | None = ..., progress: bool = ...
+    ) -> Iterator[Result | BaseException]: ...
     def results(
         self, *, ordered: bool = True, errors: Errors = "raise", timeout: float | None = None, progress: bool = True
     ) -> Iterator[Result | BaseException]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal, overload
 
 from simyard_client.batches import Batch, Errors, get_outcome
 from simyard_client.calls import MAX_IN_FLIGHT, SyncCalls
@@ -118,6 +118,21 @@ class Target:
             loop.spawn(sync.run())
         return Batch(batch_id, futures, durable=stored)
 
+    @overload
+    def imap(
+        self,
+        action: str,
+        inputs: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        errors: Literal["raise"] = ...,
+        ahead: int = ...,
+        **fixed: Any,
+    ) -> Iterator[Result]: ...
+    @overload
+    def imap(
+        self, action: str, inputs: Iterable[Mapping[str, Any]], /, *, errors: Errors, ahead: int = ..., **fixed: Any
+    ) -> Iterator[Result | BaseException]: ...
     def imap(
         self,
         action: str,

@@ -149,7 +149,7 @@ def test_a_forked_process_has_its_own_connection(server: FakeServer, client: Cli
 def test_a_batch_has_two_calls_for_each_worker_at_a_time(server: FakeServer, client: Client) -> None:
     platform = Platform(server, workers=3)
     batch = client.pool("beams").map("solve", [{"length": n} for n in range(100)])
-    assert [result.twice for result in batch.results(timeout=240)] == [2 * n for n in range(100)]  # type: ignore
+    assert [result.twice for result in batch.results(timeout=240)] == [2 * n for n in range(100)]
     assert platform.most <= 6
 
 
@@ -199,7 +199,7 @@ def test_endless_inputs_are_taken_as_results_are_asked_for(server: FakeServer, c
             yield {"length": taken}
 
     results = client.pool("beams").imap("solve", inputs(), ahead=8)
-    assert [next(results).twice for _ in range(20)] == [2 * n for n in range(1, 21)]  # type: ignore[union-attr]
+    assert [next(results).twice for _ in range(20)] == [2 * n for n in range(1, 21)]
     assert taken <= 20 + 8
 
 
@@ -244,4 +244,25 @@ def test_an_executor_runs_objectives_at_the_same_time(server: FakeServer, client
             objective, [(0.1, 10)], workers=executor.map, updating="deferred", maxiter=10, rng=1
         )
     assert found.x[0] == pytest.approx(4, abs=0.1)
+    assert platform.most > 1
+
+
+def test_pymoo_evaluates_a_generation_at_the_same_time(server: FakeServer, client: Client) -> None:
+    from pymoo.algorithms.soo.nonconvex.de import DE
+    from pymoo.core.problem import ElementwiseProblem
+    from pymoo.optimize import minimize
+    from pymoo.parallelization.starmap import StarmapParallelization
+
+    platform = Platform(server, workers=8)
+    pool = client.pool("beams")
+
+    class Beam(ElementwiseProblem):  # type: ignore[misc]
+        def _evaluate(self, x: Any, out: dict[str, Any], *_: Any, **__: Any) -> None:
+            out["F"] = (pool.solve(length=x[0]).twice - 8) ** 2
+
+    with pool.executor(threads=8) as executor:
+        runner = StarmapParallelization(lambda f, points: executor.map(lambda words: f(*words), points))
+        problem = Beam(n_var=1, n_obj=1, xl=0.1, xu=10, elementwise_runner=runner)
+        found = minimize(problem, DE(pop_size=10), ("n_gen", 10), seed=1)
+    assert found.X[0] == pytest.approx(4, abs=0.3)
     assert platform.most > 1
