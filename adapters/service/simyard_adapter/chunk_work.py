@@ -4,7 +4,8 @@
 Chunks obey the rules of Async invocations (:mod:`simyard_adapter.work`): a chunk is in the journal before its request
 is acknowledged, and its result stays there until the broker has confirmed it. Its tasks run one after the other. Each
 task takes a turn of its own, and takes it only while no invocation waits. So a chunk delays a call by one task at most,
-and the worker stays open to calls from the pool's queue. The tasks of several studies alternate.
+and the worker stays open to calls from the pool's queue. The tasks of several studies alternate. If calls never cease,
+tasks still get a share of the time (:data:`CALLS_SHARE`), so that no stream of calls holds up a study for ever.
 
 The rows of a finished chunk go to the file store, and only a summary goes to the control plane. A store that is away
 holds up the upload, and not the tasks of the next chunk.
@@ -36,6 +37,10 @@ from simyard_adapter.running import MAX_HANG_SECONDS, await_outcome
 from simyard_adapter.wire import ErrorReason, WireError
 
 MAX_CHUNKS = 64
+CALLS_SHARE = 4.0
+"""The time that waiting calls have before the next task, as a multiple of the duration of the last one."""
+FIRST_TASK_SECONDS = 1.0
+"""The assumed duration of the first task."""
 
 
 class TaskFiles(Protocol):
@@ -125,6 +130,8 @@ class ChunkWork:
         self._draining = False
         self._chunks: dict[str, Chunk] = {}
         self._last_study = ""
+        self._waits_since = 0.0
+        self._last_seconds = FIRST_TASK_SECONDS
 
     def list_running(self) -> list[Context]:
         """Return the context of the running task, if any."""
@@ -159,6 +166,8 @@ class ChunkWork:
             raise RefusedError(ErrorReason.BUSY, "too many chunks wait on this worker")
 
     def _add(self, chunk_id: str, request: ChunkRequest) -> Chunk:
+        if self._choose() is None:
+            self._waits_since = asyncio.get_running_loop().time()
         name = hashlib.sha256(chunk_id.encode()).hexdigest()[:32]
         rows = RowFile(self._rows / f"{name}.rows", request.first)
         chunk = self._chunks[chunk_id] = Chunk(chunk_id, name, request, rows)
@@ -184,8 +193,17 @@ class ChunkWork:
     def start_next(self) -> None:
         """Let tasks take turns until an invocation waits."""
         if self._turns.free_for_task and self._choose() is not None:
-            self._turns.held_by_task = True
-            self._tasks.spawn(self._take_turns())
+            self._start(owed=False)
+
+    def start_owed(self) -> None:
+        """Let one task take its turn before the invocations that wait, if these have had their share of the time."""
+        waited = asyncio.get_running_loop().time() - self._waits_since
+        if self._turns.between_turns and waited >= CALLS_SHARE * self._last_seconds and self._choose() is not None:
+            self._start(owed=True)
+
+    def _start(self, *, owed: bool) -> None:
+        self._turns.held_by_task = True
+        self._tasks.spawn(self._take_turns(owed=owed))
 
     def _choose(self) -> Optional[Chunk]:
         """Return the chunk whose turn it is: studies alternate, and the chunks of a study run in order."""
@@ -196,14 +214,17 @@ class ChunkWork:
         studies = sorted(oldest)
         return oldest[next((it for it in studies if it > self._last_study), studies[0])] if studies else None
 
-    async def _take_turns(self) -> None:
+    async def _take_turns(self, *, owed: bool) -> None:
+        clock = asyncio.get_running_loop().time
         try:
-            while self._turns.running is None and not self._turns.waiting and not self._turns.closed:
+            while self._turns.running is None and (owed or not self._turns.waiting) and not self._turns.closed:
                 chunk = self._choose()
                 if chunk is None:
                     return
-                self._last_study = chunk.study
+                owed, self._last_study, began = False, chunk.study, clock()
                 await self._run_next(chunk)
+                self._waits_since = clock()
+                self._last_seconds = self._waits_since - began
         finally:
             self._turns.held_by_task = False
             self._on_change()

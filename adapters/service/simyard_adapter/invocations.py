@@ -287,7 +287,7 @@ class Outcome:
 class Turns:
     """The queue of invocations that are not concurrent: they run one at a time, in the order of arrival.
 
-    Tasks of studies take turns as well, but only while no invocation waits.
+    Tasks of studies take turns as well, mostly while no invocation waits.
 
     Attributes:
         running: The invocation that has the turn, if any.
@@ -316,15 +316,20 @@ class Turns:
 
     def start_next(self) -> Optional[Invocation]:
         """Start the next turn; return its invocation, or None if an invocation runs or none waits."""
-        if self.running is None and self.waiting and not self.held_by_task and not self.closed:
+        if self.between_turns and self.waiting:
             self.running = self.waiting.popleft()
             return self.running
         return None
 
     @property
+    def between_turns(self) -> bool:
+        """True if the next turn may begin."""
+        return self.running is None and not self.held_by_task and not self.closed
+
+    @property
     def free_for_task(self) -> bool:
-        """True if a task of a study may take the turn."""
-        return self.free and not self.held_by_task and not self.closed
+        """True if a task of a study may take the turn, because no invocation waits."""
+        return self.between_turns and not self.waiting
 
 
 class Replies:

@@ -44,17 +44,15 @@ class PythonBackend:
         method = getattr(self._connector, context.action)
         if not inspect.iscoroutinefunction(method):
             return await run_in_thread(lambda: method(context, **parameters)) or {}
-        task = asyncio.ensure_future(method(context, **parameters))
-        loop = asyncio.get_running_loop()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
         try:
             with context.stopping(lambda: loop.call_soon_threadsafe(task.cancel)):
-                await asyncio.wait({task})
-        finally:
-            task.cancel()
-        if task.cancelled():
-            context.check_cancelled()
-            raise RuntimeError("the task of the action was cancelled")
-        return task.result() or {}
+                return await method(context, **parameters) or {}
+        except asyncio.CancelledError:
+            if context.stopped is not None:
+                raise
+            raise RuntimeError("the task of the action was cancelled") from None
 
     async def refresh(self) -> None:
         """Do nothing: the connector sets its attributes itself."""

@@ -221,6 +221,7 @@ class Work:
         self._changed()
 
     def _changed(self) -> None:
+        self.chunks.start_owed()
         turn = self.turns.start_next()
         if turn is not None:
             self._tasks.spawn(self._perform(turn))

@@ -232,3 +232,22 @@ async def test_a_chunk_that_cannot_be_read_is_refused(service: Service, body: di
     await service.start()
     await service.send(Request.TASKS, body, invocation="s.0.1", reply=False)
     assert (await service.result("s.0.1"))["error"]["reason"] == reason
+
+
+async def test_a_stream_of_calls_leaves_tasks_a_share_of_the_time(
+    service: Service, store: PartStore, send: Any, until: Any
+) -> None:
+    await service.start()
+    answered, ended = Counter[str](), asyncio.Event()
+
+    async def call() -> None:
+        while not ended.is_set():
+            await service.ask(Request.ACTION, {"action": "report", "parameters": {"steps": 20}})
+            answered["calls"] += 1
+
+    callers = [asyncio.create_task(call()) for _ in range(6)]
+    await until(lambda: answered["calls"] > 2)
+    await send("s.0.1", 3)
+    assert (await service.result("s.0.1"))["chunk"]["tasks"] == 3
+    ended.set()
+    await asyncio.gather(*callers)
