@@ -13,6 +13,7 @@ BENCH_OCCI_N ?= 2 41 1000 10000
 BENCH_OCCI_FINISHED ?= 25000
 BENCH_SITES ?= kubevirt kubevirt-controllers pod openNebula
 ONED_MACHINES ?= 100
+BENCH_STUDIES ?= study dask ray job
 RUN := .run
 # Without bytecode files each of the hundreds of Python processes of a test run compiles its modules for seconds.
 export PYTHONDONTWRITEBYTECODE :=
@@ -25,7 +26,7 @@ IMAGE ?= simyard:dev
 VERSION ?=
 RELEASE_IMAGE ?= auto
 .DEFAULT_GOAL := help
-.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-soak test-kubevirt test-installation test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-files bench-plot bench-check clean
+.PHONY: help venv tools quickstart quickstart-down dev-up dev-down test test-fast test-soak test-kubevirt test-installation test-occi-clients test-guest test-attack fuzz-occi fuzz-guest lint format generate verify lock docs docs-serve image release e2e e2e-up e2e-down bench-start bench-occi bench-sites bench-oned bench-files bench-studies bench-plot bench-check clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +135,9 @@ bench-oned: venv ## Measure how fast the oned of SIMYARD_ONE_ENDPOINT creates ma
 
 bench-files: venv tools ## Measure transfers of files through the platform beside a bare S3 client (up to 10 GB: 30 GB of disk).
 	@$(BENCH) files $(BENCH_ARGS)
+
+bench-studies: venv tools ## Measure studies of tasks that do nothing beside Dask, Ray and a Job (BENCH_STUDIES names the parts).
+	@$(BENCH) studies --systems $(BENCH_STUDIES) $(BENCH_ARGS)
 
 bench-plot: venv ## Draw the results of the benchmarks; write the tables of README.md and docs/performance.md.
 	@$(BENCH) plot

@@ -31,6 +31,11 @@ from simyard_bench.sites import promises as site_promises
 from simyard_bench.sites import rows as site_rows
 from simyard_bench.sites import scenario as site_scenario
 from simyard_bench.sites import tables as site_tables
+from simyard_bench.studies import measuring as study_measuring
+from simyard_bench.studies import pictures as study_pictures
+from simyard_bench.studies import promises as study_promises
+from simyard_bench.studies import rows as study_rows
+from simyard_bench.studies import tables as study_tables
 from simyard_bench.workload import Load, guests_for
 from simyard_bench.world import World
 from simyard_dev import watchdog
@@ -111,11 +116,26 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
     command.set_defaults(run=_files)
 
+    command = commands.add_parser("studies", help="run many tasks that do nothing, beside Dask, Ray and a Job")
+    parts = study_measuring.Plan()
+    systems = tuple(study_rows.System)
+    command.add_argument("--systems", nargs="+", choices=systems, default=systems, help="default: all")
+    command.add_argument("--workers", type=int, nargs="+", default=parts.workers, help="numbers of workers")
+    command.add_argument("--tasks", type=int, default=parts.tasks, help=f"number of tasks (default: {parts.tasks})")
+    job_help = f"number of completions of the Job (default: {parts.job_tasks})"
+    command.add_argument("--job-tasks", type=int, default=parts.job_tasks, help=job_help)
+    many_help = f"number of tasks of a second Study; 0 for none (default: {parts.many})"
+    command.add_argument("--many", type=int, default=parts.many, help=many_help)
+    _add_results(command, "--results", study_rows.FILE)
+    command.add_argument("--keep", type=Path, metavar="DIR", help="keep state and logs in a new directory below DIR")
+    command.set_defaults(run=_studies)
+
     command = commands.add_parser("plot", help="draw the results, and write the tables of the document")
     _add_results(command, "--results", results.FILE)
     _add_results(command, "--occi-results", rows.FILE)
     _add_results(command, "--site-results", site_rows.FILE)
     _add_results(command, "--file-results", file_rows.FILE)
+    _add_results(command, "--study-results", study_rows.FILE)
     command.add_argument("--images", type=Path, default=Path("docs/images"), help="directory of the pictures")
     command.add_argument("--document", type=Path, default=Path("docs/performance.md"), help="document with the tables")
     command.add_argument("--readme", type=Path, default=Path("README.md"), help="document with the promised figures")
@@ -126,6 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_results(command, "--occi-results", rows.FILE)
     _add_results(command, "--site-results", site_rows.FILE)
     _add_results(command, "--file-results", file_rows.FILE)
+    _add_results(command, "--study-results", study_rows.FILE)
     command.set_defaults(run=_check)
 
     options = parser.parse_args(arguments)
@@ -176,16 +197,26 @@ def _files(options: argparse.Namespace) -> None:
             file_rows.store(options.results, [row])
 
 
+def _studies(options: argparse.Namespace) -> None:
+    systems = tuple(map(study_rows.System, options.systems))
+    plan = study_measuring.Plan(systems, options.workers, options.tasks, options.job_tasks, options.many)
+    with _directory(options.keep) as directory, contextlib.closing(study_measuring.measure(directory, plan)) as found:
+        for row in found:
+            study_rows.store(options.results, [row])
+
+
 def _plot(options: argparse.Namespace) -> None:
     runs = results.load(options.results)
     cases = rows.load(options.occi_results)
     sites = site_rows.load(options.site_results)
     files = file_rows.load(options.file_results)
+    studies = study_rows.load(options.study_results)
     drawn = (
         *plot.draw(runs, options.images),
         *pictures.draw(cases, options.images),
         *site_pictures.draw(sites, options.images),
         *file_pictures.draw(files, options.images),
+        *study_pictures.draw(studies, options.images),
     )
     for file in drawn:
         say(str(file))
@@ -200,6 +231,8 @@ def _plot(options: argparse.Namespace) -> None:
         (options.document, "site results", site_tables.results(sites)),
         (options.document, "file promises", tables.promises(file_promises.verdicts(files))),
         (options.document, "file results", file_tables.results(files)),
+        (options.document, "study promises", tables.promises(study_promises.verdicts(studies))),
+        (options.document, "study results", study_tables.results(studies)),
     ):
         tables.write_section(document, name, text)
         say(f"{document}: {name}")
@@ -210,6 +243,7 @@ def _check(options: argparse.Namespace) -> None:
     found += occi_promises.verdicts(rows.load(options.occi_results))
     found += site_promises.verdicts(site_rows.load(options.site_results))
     found += file_promises.verdicts(file_rows.load(options.file_results))
+    found += study_promises.verdicts(study_rows.load(options.study_results))
     print(tables.promises(found), end="")
     if any(verdict.met is not True for verdict in found):
         raise SetupError("some promised figures are not measured or not met: see the table")

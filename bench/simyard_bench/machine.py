@@ -34,6 +34,29 @@ def describe() -> Machine:
 
 def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
     """Return the CPU seconds used by each named process and its descendants, including ended descendants."""
+    used, children = _read_processes()
+
+    def total(pid: int) -> float:
+        return used.get(pid, 0.0) + sum(map(total, children[pid]))
+
+    return {name: total(pid) for name, pid in roots.items()}
+
+
+def peak_rss_mib_of_tree(pid: int) -> float:
+    """Return the sum of the peaks of the resident memory of a process and of its living descendants, in MiB."""
+    _, children = _read_processes()
+
+    def total(pid: int) -> float:
+        found = 0.0
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, StopIteration):  # it has just ended
+            found = peak_rss_mib(pid)
+        return found + sum(map(total, children[pid]))
+
+    return total(pid)
+
+
+def _read_processes() -> tuple[dict[int, float], defaultdict[int, list[int]]]:
+    """Return the CPU seconds of each process, with those of its ended children, and the children of each process."""
     used: dict[int, float] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for path in _PROC.glob("[0-9]*"):
@@ -44,11 +67,7 @@ def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
             continue
         used[int(path.name)] = sum(map(int, fields[11:15])) / _TICKS
         children[int(fields[1])].append(int(path.name))
-
-    def total(pid: int) -> float:
-        return used.get(pid, 0.0) + sum(map(total, children[pid]))
-
-    return {name: total(pid) for name, pid in roots.items()}
+    return used, children
 
 
 def find_processes(*words: bytes) -> list[int]:
