@@ -77,10 +77,19 @@ def results(kubectl: Kubectl, name: str, output: str, path: Path | None) -> None
 @click.option("-x", "parameter", metavar="PARAMETER", help="The parameter on the horizontal axis.")
 @click.option("--by", metavar="PARAMETER", help="A second parameter: a family of curves, or a map.")
 @click.option("-y", "result", metavar="RESULT", help="The result to draw. Default: the first one that is a number.")
+@click.option("--check", metavar="RESULT", help="A second result, as a dashed line: a closed form, for example.")
 @click.option("-o", "--output", type=click.Choice(["svg", "png"]), default="svg", show_default=True,
               help="The format of the picture, which is written to standard output.")  # fmt: skip
 @click.pass_obj
-def plot(kubectl: Kubectl, name: str, parameter: str | None, by: str | None, result: str | None, output: str) -> None:
+def plot(
+    kubectl: Kubectl,
+    name: str,
+    parameter: str | None,
+    by: str | None,
+    result: str | None,
+    check: str | None,
+    output: str,
+) -> None:
     """Draw a result of the study NAME over one or two of its parameters.
 
     Without -x, an optimisation is drawn by its convergence, or by its front if it has two objectives.
@@ -100,7 +109,7 @@ def plot(kubectl: Kubectl, name: str, parameter: str | None, by: str | None, res
             draw_search(title, rows, columns, found.spec.design.optimise, labels, cast(Format, output))
         )
         return
-    chosen = choose_columns(columns, rows, [item for item in (parameter, by) if item], result or "")
+    chosen = choose_columns(columns, rows, [item for item in (parameter, by) if item], result or "", check or "")
     sys.stdout.buffer.write(draw_study(title, rows, columns, chosen, labels, cast(Format, output)))
 
 
