@@ -14,7 +14,7 @@ import pytest
 from simyard.api.study import Study
 from simyard.cli.output import Failure
 from simyard.cli.study.picture import Labels, choose_columns, draw_study
-from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, read_points
+from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, read_points, read_workers
 from simyard.cli.study.search import SearchOptions, add_generations
 from simyard.cli.study.search_picture import draw_search
 from simyard.cli.study.table import Columns, read_part, write_csv
@@ -66,6 +66,13 @@ def test_a_number_that_is_no_list_and_no_range_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["500:3450:50", "1:1000:x4:log", "1:9:log", "10,20"])
 def test_an_axis_is_shown_as_it_is_written(text: str) -> None:
     assert format_axis(parse_axis("x", text, "number") or {}) == text
+
+
+def test_a_number_of_workers_is_a_maximum_or_a_range() -> None:
+    assert [read_workers(text) for text in ("20", "1..200")] == [{"min": 0, "max": 20}, {"min": 1, "max": 200}]
+    for text in ("", "..5", "1..", "a..b", "1...5"):
+        with pytest.raises(RangeError, match="write 20 or"):
+            read_workers(text)
 
 
 def test_the_cells_of_a_table_have_the_declared_types() -> None:
@@ -152,6 +159,13 @@ def test_a_picture_draws_a_result_over_one_or_two_parameters(chosen: list[str]) 
     picture = draw_study("title", rows, columns, choice, Labels({"z": "mm"}), "svg")
     assert b"z [mm]" in picture
     assert b"title" in picture
+
+
+@pytest.mark.parametrize("chosen", [["y"], ["parameters.x", "y"]])
+def test_a_picture_compares_a_result_with_another_one(chosen: list[str]) -> None:
+    columns, rows = Columns.read(HEADER), rows_of(40)
+    choice = choose_columns(columns, rows, chosen, "z", "result.x")
+    assert b"result.x" in draw_study("title", rows, columns, choice, Labels({}), "svg")
 
 
 def test_a_picture_needs_numbers_and_known_names() -> None:

@@ -52,6 +52,7 @@ WORKER_POOLS = Resource(GROUP, VERSION, "workerpools", "WorkerPool", name_max=48
 WORKERS = Resource(GROUP, VERSION, "workers", "Worker", name_max=54)
 SERVICE_ACTIONS = Resource(GROUP, VERSION, "serviceactions", "ServiceAction")
 STUDIES = Resource(GROUP, VERSION, "studies", "Study")
+STUDY_RECORDS = Resource(GROUP, VERSION, "studyrecords", "StudyRecord")
 LICENCES = Resource(GROUP, VERSION, "licences", "Licence", namespaced=False, name_max=63)
 USAGES = Resource(GROUP, VERSION, "usages", "Usage")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -71,6 +72,10 @@ LABEL_SERVICE_NAMESPACE = "simyard.dev/service-namespace"
 
 Their label ``simyard.dev/service`` is the name of the service."""
 LABEL_SITE = "simyard.dev/site"
+LABEL_STUDY = "simyard.dev/study"
+"""Label of StudyRecords: uid of the Study."""
+LABEL_RECORD = "simyard.dev/record"
+"""Label of StudyRecords: ``parts``, ``assigned`` or ``begun``."""
 LABEL_REVISION = "simyard.dev/revision"
 """Label of a pool's Workers: hash of everything that their machines are made from (``plan/revision.py``)."""
 ANNOTATION_REQUESTED = "simyard.dev/requested-time"
@@ -209,6 +214,7 @@ class Reason(enum.StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     TOO_MANY_FAILED_TASKS = "TooManyFailedTasks"
     STOP_RULE_MET = "StopRuleMet"
+    MAX_COST_REACHED = "MaxCostReached"
     WAITING_FOR_OPTIMISER = "WaitingForOptimiser"
     # Events
     SCALED = "Scaled"

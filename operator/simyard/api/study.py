@@ -58,21 +58,34 @@ class SampledDesign(ApiModel):
 
 
 class TableDesign(ApiModel):
-    """Points in a list."""
+    """Points in a list, or in a file."""
 
+    model_config = add_cel_rules(
+        make_cel_rule("has(self.file) != has(self.columns)", "needs either `file`, or `columns` and `rows`", ".file")
+    )
+
+    file: Annotated[
+        str | None,
+        Field(
+            pattern="^sha256:[0-9a-f]{64}$",
+            max_length=71,
+            description="Address of a CSV file of the namespace, of at most 4 MiB. Its header has the names of the"
+            " parameters, and each line is a point.",
+        ),
+    ] = None
     columns: Annotated[
-        list[Term],
+        list[Term] | None,
         Field(min_length=1, max_length=MAX_AXES, json_schema_extra=ATOMIC, description="Names of the parameters."),
-    ]
+    ] = None
     rows: Annotated[
-        list[Row],
+        list[Row] | None,
         Field(
             min_length=1,
             max_length=10_000,
             json_schema_extra=ATOMIC,
             description="Points: for each, a value for each column.",
         ),
-    ]
+    ] = None
 
 
 class StudyDesign(ApiModel):
@@ -115,6 +128,18 @@ class StopRule(ApiModel):
     at_least: Annotated[Decimal | None, Field(description="The study ends at a result of this value or more.")] = None
 
 
+class StudyWorkers(ApiModel):
+    """Number of workers that the pool has while the study runs, if its own spec asks for fewer."""
+
+    model_config = add_cel_rules(make_cel_rule("self.min <= self.max", "must be at least `min`", ".max"))
+
+    min: Annotated[int, Field(ge=0, le=100_000, description="Least number of workers.")] = 0
+    max: Annotated[
+        int,
+        Field(ge=1, le=100_000, description="Largest number of workers. Towards its end a study needs fewer."),
+    ]
+
+
 class StudySpec(ApiModel):
     """Calls of one action with many points. The fields that decide about results cannot change."""
 
@@ -126,6 +151,9 @@ class StudySpec(ApiModel):
             ".taskTimeoutSeconds",
         ),
         make_cel_rule("!oldSelf.cancel || self.cancel", "cannot be undone: create another Study", ".cancel"),
+        make_cel_rule(
+            "!has(self.workers) || self.target.kind == 'WorkerPool'", "needs a WorkerPool as target", ".workers"
+        ),
     )
 
     target: Annotated[ActionTarget, Field(json_schema_extra=IMMUTABLE)]
@@ -142,6 +170,14 @@ class StudySpec(ApiModel):
     parallelism: Annotated[
         int | None,
         Field(ge=1, le=100_000, description="Maximum number of workers that run tasks of the study at the same time."),
+    ] = None
+    workers: StudyWorkers | None = None
+    max_cost: Annotated[
+        Decimal | None,
+        Field(
+            description="Cost at which the study ends; its results are kept. The cost is the time of the tasks at the"
+            " price of their sites, in the currency of the sites, which must be the same for all."
+        ),
     ] = None
     chunk_tasks: Annotated[
         int | None,
@@ -241,6 +277,9 @@ class StudyStatus(ApiModel):
         Count | None, Field(description="Index of the task whose result fulfilled a rule of `stopWhen`.")
     ] = None
     result_bytes: Annotated[int, Field(ge=0, description="Size of the stored results.")] = 0
+    cost_millis: Annotated[
+        int, Field(ge=0, description="Cost of the tasks that have ended, in thousandths of the sites' currency.")
+    ] = 0
     optimisation: Annotated[
         OptimisationStatus | None, Field(description="State of the algorithm of the design `optimise`.")
     ] = None

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from simyard.api.optimisation import OptimisationStatus
 from simyard.files.keys import StudyKeys
-from simyard.files.store import ObjectStore, StoreError
+from simyard.files.objects import Objects
+from simyard.files.store import StoreError
 from simyard.plan.studies.evaluations import Values
 
 
@@ -62,7 +63,7 @@ class Generation:
 class GenerationStore:
     """The generations of all studies. Every method raises a StoreError if the store does not answer."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: Objects) -> None:
         self._store = store
 
     async def read(self, keys: StudyKeys, number: int) -> Generation | None:

@@ -20,6 +20,7 @@ import orjson
 from simyard.files.access import StoreAccess
 from simyard.files.generations import GenerationStore
 from simyard.files.keys import StudyKeys, StudyObject, parse_chunk
+from simyard.files.objects import Objects
 from simyard.files.signature import sign_url
 from simyard.files.store import ObjectStore, StoreError
 from simyard.guest.chunks import ChunkSummary, read_summary
@@ -30,7 +31,8 @@ from simyard_adapter.uploads import UploadOffer
 
 SIGNED_SECONDS = 3600
 MEDIA_TYPE = "text/csv"
-_SUMMARY = "summary"
+SUMMARY = "summary"
+"""Name of the metadata of rows that has their summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,20 @@ class StoredStudy:
 
 
 class StudyStore:
-    """The objects of all studies. Every method raises a StoreError if the store does not answer.
+    """The objects of studies. Every method raises a StoreError if the store does not answer.
+
+    Without an ``access``, workers cannot upload rows with signed requests (:meth:`sign_part`).
 
     Attributes:
         generations: the generations of optimisations.
     """
 
     def __init__(
-        self, access: StoreAccess, store: ObjectStore, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        access: StoreAccess | None,
+        store: Objects,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.generations = GenerationStore(store)
         self._access = access
@@ -95,24 +103,30 @@ class StudyStore:
         if found is None:
             return None
         try:
-            text = (found.metadata or {}).get(_SUMMARY, "")
+            text = (found.metadata or {}).get(SUMMARY, "")
             return StoredPart(found.size, read_summary(orjson.loads(base64.urlsafe_b64decode(text))))
         except (RefusedError, binascii.Error, orjson.JSONDecodeError) as error:
             raise StoreError(f"the rows of the chunk {chunk} have no readable summary: {error}") from None
 
     async def create_part(self, keys: StudyKeys, chunk: int, content: bytes, summary: ChunkSummary) -> bool:
         """Store the rows of a chunk unless there are some; return whether they were stored."""
-        return await self._store.create_object(keys.make_part(chunk), content, {_SUMMARY: _encode(summary)})
+        return await self._store.create_object(keys.make_part(chunk), content, {SUMMARY: _encode(summary)})
+
+    @property
+    def takes_uploads(self) -> bool:
+        """True if workers send rows to the store; otherwise they send them to the platform."""
+        return self._access is not None
 
     def sign_part(self, keys: StudyKeys, chunk: int, address: str, size: int, summary: ChunkSummary) -> UploadOffer:
         """Return the request with which a worker stores the rows of a chunk unless there are some."""
+        assert self._access is not None, "only a file store has signed requests"
         key = keys.make_part(chunk)
         headers = {
             "content-length": str(size),
             "content-type": MEDIA_TYPE,
             "if-none-match": "*",
             "x-amz-checksum-sha256": base64.b64encode(read_checksum(address)).decode(),
-            f"x-amz-meta-{_SUMMARY}": _encode(summary),
+            f"x-amz-meta-{SUMMARY}": _encode(summary),
         }
         url = sign_url(
             self._access.credentials,
@@ -142,14 +156,19 @@ class StudyStore:
         """Record that a worker has begun tasks that must not run twice."""
         await self._store.create_object(keys.make_attempt(StudyObject.BEGUN, chunk, attempt), b"")
 
-    async def delete_study(self, keys: StudyKeys) -> None:
-        """Delete all objects of a study."""
-        while True:  # the first page again and again, because the marker of the next one is deleted
-            page, _ = await self._store.list_object_page(keys.prefix)
-            if not page:
-                return
-            await asyncio.gather(*(self._store.delete_object(item.key) for item in page))
-
 
 def _encode(summary: ChunkSummary) -> str:
     return base64.urlsafe_b64encode(summary.to_bytes()).decode()
+
+
+async def delete_objects(store: ObjectStore, keys: StudyKeys) -> None:
+    """Delete all objects of a study in the file store.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    while True:  # the first page again and again, because the marker of the next one is deleted
+        page, _ = await store.list_object_page(keys.prefix)
+        if not page:
+            return
+        await asyncio.gather(*(store.delete_object(item.key) for item in page))

@@ -32,12 +32,11 @@ from simyard.files.store import StoreError
 from simyard.files.uploads import Upload
 from simyard.fleet.broker.orders import Orders
 from simyard.fleet.registry import Registry
-from simyard.fleet.studies.reconciler import Admit, PartRefusedError
+from simyard.fleet.studies.parts import Admit, PartRefusedError
 from simyard.guest.messages import DownloadWanted, PartWanted, UploadWanted
 from simyard.messaging.errors import MessagingError
 from simyard.messaging.events import ReceivedEvent
 from simyard_adapter.declarations import Json
-from simyard_adapter.uploads import UploadOffer
 from simyard_adapter.wire import Request
 from simyard_sites.kubernetes.errors import ApiError
 
@@ -56,7 +55,7 @@ QUESTIONS = Counter("simyard_file_questions_total", "Questions of workers for si
 
 
 Question = DownloadWanted | UploadWanted | PartWanted
-OfferPart = Callable[[str, PartWanted, Admit], Awaitable[UploadOffer]]
+OfferPart = Callable[[str, PartWanted, Admit], Awaitable[Mapping[str, Json]]]
 """Function that answers a question of the worker with the given uid about rows of a study.
 
 It raises PartRefusedError if it refuses the upload."""
@@ -185,13 +184,12 @@ class FileAnswers:
 
     async def _find_answer(self, user: str, worker: Worker, question: Question) -> tuple[str, Mapping[str, Json]]:
         """Return the outcome of a question, for the metric, and the body of the answer."""
-        if self._catalog is None:
-            return "refused", {"error": {"message": NO_STORE, "retryable": False, "absent": True}}
         try:
             if isinstance(question, PartWanted):
-                admit = partial(self._admit_part, self._catalog, worker.metadata.namespace)
-                offer = await self._offer_part(worker.metadata.uid, question, admit)
-                return "part", {"status": offer.to_json(), **self._trust()}
+                status = await self._offer_part(worker.metadata.uid, question, partial(self._admit_part, worker))
+                return "part", {"status": dict(status), **self._trust()}
+            if self._catalog is None:
+                return "refused", {"error": {"message": NO_STORE, "retryable": False, "absent": True}}
             if isinstance(question, DownloadWanted):
                 uid = await self._find_namespace_uid(user, worker.metadata.namespace)
                 return await self._sign_download(self._catalog, uid, question.address)
@@ -216,12 +214,12 @@ class FileAnswers:
         spec: dict[str, Json] = {"bytes": record.size, "name": record.name, "mediaType": record.media_type}
         return "download", {"spec": spec, "status": {"present": True, "download": request.to_json()}, **self._trust()}
 
-    async def _admit_part(self, catalog: FileCatalog, name: str, question: PartWanted) -> None:
-        namespace = await self._read_namespace(name)
-        if namespace.quota is None:
+    async def _admit_part(self, worker: Worker, question: PartWanted) -> None:
+        namespace = await self._read_namespace(worker.metadata.namespace)
+        if namespace.quota is None or self._catalog is None:
             return
         try:
-            await catalog.admit_part(namespace.uid, question.invocation, question.bytes, namespace.quota)
+            await self._catalog.admit_part(namespace.uid, question.invocation, question.bytes, namespace.quota)
         except QuotaError as error:  # as the results of other actions, the rows wait for space
             raise PartRefusedError(namespace.describe_excess(error), retryable=True) from None
 
@@ -270,7 +268,9 @@ def _measure(question: Question) -> int:
     """Return an upper bound for the memory of a question, in bytes."""
     if isinstance(question, DownloadWanted):
         return DOWNLOAD_BYTES
-    return UPLOAD_BYTES + (PART_BYTES * len(question.upload.parts) if isinstance(question, UploadWanted) else 0)
+    if isinstance(question, PartWanted):
+        return UPLOAD_BYTES + len(question.content)
+    return UPLOAD_BYTES + PART_BYTES * len(question.upload.parts)
 
 
 def _make_error(message: str, *, retryable: bool = False) -> dict[str, Json]:

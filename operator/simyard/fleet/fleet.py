@@ -213,7 +213,7 @@ class Fleet:
             settings.file_urls,
         )
         self._studies = Studies(registry, self.requester, presence, fences, settings.files, timing.actions)
-        self._files = FileAnswers(registry, orders, settings.files, self._studies.offer_part, settings.files_quota)
+        self._files = FileAnswers(registry, orders, settings.files, self._studies.parts.offer, settings.files_quota)
         connect(
             registry,
             *(self.broker, self._quarantine, self._rotation, self.statuses, self._metering, self.sites),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -178,6 +178,8 @@ class Registry:
             *(self.sites, self.services, self.pools, self.workers, self.actions, self.studies),
             *(self.licences, self.usages),
         )
+        self.chunks: Counter[str] = Counter()
+        """Number of chunks of studies that each worker has, by its uid; the studies count them."""
         self._gone: OrderedDict[str, datetime] = OrderedDict()
         self._users_of_gone: dict[str, str] = {}
         self.workers.subscribe(self._note_gone)
@@ -204,6 +206,11 @@ class Registry:
     def find_study(self, uid: str) -> Study | None:
         """Return the Study with a uid, if it is in the cache."""
         return next(iter(self.studies.list_by("uid", uid)), None)
+
+    def list_studies_of_pool(self, pool: WorkerPool) -> list[Study]:
+        """Return the studies on a pool that have not ended."""
+        key = format_target_key(names.WORKER_POOLS.kind, pool.metadata.namespace, pool.metadata.name)
+        return self.studies.list_by("target", key)
 
     def list_target_workers(self, kind: str, namespace: str, name: str) -> list[Worker]:
         """Return the Workers of a target: one Worker, or all Workers of a pool or of a service."""

@@ -115,6 +115,7 @@ FLOWS = (
     _flow(POOL, Takers, Takers.pool_changed),  # forgets the takers of a deleted pool
     _flow(POOL, Rotation, Rotation.pool_changed),  # replaces the pool's password
     _flow(POOL, Actions, Actions.pool_changed),  # ends the ServiceActions on a deleted pool
+    _flow(POOL, Studies, Studies.pool_changed),  # gives chunks to workers that the pool reserves no more
     _flow(SERVICE, Licences, Licences.service_changed),  # allots the seats of the service's licence
     _flow(SERVICE, Pools, Pools.service_changed),  # plans the pools of the service
     _flow(SERVICE, Frontends, Frontends.service_changed),  # creates or deletes the service's frontends
@@ -127,6 +128,7 @@ FLOWS = (
     _flow(ACTION, Takers, Takers.action_changed),  # chooses takers among the workers that are free
     _flow(ACTION, Retention, Retention.action_changed),  # deletes the oldest finished ServiceActions
     _flow(ACTION, Actions, Actions.action_changed),  # assigns, sends, finishes the ServiceAction
+    _flow(STUDY, Pools, Pools.study_changed),  # plans the pool: the study asks for workers
     _flow(STUDY, Uses, Uses.study_changed),  # notes that the pool is used
     _flow(STUDY, Studies, Studies.study_changed),  # gives its chunks to workers, and ends or deletes it
     _flow(LICENCE, Licences, Licences.licence_changed),  # allots the seats of the licence

@@ -8,14 +8,18 @@ except the result of an action: a caller waits for this result, so the reader re
 
 from __future__ import annotations
 
+import base64
+import builtins
+import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from simyard.api.files import FileUploadSpec
+from simyard.api.study_record import MAX_RECORD_BYTES
 from simyard.guest.chunks import ChunkSummary, read_summary
 from simyard.guest.reading import Refusal, RefusedError, read_object
 from simyard.guest.text import make_printable, make_printable_line, make_printable_value
@@ -137,13 +141,17 @@ class UploadWanted:
 
 @dataclass(frozen=True, slots=True)
 class PartWanted:
-    """Question of a worker for a signed URL that uploads the rows of a chunk."""
+    """Question of a worker for a signed URL that uploads the rows of a chunk.
+
+    ``content`` has the rows themselves if the platform has asked for them because it has no file store.
+    """
 
     request: str
     invocation: str
     address: str
     bytes: int
     summary: ChunkSummary
+    content: builtins.bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +316,21 @@ def _read_part_question(request: str, part: Mapping[str, Json]) -> PartWanted:
         raise RefusedError(Refusal.INVALID, "the question about the rows of a chunk has no valid address")
     if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= PART_BYTES:
         raise RefusedError(Refusal.INVALID, "the question about the rows of a chunk has no valid size")
-    return PartWanted(request, _read_invocation(part), address, size, read_summary(part.get("summary")))
+    summary = read_summary(part.get("summary"))
+    return PartWanted(request, _read_invocation(part), address, size, summary, _read_content(part, address))
+
+
+def _read_content(part: Mapping[str, Json], address: str) -> bytes:
+    """Return the rows in a question, which must have the address; empty if there are none."""
+    if (text := part.get("content")) is None:
+        return b""
+    try:
+        content = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except ValueError:
+        content = b""
+    if not content or len(content) > MAX_RECORD_BYTES or f"sha256:{hashlib.sha256(content).hexdigest()}" != address:
+        raise RefusedError(Refusal.INVALID, "the rows of a chunk arrived damaged, or are too many")
+    return content
 
 
 def _read_outcome(read: Mapping[str, Json]) -> ClaimedResult | WireError:

@@ -86,9 +86,27 @@ def build_action_policy(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS) -
 
 
 def build_study_policy() -> list[Json]:
-    """Return the policy that only users with the right to call an action may create or change its Studies."""
+    """Return the policy of users who create or change a Study.
+
+    They need the right to call its action, and the right to scale its pool if the study asks for workers.
+    """
     changed = {"name": "of-the-calls", "expression": "oldObject == null || object.spec != oldObject.spec"}
     spec: Json = {"matchConditions": [changed], **_require_call_right()}
+    spec["validations"].append(
+        {
+            "expression": (
+                f"!has(object.spec.workers) || authorizer.group('{names.GROUP}')"
+                f".resource('{names.WORKER_POOLS.plural}').subresource('scale').namespace(request.namespace)"
+                ".name(object.spec.target.name).check('update').allowed()"
+            ),
+            "messageExpression": (
+                "'spec.workers: ' + request.userInfo.username"
+                f" + ' may not update {names.WORKER_POOLS.plural}/scale of {names.GROUP} on '"
+                " + object.spec.target.name"
+            ),
+            "reason": "Forbidden",
+        }
+    )
     return [build_policy(STUDY_POLICY, names.STUDIES, spec), build_binding(STUDY_POLICY)]
 
 

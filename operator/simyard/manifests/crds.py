@@ -15,6 +15,7 @@ from simyard.api.occi import OcciLink, OcciMixin
 from simyard.api.service_action import ServiceAction
 from simyard.api.simulation_service import SimulationService
 from simyard.api.study import Study
+from simyard.api.study_record import StudyRecord
 from simyard.api.usage import Usage
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool
@@ -182,10 +183,17 @@ DEFINITIONS = (
             Column("Best", ".status.optimisation.best.value", description="Best value of an optimisation."),
             Column("Complete", f'.status.conditions[?(@.type=="{names.ConditionType.COMPLETE}")].status'),
             Column("Reason", f'.status.conditions[?(@.type=="{names.ConditionType.COMPLETE}")].reason'),
+            Column("Cost-Millis", ".status.costMillis", "integer", "Cost in thousandths of the currency.", wide=True),
             Column("Ends", ".status.estimatedCompletionTime", description="Estimated end of the study.", wide=True),
             _AGE,
         ),
         fields=(".spec.target.kind", ".spec.target.name", ".spec.action"),
+    ),
+    Definition(
+        names.STUDY_RECORDS,
+        StudyRecord,
+        "studyrec",
+        (Column("Study", ".spec.study"), _AGE),
     ),
     Definition(
         names.LICENCES,

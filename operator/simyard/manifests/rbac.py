@@ -128,6 +128,7 @@ def build_operator_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS)
                     [*_READ, "update", "patch", "delete"],
                 ),
                 _build_rule(names.GROUP, [names.USAGES.plural], [*_READ, "create"]),
+                _build_rule(names.GROUP, [names.STUDY_RECORDS.plural], ["get", "list", "create"]),
                 _build_rule(names.GROUP, [f"{plural}/status" for plural in namespaced], ["get", "update", "patch"]),
                 _build_rule(names.GROUP, [f"{plural}/finalizers" for plural in namespaced], ["update"]),
                 *events,
@@ -189,6 +190,7 @@ def build_apiserver_rights(namespace: str, accounts: Accounts = DEFAULT_ACCOUNTS
                 _build_rule(names.GROUP, _TARGETS, _READ),
                 _build_rule(names.GROUP, [names.SERVICE_ACTIONS.plural], ["create", "get"]),
                 _build_rule(names.GROUP, [names.STUDIES.plural], ["get"]),
+                _build_rule(names.GROUP, [names.STUDY_RECORDS.plural], ["list"]),
                 _build_rule("", ["namespaces"], ["get"]),  # the keys of a namespace's files begin with its uid
             ],
             [_build_rule("", ["secrets"], ["get", "watch"], only=[names.APISERVER_BROKER_SECRET])],

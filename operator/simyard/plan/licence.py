@@ -172,7 +172,9 @@ def sort_queue(claims: Iterable[Claim]) -> list[Claim]:
     return [claim for _, _, claim in sorted(found, key=lambda item: item[:2])]
 
 
-def make_claim(pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: datetime | None = None) -> Claim:
+def make_claim(
+    pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: datetime | None = None, demand: int = 0
+) -> Claim:
     """Return the claim of a pool.
 
     A pool that no pass has planned yet waits since its creation. The function rounds this time up, because the API
@@ -183,6 +185,7 @@ def make_claim(pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: d
         status: Newest status of the pool.
         held: Number of the pool's existing Workers.
         asks: Present time if the caller plans this pool now, else None.
+        demand: Number of workers that studies ask for.
     """
     condition = find_condition(status.conditions, ConditionType.LICENCE_AVAILABLE)
     created = pool.metadata.creation_timestamp
@@ -191,7 +194,8 @@ def make_claim(pool: WorkerPool, status: WorkerPoolStatus, held: int, *, asks: d
         since = condition.last_transition_time if asks or condition.reason == Reason.WAITING_FOR_SEATS else None
     elif condition is None and status.observed_generation == 0 and created is not None:
         since = add_seconds(created, 1.0)
-    desired = 0 if pool.spec.suspend or pool.metadata.deletion_timestamp is not None else pool.spec.replicas
+    stopped = pool.spec.suspend or pool.metadata.deletion_timestamp is not None
+    desired = 0 if stopped else max(pool.spec.replicas, demand)
     granted = status.licensed_replicas or 0
     return Claim(pool.metadata.uid, held, granted, desired, since, pool.metadata.namespace)
 

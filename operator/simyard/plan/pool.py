@@ -213,7 +213,7 @@ def _observe(given: PoolInput) -> _Scene:
         force=force,
         idleness=idleness,
         outdated=find_outdated([*force.ready, *force.unready], sources.revisions),
-        desired=0 if pool.spec.suspend or idleness.asleep else pool.spec.replicas,
+        desired=0 if pool.spec.suspend or idleness.asleep else max(pool.spec.replicas, given.demand),
     )
 
 

@@ -35,6 +35,7 @@ class PoolInput:
         broker_problem: Reason why the broker cannot serve workers; empty if it can.
         refused: Answer of the API server that refused to store a Worker; empty if the operator may create Workers.
         licence: Seats of the service's licence for this pool; None without a licence.
+        demand: Number of workers that studies ask for.
         worker_left: True if a worker that knew the pool's broker password has left the pool.
         rotate_after_seconds: Delay between the exit of such a worker and the change of the password; 0: no change.
         default_drain_seconds: Time in which a worker without a ServiceAction can finish its Sync requests.
@@ -57,6 +58,7 @@ class PoolInput:
     broker_problem: str = ""
     refused: str = ""
     licence: Allotment | None = None
+    demand: int = 0
     worker_left: bool = False
     rotate_after_seconds: float = 0.0
     default_drain_seconds: float = DEFAULT_DRAIN_SECONDS

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
 import io
 import json
+from urllib.parse import quote
 
 import pytest
 from apiserver_stack import Client, Stack
@@ -88,3 +90,24 @@ async def test_a_study_without_rows_and_damaged_rows_are_told(stack: Stack, name
     damaged = simyard(stack, namespace, "study", "results", "squares")
     assert damaged.returncode == 1
     assert "the rows of chunk 0 arrived damaged" in damaged.stderr
+
+
+async def test_the_rows_of_a_study_that_began_without_a_file_store_come_from_its_records(
+    stack: Stack, client: Client, namespace: str
+) -> None:
+    await store_parts(stack, namespace, {})
+    study = json.loads(stack.kubectl("get", "study", "squares", "-n", namespace, "-o", "json"))["metadata"]["uid"]
+    for chunk in range(3):
+        labels = {"simyard.dev/study": study, "simyard.dev/record": "parts"}
+        metadata = {"name": f"{study}.parts.{chunk:05d}", "namespace": namespace, "labels": labels}
+        content = base64.b64encode(make_part(chunk)).decode()
+        record = {"apiVersion": STUDY["apiVersion"], "kind": "StudyRecord", "metadata": metadata}
+        stack.apply({**record, "spec": {"study": "squares", "content": content}})
+    done = simyard(stack, namespace, "study", "results", "squares")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row[0] for row in csv.reader(io.StringIO(done.stdout))] == ["index", "0", "1", "2"]
+    path = f"/apis/subresources.simyard.dev/v1alpha1/namespaces/{namespace}/studies/squares/results"
+    first = (await client.request("GET", f"{path}?limit=2", user="admin")).json
+    token = quote(first["metadata"]["continue"], safe="")
+    rest = (await client.request("GET", f"{path}?continue={token}", user="admin")).json
+    assert [item["chunk"] for item in (*first["items"], *rest["items"])] == [0, 1, 2]

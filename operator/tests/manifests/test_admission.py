@@ -256,3 +256,16 @@ def test_a_study_takes_the_right_to_its_action(api: Api, namespace: str, caller:
     answer = api.patch(foreign, {"spec": {"suspend": True}}, user=caller)
     assert answer.status == 403
     assert "may not update workers/actions/other" in answer.message
+
+
+def test_a_study_that_asks_for_workers_takes_the_right_to_scale_the_pool(api: Api, namespace: str, caller: str) -> None:
+    role = rbac.build_action_role(namespace, names.WORKER_POOLS, "solve", only=["pool"])
+    role["metadata"]["name"] = "call-on-pool"
+    api.install([role])
+    api.bind(caller, namespace, "Role", "call-on-pool")
+    study = {**invocation(namespace, "solve"), "kind": "Study"}
+    study["spec"]["design"] = {"grid": {"axes": [{"name": "x", "values": [1]}]}}
+    study["spec"] |= {"target": {"kind": "WorkerPool", "name": "pool"}, "workers": {"max": 5}}
+    wait_until(lambda: "spec.workers: " in api.create(study, user=caller, dry_run=True).message)
+    assert "may not update workerpools/scale" in api.create(study, user=caller).message
+    assert api.create(study).accepted

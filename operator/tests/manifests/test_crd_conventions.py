@@ -15,7 +15,7 @@ from simyard.manifests.crds import DEFINITIONS, Definition, build_crd
 
 RECORDS = {names.USAGES}
 """Kinds in which the platform writes down what happened: nothing is asked for, so there is nothing to wait for."""
-FACTS = {names.OCCI_MIXINS, names.OCCI_LINKS}
+FACTS = {names.OCCI_MIXINS, names.OCCI_LINKS, names.STUDY_RECORDS}
 """Kinds that are true as soon as they are stored: nothing is observed of them."""
 LOWER_CASE_ENUMS = {"guests", "profile", "type"}
 """`process|shared` and the emulated clouds' profiles have names of their own, the types of declared values JSON's."""

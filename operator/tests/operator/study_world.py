@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
+import hashlib
 import io
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from simyard.api.base import Json, find_condition
 from simyard.api.names import ConditionType
 from simyard.api.study import Study, StudyStatus
 from simyard.files.access import StoreAccess
-from simyard.files.keys import StudyKeys, StudyObject
+from simyard.files.keys import FileKey, FileOrigin, StudyKeys, StudyObject
 from simyard.files.store import ObjectStore
+from simyard.fleet.studies.records import list_part_page
 from simyard_adapter.python_backend import load_class
 
 CONNECTOR = Path(__file__).parent / "study_connector.py"
@@ -81,6 +84,20 @@ class StudyWorld:
 
     async def list_objects(self, study: Study) -> list[str]:
         return [item.key async for item in self._store.list_objects(self.keys(study).prefix)]
+
+    async def upload(self, content: bytes) -> str:
+        """Store a file of a user, and return its address."""
+        address = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        await self._store.put_object(str(FileKey(self._namespace_uid, FileOrigin.USER, address)), content)
+        return address
+
+    async def recorded_rows(self, study: Study) -> list[dict[str, str]]:
+        """All rows that are in StudyRecords, in the order of their chunks."""
+        rows: list[dict[str, str]] = []
+        parts, _ = await list_part_page(self.world.client, self.world.name, study.metadata.uid, 500)
+        for _, content in parts:
+            rows += csv.DictReader(io.StringIO(gzip.decompress(base64.b64decode(content)).decode()))
+        return rows
 
     async def rows(self, study: Study) -> list[dict[str, str]]:
         """All rows of a study, in the order of their chunks."""

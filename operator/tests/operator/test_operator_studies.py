@@ -31,7 +31,7 @@ async def test_the_first_tasks_decide_the_length_of_chunks(studies: StudyWorld) 
     assert await studies.ended(study) == "Succeeded"
     assert [int(row["index"]) for row in await studies.rows(study)] == list(range(200))
     length = studies.status(study).chunk_tasks
-    assert length is not None and 1 < length <= (200 - 16) / 4
+    assert length is not None and 1 < length <= 200 - 16
 
 
 async def test_failed_tasks_are_counted_by_reason_and_above_the_limit_they_fail_the_study(studies: StudyWorld) -> None:
@@ -117,13 +117,43 @@ async def test_a_study_that_cannot_run_says_why(
     assert message in studies.status(study).conditions[0].message
 
 
-async def test_without_a_file_store_a_study_says_who_can_help(quiet_studies: StudyWorld) -> None:
+async def test_without_a_file_store_a_large_study_says_who_can_help(quiet_studies: StudyWorld) -> None:
     async with living(quiet_studies.world) as operator:
         await quiet_studies.world.ready(operator)
         await quiet_studies.start(1)
-        study = await quiet_studies.make_counted("homeless", 2)
+        study = await quiet_studies.make_counted("homeless", 1_001)
         assert await quiet_studies.ended(study, ConditionType.FAILED) == "FileStoreMissing"
         assert "sets files.mode" in quiet_studies.status(study).conditions[0].message
+
+
+async def test_without_a_file_store_a_small_study_keeps_its_rows_in_records(quiet_studies: StudyWorld) -> None:
+    async with living(quiet_studies.world) as operator:
+        await quiet_studies.world.ready(operator)
+        await quiet_studies.start(2)
+        study = await quiet_studies.make_counted("modest", 40, "once", chunkTasks=5)
+        assert await quiet_studies.ended(study) == "Succeeded"
+        rows = await quiet_studies.recorded_rows(study)
+        assert [(int(row["index"]), float(row["result.square"])) for row in rows] == [(i, i * i) for i in range(40)]
+
+
+async def test_a_study_that_began_without_a_file_store_goes_on_without_it(
+    quiet_studies: StudyWorld, tmp_path: Path
+) -> None:
+    ledger, gate = tmp_path / "ledger", tmp_path / "gate"
+    parameters = {"ledger": str(ledger), "gate": str(gate)}
+    async with living(quiet_studies.world) as operator:
+        await quiet_studies.world.ready(operator)
+        await quiet_studies.start(2)
+        study = await quiet_studies.make_counted("modest", 12, "once", chunkTasks=2, parameters=parameters)
+        await quiet_studies.world.until(
+            lambda: ledger.exists() and len(ledger.read_text().splitlines()) == 2, "two tasks run"
+        )
+    gate.touch()
+    async with living(quiet_studies.world, files=quiet_studies.access) as operator:
+        await quiet_studies.world.ready(operator)
+        assert await quiet_studies.ended(study) == "Succeeded"
+    assert [int(row["index"]) for row in await quiet_studies.recorded_rows(study)] == list(range(12))
+    assert len(ledger.read_text().splitlines()) == 12
 
 
 async def test_the_rows_are_deleted_with_the_study(studies: StudyWorld) -> None:
@@ -179,3 +209,42 @@ async def test_an_operator_that_starts_again_goes_on(quiet_studies: StudyWorld, 
         assert await studies.ended(study) == "Succeeded"
     assert [int(row["index"]) for row in await studies.rows(study)] == list(range(12))
     assert len(ledger.read_text().splitlines()) == 12
+
+
+async def test_a_study_gives_its_pool_workers_while_it_runs(studies: StudyWorld, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    workers = {"min": 0, "max": 4}
+    study = await studies.make_counted("wide", 8, chunkTasks=1, workers=workers, parameters={"gate": str(gate)})
+    await studies.world.right(studies.pool, 4)
+    gate.touch()
+    assert await studies.ended(study) == "Succeeded"
+    await studies.world.right(studies.pool, 2)
+    pool = studies.world.seen.pools.get(studies.world.name, studies.pool.metadata.name)
+    assert pool is not None and pool.spec.replicas == 2
+
+
+async def test_a_study_ends_at_its_cost_and_keeps_its_rows(studies: StudyWorld) -> None:
+    site = studies.world.workers(studies.pool)[0].spec.site
+    cost = {"currency": "EUR", "workerHourMillis": 1_000_000_000}  # 278 EUR for each second
+    await studies.world.client.patch(names.CLOUD_SITES, site, {"spec": {"cost": cost}})
+    await studies.world.until(
+        lambda: (found := studies.world.seen.sites.get("", site)) is not None and found.spec.cost.worker_hour_millis,
+        "the site has a price",
+    )
+    parameters = {"milliseconds": 20}
+    study = await studies.make_counted("dear", 1_000, chunkTasks=5, parameters=parameters, maxCost=300)
+    assert await studies.ended(study, ConditionType.FAILED) == "MaxCostReached"
+    status = studies.status(study)
+    assert 0 < status.cost_millis <= 450_000
+    assert status.succeeded == len(await studies.rows(study)) < 1_000
+
+
+async def test_the_points_of_a_study_can_be_in_a_file(studies: StudyWorld) -> None:
+    address = await studies.upload(b"x\n3\n4\n")
+    study = await studies.make("filed", {"table": {"file": address}}, chunkTasks=1)
+    assert await studies.ended(study) == "Succeeded"
+    assert [float(row["result.square"]) for row in await studies.rows(study)] == [9, 16]
+    missing = f"sha256:{'0' * 64}"
+    study = await studies.make("absent", {"table": {"file": missing}})
+    assert await studies.ended(study, ConditionType.FAILED) == "DesignInvalid"
+    assert f"the namespace has no file {missing}" in studies.status(study).conditions[0].message

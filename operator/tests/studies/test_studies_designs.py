@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from simyard.api.study import StudySpec
 from simyard.plan.studies.designs import Design, Searched, build_design
-from simyard_adapter.declarations import Action, InvalidValuesError
+from simyard.plan.studies.table_file import read_table_file
+from simyard_adapter.declarations import Action, InvalidValueError, InvalidValuesError
 
 SOLVE = Action.from_json(
     {
@@ -21,6 +22,7 @@ SOLVE = Action.from_json(
         "result": [{"name": "mass", "type": "number"}, {"name": "name", "type": "string"}],
     }
 )
+ADDRESS = f"sha256:{'0' * 64}"
 SAMPLED = ("random", "latinHypercube", "sobol", "halton")
 
 
@@ -172,6 +174,28 @@ def test_a_grid_of_too_many_points_is_refused() -> None:
 def test_the_number_of_samples_belongs_to_the_design() -> None:
     axes = [{"name": "length", "start": 1, "stop": 2, "count": 3}]
     assert "spec.design.sobol.axes[0].count: belongs to a grid" in problem_of({"sobol": {"axes": axes, "count": 3}})
+
+
+def test_a_table_in_a_file_has_the_points_of_the_table_in_the_object() -> None:
+    rows = [[500, "steel"], [600.5, "aluminium"]]
+    inline = design_of({"table": {"columns": ["length", "material"], "rows": rows}})
+    spec = {"target": {"kind": "WorkerPool", "name": "b"}, "action": "solve", "design": {"table": {"file": ADDRESS}}}
+    table = read_table_file(b"\xef\xbb\xbflength, material\r\n500,steel\r\n\r\n600.5,aluminium\r\n", SOLVE.parameters)
+    assert build_design(StudySpec.model_validate(spec), SOLVE, table) == inline
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"length\n", "has no points"),
+        (b"length,load\n1\n", "line 2 has 1 cells, but the header has 2"),
+        (b"length\n1\nlong\n", "line 3 has a cell"),
+        (b"\xff\xfe", "cannot be read as CSV"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused_with_its_line(content: bytes, problem: str) -> None:
+    with pytest.raises(InvalidValueError, match=problem):
+        read_table_file(content, SOLVE.parameters)
 
 
 SEARCHED = {"objectives": [{"result": "mass"}], "algorithm": "DE", "population": 4, "evaluations": 8}

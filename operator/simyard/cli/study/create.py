@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import click
 from simyard.api.base import Json
 from simyard.api.names import API_VERSION, STUDIES
 from simyard.api.simulation_service import DeclaredValue
-from simyard.cli.files import make_reference
+from simyard.cli.files import make_reference, upload
 from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure, make_output_option, print_object, say
-from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, parse_value, read_points
+from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, parse_value, read_points, read_workers
 from simyard.cli.study.search import SearchOptions, add_search_options
 from simyard.cli.study.table import Columns, read_rows
 from simyard.cli.study.watch import follow_study
@@ -29,7 +30,8 @@ SAMPLED = {
     "sobol": "sobol",
     "halton": "halton",
 }
-MAX_TABLE_ROWS = 10_000
+MAX_INLINE_ROWS = 1_000
+"""Number of points above which a table is uploaded as a file; such a study needs the file store for its results too."""
 
 
 @click.command()
@@ -46,6 +48,8 @@ MAX_TABLE_ROWS = 10_000
 @click.option("--table", "table", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A CSV file with the points; its header has the names of the parameters.")  # fmt: skip
 @click.option("--parallelism", type=click.IntRange(min=1), help="The largest number of workers at the same time.")
+@click.option("--workers", metavar="N|MIN..MAX", help="The number of workers that the pool has while the study runs.")
+@click.option("--max-cost", metavar="AMOUNT", help="The cost at which the study ends. Its results are kept.")
 @click.option("--retries", type=click.IntRange(0, 10), help="The number of times that a failed task is run again.")
 @click.option("--max-failed", metavar="N|N%", help="The number of failed tasks above which the study fails.")
 @add_search_options
@@ -65,6 +69,8 @@ def create(
     seed: int,
     table: Path | None,
     parallelism: int | None,
+    workers: str | None,
+    max_cost: str | None,
     retries: int | None,
     max_failed: str | None,
     wait: bool,
@@ -85,10 +91,18 @@ def create(
         "action": action,
         "parameters": fixed,
         "design": _make_design(
-            design, count, seed, axes, table, {item.name: item.type for item in declared}, SearchOptions(**search)
+            kubectl,
+            design,
+            count,
+            seed,
+            axes,
+            table,
+            {item.name: item.type for item in declared},
+            SearchOptions(**search),
         ),
     }
-    given = {"parallelism": parallelism, "retriesPerTask": retries, "maxFailedTasks": _read_share(max_failed)}
+    given = {"parallelism": parallelism, "workers": _parse_workers(workers), "maxCost": max_cost}
+    given |= {"retriesPerTask": retries, "maxFailedTasks": _read_share(max_failed)}
     spec |= {key: value for key, value in given.items() if value is not None}
     _create(kubectl, name, spec, wait=wait, dry_run=dry_run, output=output)
 
@@ -136,10 +150,8 @@ def retry_failed(kubectl: Kubectl, name: str, copy: str | None, wait: bool) -> N
     failed = [[row[place] for place in places] for row in rows if row[reason]]
     if not failed:
         raise Failure(f"study/{name} has no failed tasks")
-    if len(failed) > MAX_TABLE_ROWS:
-        raise Failure(f"study/{name} has {len(failed)} failed tasks, and a table has at most {MAX_TABLE_ROWS} points")
     names = [columns.stored[place].removeprefix(PARAMETER) for place in places]
-    spec["design"] = {"table": read_points(names, failed, kinds)}
+    spec["design"] = {"table": _make_table(kubectl, names, failed, kinds)}
     spec.pop("chunkTasks", None)
     _create(kubectl, copy or f"{name}-retry", spec, wait=wait)
 
@@ -206,6 +218,7 @@ def _read_parameters(
 
 
 def _make_design(
+    kubectl: Kubectl,
     design: str,
     count: int | None,
     seed: int,
@@ -220,7 +233,7 @@ def _make_design(
         if axes or design != "grid":
             given = " ".join(f"{axis['name']}={format_axis(axis)}" for axis in axes) or f"--design {design}"
             raise click.UsageError(f"--table has all points: leave out {given}")
-        return {"table": _read_table(table, kinds)}
+        return {"table": _read_table(kubectl, table, kinds)}
     if not axes:
         raise click.UsageError("no parameter varies: give a list or a range, such as -p length=500:3450:50")
     if search.given:
@@ -234,15 +247,38 @@ def _make_design(
     return {SAMPLED[design]: {"axes": axes, "count": count, "seed": seed}}
 
 
-def _read_table(path: Path, kinds: dict[str, str]) -> Json:
+def _read_table(kubectl: Kubectl, path: Path, kinds: dict[str, str]) -> Json:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
         if len(rows) < 2:
             raise Failure(f"{path}: has no points: write a header with names of parameters, and a line for each point")
-        return read_points(rows[0], [row for row in rows[1:] if row], kinds)
+        return _make_table(kubectl, rows[0], [row for row in rows[1:] if row], kinds)
     except (csv.Error, UnicodeDecodeError, RangeError) as error:
         raise Failure(f"{path}: {error}") from None
+
+
+def _make_table(kubectl: Kubectl, header: Sequence[str], rows: list[list[str]], kinds: dict[str, str]) -> Json:
+    """Return the table design of some points; many of them are uploaded as a file.
+
+    Raises:
+        RangeError: a cell is no value of the declared type of its column.
+    """
+    points = read_points(header, rows, kinds)
+    if len(rows) <= MAX_INLINE_ROWS:
+        return points
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "points.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([points["columns"], *rows])
+        return {"file": upload(kubectl, path).address}
+
+
+def _parse_workers(text: str | None) -> Json | None:
+    try:
+        return None if text is None else read_workers(text)
+    except RangeError as error:
+        raise click.BadParameter(str(error), param_hint="--workers") from None
 
 
 def _read_share(text: str | None) -> Any:

@@ -121,3 +121,15 @@ def parse_decimal(text: str) -> int | str:
         raise RangeError(f"{text!r} is no number")
     value = Decimal(text)
     return int(value) if value == value.to_integral_value() and abs(value) < 2**31 else str(float(value))
+
+
+def read_workers(text: str) -> Json:
+    """Return ``spec.workers`` of a number or a range: ``20``, ``1..200``.
+
+    Raises:
+        RangeError: the text has another form.
+    """
+    least, dots, most = text.partition("..")
+    if not least.isdecimal() or (dots and not most.isdecimal()):
+        raise RangeError(f"{text!r} is no number and no range: write 20 or 1..200")
+    return {"min": int(least) if dots else 0, "max": int(most or least)}

@@ -36,6 +36,7 @@ from simyard.plan.licence import (
     sum_seats,
 )
 from simyard.plan.service import PublishedService
+from simyard.plan.studies.demand import compute_demand
 
 SEATS = Gauge("simyard_licence_seats", "Seats of licences: all, occupied, and waited for.",
               ["licence", "state"])  # fmt: skip
@@ -212,7 +213,8 @@ class Licences:
 
     def _claim(self, pool: WorkerPool, *, asks: datetime | None = None) -> Claim:
         held = self._registry.workers.count("pool", pool.metadata.uid)
-        claim = make_claim(pool, self._newest(pool), held, asks=asks)
+        demand = compute_demand(self._registry.list_studies_of_pool(pool))
+        claim = make_claim(pool, self._newest(pool), held, asks=asks, demand=demand)
         service = self._registry.find_service(pool)
         if service is not None and self.get_terms(service.service).refusal is not None:
             return replace(claim, granted=held, desired=held)

@@ -11,6 +11,7 @@ from typing import NoReturn
 from simyard.api import names
 from simyard.api.cloud_site import CloudSite
 from simyard.api.names import Reason
+from simyard.api.study import Study
 from simyard.api.worker import Worker
 from simyard.api.worker_pool import WorkerPool, WorkerPoolStatus
 from simyard.fleet.broker.provisioning import Broker
@@ -35,6 +36,7 @@ from simyard.plan.pool_input import PoolInput
 from simyard.plan.relevance import get_phase, get_usability, is_same_for_pool
 from simyard.plan.rotation import get_generation
 from simyard.plan.service import PublishedService
+from simyard.plan.studies.demand import compute_demand
 from simyard.plan.workforce import Clock
 from simyard_adapter.wire import name_pool_user
 from simyard_sites.kubernetes.errors import ApiError
@@ -169,6 +171,13 @@ class Pools:
                 self._memory[pool.metadata.uid].backoff = Backoff()  # a change may have repaired the cause
                 self._queue.add(make_key(pool))
 
+    def study_changed(self, old: Study | None, new: Study | None) -> None:
+        """Reconcile the pool of a study that asks for another number of workers."""
+        asked = [compute_demand(() if study is None else (study,)) for study in (old, new)]
+        study = new or old
+        if study is not None and asked[0] != asked[1]:
+            self._queue.add((study.metadata.namespace, study.spec.target.name))
+
     def site_changed(self, old: CloudSite | None, new: CloudSite | None) -> None:
         """Reconcile all pools if the spec of a site has changed, or if the site has become or ceased to be usable."""
         if old is None or new is None or old.spec != new.spec or get_usability(old) != get_usability(new):
@@ -237,6 +246,7 @@ class Pools:
             broker_problem=self._broker.problem,
             refused=memory.refused if memory.refused_until > time else "",
             licence=self._licences.allot_pool(pool, get_time()),
+            demand=compute_demand(self._registry.list_studies_of_pool(pool)),
             worker_left=memory.worker_left or (not memory.planned and len(workers) < memory.status.replicas),
             rotate_after_seconds=self._rotate_after_seconds,
             default_drain_seconds=self._timing.default_drain_seconds,
@@ -280,11 +290,12 @@ class Pools:
         self._statuses.count(pool.metadata.uid, memory.status)
 
     def _busy(self, workers: Iterable[Worker]) -> frozenset[str]:
-        """Return the uids of the workers that run a ServiceAction."""
-        if not len(self._registry.actions):
+        """Return the uids of the workers that run a ServiceAction or tasks of a study."""
+        actions, chunks = self._registry.actions, self._registry.chunks
+        if not len(actions) and not chunks:
             return frozenset()
         uids = (worker.metadata.uid for worker in workers)
-        return frozenset(uid for uid in uids if self._registry.actions.count("worker", uid))
+        return frozenset(uid for uid in uids if uid in chunks or actions.count("worker", uid))
 
     async def _reconcile_teardown(self, pool: WorkerPool, memory: PoolMemory) -> float | None:
         """Delete the broker user and the queues of a pool, as soon as its Workers and machines are gone.

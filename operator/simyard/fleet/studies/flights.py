@@ -9,19 +9,18 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simyard.api.study import Study
-from simyard.files.studies import StudyStore
 from simyard.fleet.actions.fences import Fences
 from simyard.fleet.registry import Registry, get_queue, get_time
-from simyard.fleet.studies.runs import Flight, Run
+from simyard.fleet.studies.assigned import Flight
+from simyard.fleet.studies.runs import Run
 from simyard.guest.chunks import ChunkSummary, FailureCount
 from simyard.messaging.errors import NoConsumerError
 from simyard.messaging.requests import Requester
 from simyard.plan.actions import ActionTimes
-from simyard.plan.studies.assignment import MAX_PER_WORKER, choose_workers
 from simyard_adapter.chunks import MAX_NAMED_FAILURES, Row, list_columns, make_cells
 from simyard_adapter.declarations import Json
 from simyard_adapter.wire import ErrorReason, Request, WireError
@@ -64,31 +63,28 @@ class Flights:
         self._time = asyncio.get_running_loop().time
         self._slots = asyncio.Semaphore(MAX_PARALLEL)
 
-    async def assign(
-        self, study: Study, run: Run, store: StudyStore, workers: Sequence[str], others: Mapping[str, int]
-    ) -> None:
-        """Assign chunks to workers. An assignment is recorded in the store before the chunk is sent.
+    async def assign(self, run: Run, workers: Sequence[str]) -> None:
+        """Assign a chunk to each of the workers. An assignment is recorded in the store before the chunk is sent.
 
         Raises:
             StoreError: the store does not answer; the chunks remain unassigned.
         """
-        own, trials = run.count_workers(), run.layout.length is None
-        per_worker = 1 if trials else MAX_PER_WORKER
-        open_chunks = run.count_open(per_worker * len(workers))
-        chosen = choose_workers(workers, own, others, study.spec.parallelism, open_chunks, per_worker=per_worker)
 
         async def record(chunk: int, worker_uid: str) -> None:
             attempt = run.attempts.get(chunk, 0) + 1
             try:
                 async with self._slots:
-                    known = await store.record_assignment(run.keys, chunk, attempt, worker_uid)
+                    known = await run.store.record_assignment(run.keys, chunk, attempt, worker_uid)
             except BaseException:
                 run.returned.append(chunk)
                 raise
             run.attempts[chunk] = attempt
-            run.flights[chunk] = Flight(chunk, attempt, known)
+            run.assigned.add(Flight(chunk, attempt, known))
+            run.room.add(known, run.assigned.count(known))
+            if self._registry.find_worker(known) is None:
+                run.lost.add(chunk)
 
-        taken = [(run.take_open(), worker_uid) for worker_uid in chosen]
+        taken = [(run.take_open(), worker_uid) for worker_uid in workers]
         outcomes = await asyncio.gather(*(record(*item) for item in taken), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -101,14 +97,14 @@ class Flights:
             MessagingError: the broker may not have accepted a chunk; it is sent again.
         """
         now = self._time()
-        for flight in run.flights.values():
-            if flight.worker_uid in run.registered:
-                flight.sent = None
+        for worker_uid in run.registered:
+            for flight in run.assigned.list_of(worker_uid):
+                run.assigned.mark_unsent(flight)
         run.registered.clear()
-        due = [it for it in run.flights.values() if it.sent is None or now - it.sent >= RESEND_SECONDS]
-        for flight in due:
+        for flight in [*run.assigned.list_sent_before(now - RESEND_SECONDS), *run.assigned.list_unsent()]:
             worker = self._registry.find_worker(flight.worker_uid)
             if worker is None:
+                run.lost.add(flight.chunk)
                 continue
             body: dict[str, Json] = {
                 "action": study.spec.action,
@@ -125,7 +121,7 @@ class Flights:
                 await self._requester.publish_persistent(
                     get_queue(worker), Request.TASKS, body, _make_id(study, flight)
                 )
-            flight.sent = now
+            run.assigned.mark_sent(flight, now)
 
     async def cancel(self, study_uid: str, run: Run) -> None:
         """Ask the workers to stop the tasks of a study: first those that wait, so that none of them begins.
@@ -133,7 +129,7 @@ class Flights:
         Raises:
             MessagingError: the broker may not have accepted a request.
         """
-        for flight in sorted(run.flights.values(), key=lambda it: -it.chunk):
+        for flight in sorted(run.assigned, key=lambda it: -it.chunk):
             if (worker := self._registry.find_worker(flight.worker_uid)) is not None:
                 invocation = str(ChunkId(study_uid, flight.chunk, flight.attempt))
                 with contextlib.suppress(NoConsumerError):
@@ -141,81 +137,79 @@ class Flights:
                         get_queue(worker), Request.CANCEL, {"invocation": invocation}, f"{invocation}-cancel"
                     )
 
-    def has_lost(self, run: Run) -> bool:
-        """Return whether the worker of a chunk is gone."""
-        return any(self._registry.find_worker(it.worker_uid) is None for it in run.flights.values())
-
     def find_resend(self, run: Run) -> float | None:
         """Return the seconds until a chunk is sent again; None without chunks."""
-        sent = [it.sent for it in run.flights.values() if it.sent is not None]
-        return max(0.0, min(sent) + RESEND_SECONDS - self._time()) if sent else None
+        sent = run.assigned.get_first_sent()
+        return None if sent is None else max(0.0, sent + RESEND_SECONDS - self._time())
 
-    async def settle(self, study: Study, run: Run, store: StudyStore) -> None:
+    async def settle(self, study: Study, run: Run) -> None:
         """Decide about chunks that ended without a message that can be counted, and about those of lost workers.
 
         Raises:
             StoreError: the store does not answer.
             MessagingError: the broker does not answer.
         """
-        for flight in list(run.flights.values()):
-            refusal = run.refused.get(flight.chunk)
-            if flight.chunk in run.ended:
-                if not await self._count_part(study, run, store, flight):
-                    run.ended.discard(flight.chunk)  # the object is gone again: the worker answers once more
-            elif refusal is not None:
-                await self._settle_refused(study, run, store, flight, refusal)
-            elif self._registry.find_worker(flight.worker_uid) is None:
-                await self._settle_lost(study, run, store, flight)
-            elif flight.sent is not None and self._time() - flight.sent >= RESEND_SECONDS:
-                await self._count_part(study, run, store, flight)  # the message about its end may be lost
+        for chunk in list(run.ended):
+            flight = run.assigned.find(chunk)
+            if flight is None or not await self._count_part(study, run, flight):
+                run.ended.discard(chunk)  # the object is gone again: the worker answers once more
+        for chunk, refusal in list(run.refused.items()):
+            if (flight := run.assigned.find(chunk)) is not None:
+                await self._settle_refused(study, run, flight, refusal)
+        for chunk in list(run.lost):
+            flight = run.assigned.find(chunk)
+            if flight is None or self._registry.find_worker(flight.worker_uid) is not None:
+                run.lost.discard(chunk)
+            else:
+                await self._settle_lost(study, run, flight)
+        for flight in run.assigned.list_sent_before(self._time() - RESEND_SECONDS):
+            await self._count_part(study, run, flight)  # the message about its end may be lost
 
-    async def _settle_refused(
-        self, study: Study, run: Run, store: StudyStore, flight: Flight, refusal: WireError
-    ) -> None:
+    async def _settle_refused(self, study: Study, run: Run, flight: Flight, refusal: WireError) -> None:
         if refusal.reason in _NOT_BEGUN:
             run.release(flight)
         elif refusal.reason not in (ErrorReason.UNKNOWN_ACTION, ErrorReason.INVALID_REQUEST):
-            await self._give_up(study, run, store, flight, refusal)
+            await self._give_up(study, run, flight, refusal)
 
-    async def _settle_lost(self, study: Study, run: Run, store: StudyStore, flight: Flight) -> None:
+    async def _settle_lost(self, study: Study, run: Run, flight: Flight) -> None:
         """Have another worker run the chunk of a lost worker if that does no harm; else its tasks are interrupted."""
         now = get_time()
         since = self._registry.get_gone_since(flight.worker_uid) or run.since
         if (now - since).total_seconds() < self._times.lost_grace_seconds:
             return
-        if await self._count_part(study, run, store, flight):
+        if await self._count_part(study, run, flight):
             return
         invocation, may_run = _make_id(study, flight), study.spec.target.kind != "Worker"
         lost = WireError(ErrorReason.INTERRUPTED, "the worker of the task is gone; it is not known whether it was done")
         if run.losses[flight.chunk] + 1 >= MAX_LOSSES or not may_run:
-            return await self._give_up(study, run, store, flight, lost)
+            return await self._give_up(study, run, flight, lost)
         if not run.action.idempotent:
             if (flight.chunk, flight.attempt) in run.begun:
-                return await self._give_up(study, run, store, flight, lost)
+                return await self._give_up(study, run, flight, lost)
             await self._fences.raise_for(invocation, flight.worker_uid)
             if not self._fences.is_closed(invocation):
                 return None
             if (flight.chunk, flight.attempt) in run.begun:
-                return await self._give_up(study, run, store, flight, lost)
+                return await self._give_up(study, run, flight, lost)
             self._fences.forget(invocation)
         run.losses[flight.chunk] += 1
         run.release(flight)
         return None
 
-    async def _count_part(self, study: Study, run: Run, store: StudyStore, flight: Flight) -> bool:
-        part = await store.find_part(run.keys, flight.chunk)
+    async def _count_part(self, study: Study, run: Run, flight: Flight) -> bool:
+        part = await run.store.find_part(run.keys, flight.chunk)
         if part is None:
             return False
         run.finish(flight.chunk, part.summary, part.size, study, get_time())
         return True
 
-    async def _give_up(self, study: Study, run: Run, store: StudyStore, flight: Flight, error: WireError) -> None:
+    async def _give_up(self, study: Study, run: Run, flight: Flight, error: WireError) -> None:
         """Store rows with an error for all tasks of a chunk, unless the worker has stored its own."""
         content, summary = _make_failed_part(run, flight.chunk, error)
-        if await store.create_part(run.keys, flight.chunk, content, summary):
+        if await run.store.create_part(run.keys, flight.chunk, content, summary):
             run.finish(flight.chunk, summary, len(content), study, get_time())
         else:
-            await self._count_part(study, run, store, flight)
+            await self._count_part(study, run, flight)
         self._fences.forget(_make_id(study, flight))
 
 

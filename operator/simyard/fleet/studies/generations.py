@@ -38,7 +38,7 @@ async def load_generations(store: GenerationStore, study: Study, run: Run) -> No
 
 def misses_points(run: Run, time: float) -> bool:
     """Return whether workers have had nothing to do for a while, because the next points are not chosen."""
-    if not isinstance(run.design, Searched) or run.flights or run.count_open(1):
+    if not isinstance(run.design, Searched) or run.assigned or run.count_open():
         run.idle_since = None
         return False
     run.idle_since = time if run.idle_since is None else run.idle_since

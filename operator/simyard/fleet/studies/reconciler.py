@@ -11,29 +11,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import NoReturn
 
 from simyard.api import names
 from simyard.api.study import Study
+from simyard.api.study_record import MAX_TASKS_WITHOUT_STORE
 from simyard.api.worker import Worker
+from simyard.api.worker_pool import WorkerPool
 from simyard.files.access import StoreAccess
 from simyard.files.keys import StudyKeys
 from simyard.files.store import ObjectStore, StoreError
-from simyard.files.studies import StudyStore
-from simyard.fleet.actions.assignment import Presence, list_reserved
+from simyard.files.studies import StudyStore, delete_objects
+from simyard.fleet.actions.assignment import Presence
 from simyard.fleet.actions.fences import Fences
-from simyard.fleet.registry import Registry, find_removed, get_queue, get_time, list_target_keys
+from simyard.fleet.registry import Registry, find_removed, format_target_key, get_time, list_target_keys
 from simyard.fleet.studies.flights import Flights, parse_chunk_id
 from simyard.fleet.studies.generations import PATIENCE_SECONDS, load_generations, misses_points
+from simyard.fleet.studies.parts import Parts
+from simyard.fleet.studies.prices import Prices
+from simyard.fleet.studies.records import StudyRecords
+from simyard.fleet.studies.room import Capacity
 from simyard.fleet.studies.runs import Run, load_run
 from simyard.fleet.studies.statuses import StudyStatuses, make_status
+from simyard.fleet.studies.tables import load_table
 from simyard.fleet.work_queue import KeyQueue
-from simyard.guest.messages import Begun, ChunkEnded, PartWanted, Resulted
+from simyard.guest.messages import Begun, ChunkEnded, Resulted
 from simyard.messaging.events import ReceivedEvent
 from simyard.messaging.requests import Requester
 from simyard.plan.actions import ACTION_TIMES, ActionTimes
+from simyard.plan.studies.assignment import MAX_PER_WORKER
+from simyard.plan.studies.cost import count_affordable, plan_cost_end
 from simyard.plan.studies.designs import Searched, build_design, lay_out
 from simyard.plan.studies.layout import choose_length
 from simyard.plan.studies.study import (
@@ -47,8 +55,7 @@ from simyard.plan.studies.study import (
 )
 from simyard.plan.times import add_seconds, get_seconds_until
 from simyard.plan.worker import is_ready
-from simyard_adapter.declarations import InvalidValuesError
-from simyard_adapter.uploads import UploadOffer
+from simyard_adapter.declarations import InvalidValueError, InvalidValuesError
 from simyard_adapter.wire import ErrorReason, WireError
 from simyard_sites.kubernetes.errors import ConflictError, NotFoundError
 
@@ -59,21 +66,9 @@ STORE_RETRY_SECONDS = 3.0
 LOOK_SECONDS = 1.0
 """Time between two looks at chunks that wait for a lost worker, or for the confirmation of a cancellation."""
 NO_STORE = (
-    "a study keeps its results in the file store, and this installation has none: the platform team sets files.mode"
-    " of the chart"
+    "a study of {} tasks keeps its results in the file store, and this installation has none: the platform team sets"
+    " files.mode of the chart. At most {} tasks are possible without it"
 )
-
-
-class PartRefusedError(Exception):
-    """The refusal of a question about the rows of a chunk; ``retryable`` if a later question may be answered."""
-
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.retryable = retryable
-
-
-Admit = Callable[[PartWanted], Awaitable[None]]
-"""Counts the rows of a chunk in the quota of their namespace; raises PartRefusedError."""
 
 
 class Studies:
@@ -90,24 +85,25 @@ class Studies:
     ) -> None:
         """Set up; ``presence`` tells whether an adapter consumes a worker's queue, None if that is not known."""
         self._registry = registry
-        self._presence = presence
-        self._requester = requester
         self._access = access
         self._time = asyncio.get_running_loop().time
         self._statuses = StudyStatuses(registry)
         self._queue = KeyQueue("study", self._reconcile, concurrency=8, spacing_seconds=PASS_SPACING_SECONDS)
         self._flights = Flights(registry, requester, fences, times)
+        self._capacity = Capacity(registry, presence)
+        self._prices = Prices(registry)
         self._runs: dict[str, Run] = {}
+        self.parts = Parts(registry, self._runs, self._queue.add)
+        self._keys: dict[str, StudyKeys] = {}
         self._left: dict[str, Study] = {}
-        self._store: StudyStore | None = None
+        self._objects: ObjectStore | None = None
 
     async def run(self) -> NoReturn:
         """Reconcile until cancelled."""
         if self._access is None:
             await self._queue.run()
         else:
-            async with ObjectStore(self._access) as store:
-                self._store = StudyStore(self._access, store)
+            async with ObjectStore(self._access) as self._objects:
                 await self._queue.run()
         raise AssertionError("the queue does not end")
 
@@ -116,8 +112,8 @@ class Studies:
     def requester_connected(self) -> None:
         """Send all chunks again that workers have: the broker may have lost them."""
         for uid, run in self._runs.items():
-            for flight in run.flights.values():
-                flight.sent = None
+            for flight in run.assigned:
+                run.assigned.mark_unsent(flight)
             self._queue.add(uid)
 
     def worker_registered(self, worker_uid: str) -> None:
@@ -139,13 +135,34 @@ class Studies:
 
     def worker_changed(self, old: Worker | None, new: Worker | None) -> None:
         """Reconcile the studies of a worker that became ready, or that is gone."""
-        worker = new or old
-        if worker is not None and (new is None or old is None or is_ready(new) != is_ready(old)):
-            self.presence_changed(worker)
+        if (left := find_removed(old, new)) is not None:
+            for uid, run in self._runs.items():
+                if run.lose(left.metadata.uid):
+                    self._queue.add(uid)
+            for key in list_target_keys(left):  # the target itself may be gone
+                for study in self._registry.studies.list_by("target", key):
+                    self._queue.add(study.metadata.uid)
+        if new is not None and (old is None or _describe(new) != _describe(old)):
+            self.presence_changed(new)
 
     def presence_changed(self, worker: Worker) -> None:
         """Reconcile the studies of a worker whose adapter is back at the broker."""
+        worker_uid = worker.metadata.uid
         for key in list_target_keys(worker):
+            for study in self._registry.studies.list_by("target", key):
+                if (run := self._runs.get(study.metadata.uid)) is not None:
+                    run.room.add(worker_uid, run.assigned.count(worker_uid))
+                self._queue.add(study.metadata.uid)
+
+    def pool_changed(self, old: WorkerPool | None, new: WorkerPool | None) -> None:
+        """Reconcile the studies of a pool that reserves other workers for Sync calls, or that is gone."""
+        pool = new or old
+        if pool is None or (old and new and old.spec.reserved_for_sync == new.spec.reserved_for_sync):
+            return
+        self._capacity.pool_changed(pool)
+        metadata = pool.metadata
+        service = format_target_key(names.SIMULATION_SERVICES.kind, metadata.namespace, pool.spec.service_ref.name)
+        for key in (format_target_key(names.WORKER_POOLS.kind, metadata.namespace, metadata.name), service):
             for study in self._registry.studies.list_by("target", key):
                 self._queue.add(study.metadata.uid)
 
@@ -166,7 +183,7 @@ class Studies:
         if named is None or study is None:
             return None
         run = self._runs.get(named.study_uid)
-        flight = None if run is None else run.flights.get(named.chunk)
+        flight = None if run is None else run.assigned.find(named.chunk)
         if isinstance(message, Begun):
             if flight is not None and flight.worker_uid != event.worker_uid:
                 return None
@@ -185,39 +202,13 @@ class Studies:
         self._queue.add(named.study_uid)
         return None
 
-    async def offer_part(self, worker_uid: str, question: PartWanted, admit: Admit) -> UploadOffer:
-        """Return the request with which a worker uploads the rows of a chunk.
-
-        Raises:
-            PartRefusedError: the chunk is not assigned to the worker, or its rows do not fit into the quota.
-        """
-        named = parse_chunk_id(question.invocation)
-        study = None if named is None else self._registry.find_study(named.study_uid)
-        if named is None or study is None or is_finished(study):
-            raise PartRefusedError("the study is gone or has ended")
-        run = self._runs.get(named.study_uid)
-        if run is None or self._store is None:
-            raise PartRefusedError("the operator has just started and reads the study", retryable=True)
-        flight = run.flights.get(named.chunk)
-        if flight is None or (flight.attempt, flight.worker_uid) != (named.attempt, worker_uid):
-            if named.chunk in run.progress.finished:
-                return UploadOffer(present=True)
-            raise PartRefusedError("the chunk is assigned to another worker")
-        if question.summary.tasks != len(run.layout.get_tasks(named.chunk)):
-            raise PartRefusedError("the chunk has another number of tasks")
-        try:
-            await admit(question)
-        except PartRefusedError as error:
-            run.blocked = str(error)
-            self._queue.add(named.study_uid)
-            raise
-        run.blocked, flight.size = "", question.bytes
-        return self._store.sign_part(run.keys, named.chunk, question.address, question.bytes, question.summary)
-
     async def _record_begin(self, study: Study, chunk: int, attempt: int) -> None:
-        while self._store is not None and self._registry.find_study(study.metadata.uid) is not None:
+        while self._registry.find_study(study.metadata.uid) is not None:
+            run = self._runs.get(study.metadata.uid)
             try:
-                return await self._store.record_begin(await self._get_keys(study), chunk, attempt)
+                keys = await self._get_keys(study)
+                store = run.store if run is not None else await self._choose_store(study, keys)
+                return await store.record_begin(keys, chunk, attempt)
             except StoreError as error:
                 log.warning("the begin of a chunk of the study %s is not recorded yet: %s", study.metadata.name, error)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
@@ -242,15 +233,16 @@ class Studies:
         run, left = self._runs.get(uid), self._left.get(uid)
         if run is not None:
             await self._flights.cancel(uid, run)
-        if left is not None and self._store is not None:
+        if left is not None and self._objects is not None:
             with contextlib.suppress(NotFoundError):  # without the namespace, the sweep of the file store does it
-                await self._store.delete_study(run.keys if run is not None else await self._get_keys(left))
-        self._runs.pop(uid, None)
+                await delete_objects(self._objects, run.keys if run is not None else await self._get_keys(left))
+        self._drop_run(uid)
         self._left.pop(uid, None)
+        self._keys.pop(uid, None)
         self._queue.forget(uid)
 
     async def _reconcile_finished(self, study: Study) -> float | None:
-        self._runs.pop(study.metadata.uid, None)
+        self._drop_run(study.metadata.uid)
         now = get_time()
         ends = add_seconds(study.status.finished_time or now, study.spec.ttl_seconds_after_finished)
         if ends > now:
@@ -271,9 +263,8 @@ class Studies:
                 await self._statuses.write(study, record_end(study, None, 0, loaded, get_time()))
                 return None
             run = self._runs[uid] = loaded
-        assert self._store is not None, "a study runs only with a store"
-        await load_generations(self._store.generations, study, run)
-        await self._flights.settle(study, run, self._store)
+        await load_generations(run.store.generations, study, run)
+        await self._flights.settle(study, run)
         if (ending := await self._find_end(study, run)) is not None:
             return await self._end(study, run, ending)
         if run.layout.length is None and (length := self._choose_length(study, run)) is not None:
@@ -282,15 +273,13 @@ class Studies:
         await self._flights.send(study, run)
         due = await self._statuses.write_progress(study, run, waits)
         now = get_time()
-        looks = [due, LOOK_SECONDS if self._flights.has_lost(run) else self._flights.find_resend(run)]
+        looks = [due, LOOK_SECONDS if run.lost else self._flights.find_resend(run)]
         looks.append(get_seconds_until(now, [find_deadline(study)]))
         looks.append(None if run.idle_since is None else PATIENCE_SECONDS)
         return min((seconds for seconds in looks if seconds is not None), default=None)
 
     async def _load(self, study: Study) -> Run | Ending:
         """Return the memory about a study, or why it cannot run."""
-        if self._store is None:
-            return Ending(names.Reason.FILE_STORE_MISSING, NO_STORE)
         if (service := self._registry.find_target_service(study)) is None:
             await self._registry.fetch_target(study)
             if (service := self._registry.find_target_service(study)) is None:
@@ -301,17 +290,43 @@ class Studies:
             message = f"spec.action: {study.spec.action} is not declared by the service; it declares: {known}"
             return Ending(ErrorReason.UNKNOWN_ACTION.value, message)
         try:
-            design = build_design(study.spec, action)
-        except InvalidValuesError as error:
+            table = await load_table(self._objects, study, action, self._get_keys)
+            design = await asyncio.to_thread(build_design, study.spec, action, table)
+        except (InvalidValueError, InvalidValuesError) as error:
             return Ending(names.Reason.DESIGN_INVALID, str(error))
-        return await load_run(self._store, await self._get_keys(study), study, action, design, get_time())
+        large = design.count > MAX_TASKS_WITHOUT_STORE or isinstance(design, Searched)
+        if self._objects is None and large:
+            message = NO_STORE.format(f"{design.count:,}", f"{MAX_TASKS_WITHOUT_STORE:,}")
+            return Ending(names.Reason.FILE_STORE_MISSING, message)
+        keys = await self._get_keys(study)
+        store = await self._choose_store(study, keys)
+        return await load_run(store, keys, study, action, design, self._registry.chunks, self._prices, get_time())
+
+    async def _choose_store(self, study: Study, keys: StudyKeys) -> StudyStore:
+        """Return the place of the objects of a study: StudyRecords if there is no file store, or was none before."""
+        records = StudyRecords(self._registry.client, keys, study.metadata)
+        if self._objects is None:
+            return StudyStore(None, records)
+        small = study.status.tasks is not None and study.status.tasks <= MAX_TASKS_WITHOUT_STORE
+        if small and await records.has_any():
+            return StudyStore(None, records)
+        return StudyStore(self._access, self._objects)
+
+    def _drop_run(self, uid: str) -> None:
+        if (run := self._runs.pop(uid, None)) is not None:
+            run.assigned.clear()
 
     async def _get_keys(self, study: Study) -> StudyKeys:
-        raw = await self._registry.client.get(names.NAMESPACES, study.metadata.namespace, "")
-        return StudyKeys(str(raw["metadata"]["uid"]), study.metadata.uid)
+        uid = study.metadata.uid
+        if uid not in self._keys:
+            raw = await self._registry.client.get(names.NAMESPACES, study.metadata.namespace, "")
+            self._keys[uid] = StudyKeys(str(raw["metadata"]["uid"]), uid)
+        return self._keys[uid]
 
     async def _find_end(self, study: Study, run: Run) -> Ending | None:
         ending = plan_end(study, run.progress, run.layout.tasks, get_time())
+        if ending is None:
+            ending = plan_cost_end(study, run.progress, run.layout, len(run.assigned))
         if ending is None and self._registry.find_target_service(study) is None:
             await self._registry.fetch_target(study)
             if self._registry.find_target_service(study) is None:
@@ -323,7 +338,7 @@ class Studies:
 
     async def _end(self, study: Study, run: Run, ending: Ending) -> float | None:
         """End a study; before an early end, the workers stop their tasks, and their finished rows are kept."""
-        if ending.early and run.flights:
+        if ending.early and run.assigned:
             if run.cancelled_at is None:
                 run.cancelled_at = self._time()
                 await self._flights.cancel(study.metadata.uid, run)
@@ -334,48 +349,40 @@ class Studies:
 
     def _choose_length(self, study: Study, run: Run) -> int | None:
         """Return the length of chunks; None if it cannot be decided yet."""
-        workers = len(self._list_workers(study))
+        if not isinstance(run.design, Searched) and not run.progress.tasks:
+            return None  # the first tasks decide
+        asked = study.spec.workers.max if study.spec.workers is not None else 0
+        workers = max(asked, self._capacity.count_workers(study))
         if isinstance(run.design, Searched):
             chosen = run.design.generations.choose_length(workers) if workers else None
-        else:  # by the first tasks
-            chosen = choose_length(run.layout, run.progress.mean_seconds, workers) if run.progress.tasks else None
+        else:
+            chosen = choose_length(run.layout, run.progress.mean_seconds, workers)
         return study.status.chunk_tasks or chosen  # another operator may have decided
 
     async def _write_length(self, study: Study, run: Run, length: int) -> float | None:
         """Write the length of chunks before a chunk of this length is assigned."""
         await self._statuses.write(study, make_status(study, run, length, ""))
         run.layout = lay_out(run.design, study.spec.chunk_tasks, length)
+        run.room.forget()
         run.written_at, run.written_tasks = self._time(), run.progress.tasks
         return 0.0
 
     async def _assign(self, study: Study, run: Run) -> str:
-        """Assign chunks to workers that can take some; return why none can, or an empty text."""
-        assert self._store is not None, "a study runs only with a store"
-        workers = self._list_workers(study)
-        if not workers:
-            return "no worker is ready that its pool does not reserve for Sync calls"
-        others: Counter[str] = Counter()
-        for uid, other in self._runs.items():
-            if uid != study.metadata.uid:
-                others.update(other.count_workers())
-        for worker_uid in workers:
-            others[worker_uid] += self._registry.actions.count("worker", worker_uid)
-        await self._flights.assign(study, run, self._store, workers, others)
-        return NO_POINTS if misses_points(run, self._time()) else ""
+        """Assign chunks to workers that can take some; return why none has any, or an empty text."""
+        affordable = count_affordable(study, run.progress, run.layout, len(run.assigned))
+        if (chunks := min(run.count_open(), affordable)) > 0:
+            per_worker = 1 if run.layout.length is None else MAX_PER_WORKER
+            workers = self._capacity.choose(study, run.assigned, run.room, chunks, per_worker)
+            await self._flights.assign(run, workers)
+        if misses_points(run, self._time()):
+            return NO_POINTS
+        waits = run.count_open() and not run.assigned
+        return "no worker is ready that its pool does not reserve for Sync calls" if waits else ""
 
-    def _list_workers(self, study: Study) -> list[str]:
-        target = study.spec.target
-        found = self._registry.list_target_workers(target.kind, study.metadata.namespace, target.name)
-        workers = [worker for worker in found if self._takes_tasks(worker)]
-        if target.kind == names.WORKERS.kind:
-            return [worker.metadata.uid for worker in workers]
-        counts = self._registry.actions.count
-        busy = frozenset(it.metadata.uid for it in workers if counts("worker", it.metadata.uid))
-        kept = list_reserved(self._registry, workers, busy)
-        return [worker.metadata.uid for worker in workers if worker.metadata.uid not in kept]
 
-    def _takes_tasks(self, worker: Worker) -> bool:
-        return is_ready(worker) and not worker.spec.drain and self._presence(get_queue(worker)) is not False
+def _describe(worker: Worker) -> object:
+    """Return the part of a worker that decides whether it takes tasks."""
+    return is_ready(worker), worker.spec.drain
 
 
 def _make_target_ending(study: Study) -> Ending:

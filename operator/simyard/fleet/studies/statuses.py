@@ -24,7 +24,7 @@ WRITES_PER_SECOND = 20.0
 
 def make_status(study: Study, run: Run, length: int | None, waits: str) -> StudyStatus:
     """Return the present status; ``length`` is the length of chunks, ``waits`` the reason why nothing runs."""
-    running = len(run.count_workers())
+    running = run.assigned.workers
     status = record_progress(
         study, run.progress, run.layout.tasks, length, running, get_time(), waits=waits, blocked=run.blocked
     )
@@ -45,14 +45,17 @@ class StudyStatuses:
         Raises:
             ConflictError: the study was changed; the pass runs again.
         """
+        time, tasks = self._time(), run.progress.tasks
+        awaited = _completes_generation(study, run)
+        if time < run.written_at + SPACING_SECONDS and not awaited:
+            return run.written_at + SPACING_SECONDS - time
         status = make_status(study, run, run.layout.length, waits)
         if status == study.status:
             return None
-        time, tasks = self._time(), run.progress.tasks
         percent = max(1, run.layout.tasks // 100)
         soon = _describe(status) != _describe(study.status) or tasks // percent != run.written_tasks // percent
         due = run.written_at + (SPACING_SECONDS if soon else MAX_SECONDS)
-        if due > time and not _completes_generation(study, run):
+        if due > time and not awaited:
             return due - time
         if (delay := self._budget.reserve()) > 0:
             return delay

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from simyard.api.study import MAX_TASKS, SampledDesign, StudySpec
+from simyard.api.study import MAX_TASKS, SampledDesign, StudySpec, TableDesign
 from simyard.api.study_axis import StudyAxis
 from simyard.plan.studies import sequences
 from simyard.plan.studies.axes import Axis, GridAxis, read_grid_axis, read_sampled_axis
@@ -121,8 +121,10 @@ Design = Grid | Sampled | Table | Searched
 """Points of a study: ``names`` of the parameters that vary, their ``count``, and a function of the index."""
 
 
-def build_design(spec: StudySpec, action: Action) -> Design:
+def build_design(spec: StudySpec, action: Action, table: TableDesign | None = None) -> Design:
     """Return the design of a study, checked against the declaration of its action.
+
+    ``table`` has the points of a table that is in a file.
 
     Raises:
         InvalidValuesError: The design, the fixed parameters or the stop rules do not fit the declared action. Each
@@ -134,7 +136,7 @@ def build_design(spec: StudySpec, action: Action) -> Design:
             problem = f"{result} is no result that is a number; such results are: {', '.join(numbers) or 'none'}"
             raise InvalidValuesError([InvalidValueError(path, problem)])
     try:
-        design = _read_design(spec, {item.name: item for item in action.parameters})
+        design = _read_design(spec, {item.name: item for item in action.parameters}, table)
     except InvalidValueError as error:
         raise InvalidValuesError([error]) from None
     if design.count > MAX_TASKS:
@@ -168,7 +170,7 @@ def _list_results(spec: StudySpec) -> Iterator[tuple[str, str]]:
             yield f"{PATH}.optimise.constraints[{place}].result", constraint.result
 
 
-def _read_design(spec: StudySpec, declared: dict[str, Value]) -> Design:
+def _read_design(spec: StudySpec, declared: dict[str, Value], table: TableDesign | None) -> Design:
     given = spec.design
     if given.grid is not None:
         path = f"{PATH}.grid.axes"
@@ -178,11 +180,12 @@ def _read_design(spec: StudySpec, declared: dict[str, Value]) -> Design:
         )
         return Grid(names, grid, math.prod(axis.count for axis in grid))
     if given.table is not None:
-        names = _check_names(given.table.columns, spec, declared, f"{PATH}.table.columns")
-        rows = [
-            _read_row(row, [declared[name] for name in names], f"{PATH}.table.rows[{place}]")
-            for place, row in enumerate(given.table.rows)
-        ]
+        table = table or given.table
+        if table.rows is None:
+            raise InvalidValueError(f"{PATH}.table.rows", "has no points")
+        names = _check_names(table.columns or [], spec, declared, f"{PATH}.table.columns")
+        columns = [declared[name] for name in names]
+        rows = [_read_row(row, columns, f"{PATH}.table.rows[{place}]") for place, row in enumerate(table.rows)]
         return Table(names, tuple(rows))
     if (search := given.optimise) is not None:
         path = f"{PATH}.optimise.axes"

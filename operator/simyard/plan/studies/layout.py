@@ -18,6 +18,8 @@ TRIAL_CHUNKS = 16
 """Number of chunks of one task with which a study begins; each goes to a worker of its own if there are enough."""
 TARGET_SECONDS = 30.0
 """Desired duration of a chunk."""
+MIN_SECONDS = 0.25
+"""Least desired duration of a chunk: to assign, send, store and count a chunk costs CPU, whatever its length."""
 SHARES_PER_WORKER = 4
 """Least number of chunks for each worker, so that all workers end at about the same time."""
 
@@ -92,9 +94,10 @@ def choose_length(layout: Layout, mean_seconds: float, workers: int) -> int:
         mean_seconds: mean duration of the tasks that have ended.
         workers: number of workers that can run tasks.
     """
-    by_time = int(TARGET_SECONDS / max(mean_seconds, 1e-6))
+    mean_seconds = max(mean_seconds, 1e-6)
     by_share = math.ceil((layout.tasks - layout.trials) / (SHARES_PER_WORKER * max(1, workers)))
-    return _limit_length(layout.tasks, layout.trials, min(by_time, by_share))
+    wanted = min(max(by_share, int(MIN_SECONDS / mean_seconds)), int(TARGET_SECONDS / mean_seconds))
+    return _limit_length(layout.tasks, layout.trials, min(wanted, layout.tasks - layout.trials))
 
 
 def _limit_length(tasks: int, trials: int, length: int) -> int:

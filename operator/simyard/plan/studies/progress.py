@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,8 @@ MAX_MESSAGE_CHARACTERS = 80
 """Limit of the message of each reason in the status; the rows have longer ones."""
 RATE_SECONDS = 60.0
 """Time over which the rate is measured."""
+MARK_SECONDS = 0.5
+"""Least time between two marks, from which the rate is computed."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class Progress:
         failed_indexes: indexes of failed tasks, at most ``MAX_FAILED_INDEXES``.
         stopped_by: index of a task that fulfilled a stop rule.
         size: bytes of all rows.
+        cost_millis: cost of all tasks, in thousandths of the currency.
     """
 
     finished: ChunkSet = field(default_factory=ChunkSet)
@@ -43,7 +47,8 @@ class Progress:
     failed_indexes: list[int] = field(default_factory=list)
     stopped_by: int | None = None
     size: int = 0
-    _marks: list[tuple[datetime, int]] = field(default_factory=list)
+    cost_millis: float = 0.0
+    _marks: deque[tuple[datetime, int]] = field(default_factory=deque)
 
     @classmethod
     def read(cls, status: StudyStatus) -> Progress:
@@ -59,6 +64,7 @@ class Progress:
             list(status.failed_indexes),
             status.stopped_by,
             status.result_bytes,
+            status.cost_millis,
         )
 
     @property
@@ -100,13 +106,20 @@ class Progress:
         self.failed_indexes += summary.failed_indexes[: MAX_FAILED_INDEXES - len(self.failed_indexes)]
         if self.stopped_by is None:
             self.stopped_by = _find_stop(summary, rules)
-        self._marks = [mark for mark in self._marks if (now - mark[0]).total_seconds() < RATE_SECONDS]
-        self._marks.append((now, self.tasks))
+        self._mark(now)
         return True
+
+    def _mark(self, now: datetime) -> None:
+        """Note the number of tasks; of the marks that are too old, the last one remains, as there may be no other."""
+        marks = self._marks
+        if not marks or (now - marks[-1][0]).total_seconds() >= MARK_SECONDS:
+            marks.append((now, self.tasks))
+        while len(marks) > 1 and (now - marks[1][0]).total_seconds() >= RATE_SECONDS:
+            marks.popleft()
 
     def start_clock(self, now: datetime) -> None:
         """Begin to measure the rate: nothing is known about the time before."""
-        self._marks = [(now, self.tasks)]
+        self._marks = deque([(now, self.tasks)])
 
     def compute_rate(self, now: datetime) -> float:
         """Return the tasks per second of about the last minute."""
@@ -138,6 +151,7 @@ class Progress:
             "failed_indexes": sorted(self.failed_indexes),
             "stopped_by": self.stopped_by,
             "result_bytes": self.size,
+            "cost_millis": int(self.cost_millis),
         }
 
 
