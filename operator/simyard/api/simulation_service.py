@@ -56,6 +56,15 @@ _VALUE_RULES = (
 )
 
 
+VALUE_TYPES = [kind.value for kind in ValueType]
+
+
+def _check_type(name: str) -> str:
+    if name not in VALUE_TYPES:
+        raise ValueError(f"must be one of: {', '.join(VALUE_TYPES)}")
+    return name
+
+
 class DeclaredItems(ApiModel):
     """Type of the items of an array."""
 
@@ -70,9 +79,9 @@ class DeclaredValue(ApiModel):
     name: Annotated[Term, Field(description="Name: lower case letters, digits, underscores.")]
     type: Annotated[
         str,
-        AfterValidator(lambda name: ValueType(name).value),
+        AfterValidator(_check_type),
         Field(
-            json_schema_extra={"enum": [kind.value for kind in ValueType]},
+            json_schema_extra={"enum": VALUE_TYPES},
             description="Type in JSON; `file` is an object whose field `file` is the address of an uploaded file."
             " OCCI shows an attribute or a result that is a file as the path `/files/ADDRESS`;"
             " GET redirects to its content.",

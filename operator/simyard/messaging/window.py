@@ -81,7 +81,7 @@ class Window:
         self._finished[tag] = accepted
 
     def collect_acknowledgements(self) -> list[Acknowledgement]:
-        """Return the answers to the broker for all deliveries that finished since the last call, and remove them."""
+        """Remove the finished deliveries from the window, and return the answers for them to the broker."""
         answers: list[Acknowledgement] = []
         first: int | None = None
         for tag in self._held:

@@ -41,7 +41,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Observed state of a worker that is not in its object.
+    """Facts about a worker that the operator has observed and that its Worker object does not contain.
 
     Attributes:
         machine: Machine as the site reports it; None if there is no machine.
