@@ -50,7 +50,7 @@ class FakeServer:
         return await self.answer(request)  # type: ignore[arg-type]
 
     async def _start(self) -> web.ServerRunner:
-        runner = web.ServerRunner(web.Server(self._handle))
+        runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True), shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
