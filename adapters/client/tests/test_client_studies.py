@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
 import io
@@ -117,3 +118,13 @@ def test_results_of_all_chunks_are_one_table(server: FakeServer, client: Client)
     chunks["/2"] = chunks["/2"][:20]
     with pytest.raises(simyard_client.FileError, match="chunk 1 arrived damaged"):
         client.study("lengths").results()
+
+
+def test_results_without_a_file_store_come_with_the_answer(server: FakeServer, client: Client) -> None:
+    rows = base64.b64encode(pack([["index", "result.y"], ["0", "2"]])).decode()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {}, "items": [{"chunk": 0, "bytes": 9, "content": rows}]})
+
+    server.answer = answer
+    assert [list(row.values()) for row in client.study("lengths").results()] == [[0, 2]]
