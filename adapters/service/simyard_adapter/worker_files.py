@@ -277,8 +277,7 @@ class WorkerFiles:
             while True:
                 answer = self._questions.ask_from_thread(loop, context, {"part": question}, what)
                 if answer["status"].get("inline"):  # the platform has no file store
-                    rows = base64.b64encode(path.read_bytes()).decode()
-                    inline = {"part": {**question, "content": rows}}
+                    inline = {"part": {**question, "content": base64.b64encode(path.read_bytes()).decode()}}
                     return bool(self._questions.ask_from_thread(loop, context, inline, what)["status"].get("stored"))
                 offer = UploadOffer.from_json(answer["status"])
                 if offer.present:
