@@ -57,7 +57,9 @@ test-kubevirt: venv tools ## Test the KubeVirt site with KubeVirt's own virt-api
 	@$(DEV) tools virt-api virt-controller virt-manifests >/dev/null
 	@$(PY) -m pytest -q -rs -n 0 e2e/kubevirt $(PYTEST_ARGS)
 
-test-installation: venv tools ## Run operator and apiserver as the chart says, with an existing broker.
+# Not part of `make test` for the same reason.
+test-installation: venv tools ## Run the chart with cert-manager's controllers and an existing broker (first build: minutes).
+	@$(DEV) tools cert-manager >/dev/null
 	@$(PY) -m pytest -q -rs -n 0 e2e/installation $(PYTEST_ARGS)
 
 test-occi-clients: venv tools ## Let jOCCI create, call and delete a compute (skipped without Java 17 and Maven).

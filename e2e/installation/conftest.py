@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provide a control plane, a broker of other people, and a release of the chart that uses both."""
+"""Provide a control plane with cert-manager, a broker of other people, and a release of the chart that uses both."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from simyard_dev.cert_manager import CertManager
 from simyard_dev.controlplane import ControlPlane
 from simyard_dev.local_broker import LocalBroker
 
@@ -20,6 +21,7 @@ from helm_release import NAMESPACE, Helm
 from release import BROKER_SECRET, Release
 
 VALUES = (
+    "certificates.mode=certManager",
     "broker.mode=existing",
     f"broker.existing.secretName={BROKER_SECRET}",
     "operator.extraEnv[0].name=SIMYARD_EMULATED_DIR",
@@ -27,12 +29,15 @@ VALUES = (
 
 
 @pytest.fixture(scope="session")
-def helm(simyard_directory: Path) -> Helm:
-    """Provide Helm on a control plane of our own."""
+def helm(simyard_directory: Path) -> Iterator[Helm]:
+    """Provide Helm on a control plane of our own with a running cert-manager."""
     control_plane = ControlPlane(simyard_directory / "installation")
     control_plane.start()
     control_plane.kubectl("create", "namespace", NAMESPACE)
-    return Helm(control_plane)
+    cert_manager = CertManager(simyard_directory / "cert-manager", control_plane)
+    cert_manager.start()
+    yield Helm(control_plane)
+    cert_manager.stop()
 
 
 @pytest.fixture(scope="session")

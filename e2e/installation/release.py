@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import socket
+import ssl
 import urllib.request
 from pathlib import Path
 
+from cryptography import x509
 from helm_release import NAMESPACE, Helm, of_kind
 from played_pods import PlayedPod
 
 from kube_api import Api
 from simyard.api.base import Json
+from simyard.manifests import apiservice
 from simyard_dev.ports import LOOPBACK, Ports
 
 READY_SECONDS = 240.0
@@ -66,6 +71,33 @@ class Release:
         """Start a pod, and wait until its probe succeeds."""
         pod.start()
         pod.process.wait_ready(lambda: self._is_ready(pod), READY_SECONDS)
+
+    def read_secret(self, name: str) -> dict[str, bytes]:
+        """Return the content of a Secret."""
+        return {key: base64.b64decode(value) for key, value in self.get("secret", name)["data"].items()}
+
+    def read_serial(self, secret: str) -> int:
+        """Return the serial number of the certificate in a Secret."""
+        return x509.load_pem_x509_certificate(self.read_secret(secret)["tls.crt"]).serial_number
+
+    def read_ca_bundle(self) -> str:
+        """Return the authority by which kube-apiserver verifies the apiserver (PEM)."""
+        return base64.b64decode(self.get("apiservice", API_SERVICE)["spec"]["caBundle"]).decode()
+
+    def verify_apiserver(self, authority: str) -> int:
+        """Connect to the apiserver and verify it as kube-apiserver does; return the serial number of its certificate.
+
+        Raises:
+            ssl.SSLError: the authority (PEM) did not sign the certificate, or the certificate has other names.
+        """
+        context = ssl.create_default_context(cadata=authority)
+        with (
+            socket.create_connection((LOOPBACK, self._port), timeout=READY_SECONDS) as connection,
+            context.wrap_socket(connection, server_hostname=apiservice.get_host(NAMESPACE)) as encrypted,
+        ):
+            certificate = encrypted.getpeercert(binary_form=True)
+        assert certificate
+        return x509.load_der_x509_certificate(certificate).serial_number
 
     def _is_ready(self, pod: PlayedPod) -> bool:
         url = f"http://{LOOPBACK}:{self._ports[f'{pod.process.name}-metrics']}/readyz"

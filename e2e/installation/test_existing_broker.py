@@ -70,6 +70,7 @@ def running(release: Release, broker: LocalBroker) -> Iterator[Release]:
     metadata = {"name": BROKER_SECRET, "namespace": NAMESPACE}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": access}
     release.api.install([secret])
+    release.kubectl("wait", "--for=condition=Ready", "--timeout=240s", "certificate/simyard-apiserver")
     for pod in (release.operator, release.apiserver):
         release.start(pod)
     release.kubectl("wait", "--for=condition=Available", "--timeout=240s", f"apiservice/{API_SERVICE}")

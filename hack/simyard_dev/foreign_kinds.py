@@ -6,24 +6,32 @@ A real API server checks the objects of the chart against the definitions; no co
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from simyard_dev import tools
 from simyard_dev.controlplane import ControlPlane
 
 READY_SECONDS = 240
-_KINDS = {
-    "github.com/cert-manager/cert-manager": ("deploy/crds/cert-manager.io_", ("certificates", "issuers")),
-    "github.com/prometheus-operator/prometheus-operator": (
+_DEFINITIONS = tools.GoModule(name="definitions", source="", packages={})
+_KINDS = (
+    (tools.CERT_MANAGER, "deploy/crds/cert-manager.io_", ("certificates", "issuers")),
+    (
+        replace(_DEFINITIONS, source="github.com/prometheus-operator/prometheus-operator"),
         "example/prometheus-operator-crd/monitoring.coreos.com_",
         ("podmonitors", "prometheusrules"),
     ),
-    "github.com/rabbitmq/cluster-operator/v2": ("config/crd/bases/rabbitmq.com_", ("rabbitmqclusters",)),
-    "sigs.k8s.io/gateway-api": (
+    (
+        replace(_DEFINITIONS, source="github.com/rabbitmq/cluster-operator/v2"),
+        "config/crd/bases/rabbitmq.com_",
+        ("rabbitmqclusters",),
+    ),
+    (
+        replace(_DEFINITIONS, source="sigs.k8s.io/gateway-api"),
         "config/crd/standard/gateway.networking.k8s.io_",
         ("backendtlspolicies", "gateways", "httproutes"),
     ),
-}
+)
 """For each Go module: the path prefix of its definitions, and the kinds that the chart uses."""
 
 
@@ -34,8 +42,8 @@ def list_files() -> list[Path]:
         SetupError: Go is missing, a module cannot be downloaded, or it does not match go.sum.
     """
     found = []
-    for source, (prefix, kinds) in _KINDS.items():
-        directory = tools.download(tools.GoModule(name="definitions", source=source, packages={}))
+    for module, prefix, kinds in _KINDS:
+        directory = tools.download(module)
         found += [directory / f"{prefix}{kind}.yaml" for kind in kinds]
     return found
 

@@ -119,10 +119,16 @@ VIRT = GoModule(
     | {"virt-manifests": "simyard.dev/hack/tools/virt/virt-manifests"},
     stamps=("kubevirt.io/client-go/version.gitVersion={version}",),
 )
+CERT_MANAGER = GoModule(
+    name="cert-manager",
+    source="github.com/cert-manager/cert-manager",
+    packages={"cert-manager": "simyard.dev/hack/tools/cert-manager/cert-manager"},
+    stamps=("github.com/cert-manager/cert-manager/pkg/util.AppVersion={version}",),
+)
 GO_MODULES = (KUBERNETES, ETCD, KWOK, HELM, VERSITYGW)
 """The modules that every developer needs."""
 TOOLS = tuple(name for module in GO_MODULES for name in module.packages)
-_ALL_MODULES = (*GO_MODULES, VIRT)
+_ALL_MODULES = (*GO_MODULES, VIRT, CERT_MANAGER)
 _ALL_TOOLS = tuple(name for module in _ALL_MODULES for name in module.packages)
 
 

@@ -3,7 +3,6 @@ module simyard.dev/hack/tools/definitions
 go 1.24.0
 
 require (
-	github.com/cert-manager/cert-manager v1.21.2 // indirect
 	github.com/prometheus-operator/prometheus-operator v0.85.0 // indirect
 	github.com/rabbitmq/cluster-operator/v2 v2.16.0 // indirect
 	sigs.k8s.io/gateway-api v1.4.1 // indirect
