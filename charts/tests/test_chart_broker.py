@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The RabbitmqCluster of the chart."""
 
+import pytest
 from helm_release import Helm, of_kind
+
+pytestmark = pytest.mark.xdist_group("chart")
 
 
 def test_the_broker_asks_its_clients_for_no_certificate(helm: Helm) -> None:

@@ -71,12 +71,12 @@ async def test_an_adapter_that_is_not_there_is_a_503_at_once(vhost: Vhost, wait:
         async with adapter(vhost) as service:
             pass
         await until_absent(vhost, service.queue)
-        with pytest.raises(OcciError, match="not there") as refusal:
+        with pytest.raises(OcciError, match="not connected") as refusal:
             await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=wait))
         assert refusal.value.status == 503
         async with open_channel(vhost.access, "a test") as link:  # a queue without a consumer
             await link.channel.queue_declare(service.queue, exclusive=False, durable=True)
-            with pytest.raises(OcciError, match="not there"):
+            with pytest.raises(OcciError, match="not connected"):
                 await services.invoke(service.queue, PATH, Invocation(ALICE, SOLVE, {}, wait=wait))
             assert (await link.channel.queue_declare(service.queue, passive=True)).message_count == 0
 

@@ -79,7 +79,7 @@ class StudyStatuses:
 
 def _completes_generation(study: Study, run: Run) -> bool:
     """Return whether the process that chooses the next points waits for the status."""
-    if not isinstance(run.design, Searched):
+    if not isinstance(run.design, Searched) or run.design.chosen == 0:
         return False
     shown, newest = ChunkSet.decode(study.status.finished_chunks), run.design.chosen - 1
     ready = run.design.generations.is_ready
