@@ -87,7 +87,7 @@ class Studies:
         self._registry = registry
         self._access = access
         self._time = asyncio.get_running_loop().time
-        self._statuses = StudyStatuses(registry)
+        self._statuses = StudyStatuses(registry, self._time)
         self._queue = KeyQueue("study", self._reconcile, concurrency=8, spacing_seconds=PASS_SPACING_SECONDS)
         self._flights = Flights(registry, requester, fences, times)
         self._capacity = Capacity(registry, presence)

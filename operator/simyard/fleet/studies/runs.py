@@ -53,6 +53,7 @@ class Run:
         idle_since: loop time since which an optimisation has no points to run; None if it has some.
         written_at: loop time of the last write of the status.
         written_tasks: number of finished tasks in the last status.
+        write_slot: loop time at which the budget permits the next write of the status; None if no write is booked.
     """
 
     store: StudyStore
@@ -80,6 +81,7 @@ class Run:
     idle_since: float | None = None
     written_at: float = float("-inf")
     written_tasks: int = 0
+    write_slot: float | None = None
 
     @property
     def known_chunks(self) -> int:

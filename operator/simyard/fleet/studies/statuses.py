@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 
 from simyard.api.study import Study, StudyStatus
 from simyard.fleet.registry import Registry, get_time
@@ -34,9 +34,9 @@ def make_status(study: Study, run: Run, length: int | None, waits: str) -> Study
 class StudyStatuses:
     """The budget of status writes of all studies."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
         self._registry = registry
-        self._time = asyncio.get_running_loop().time
+        self._time = clock
         self._budget = RateLimit(WRITES_PER_SECOND, self._time)
 
     async def write_progress(self, study: Study, run: Run, waits: str) -> float | None:
@@ -57,8 +57,11 @@ class StudyStatuses:
         due = run.written_at + (SPACING_SECONDS if soon else MAX_SECONDS)
         if due > time and not awaited:
             return due - time
-        if (delay := self._budget.reserve()) > 0:
-            return delay
+        if run.write_slot is None:
+            run.write_slot = time + self._budget.reserve()
+        if run.write_slot > time:
+            return run.write_slot - time
+        run.write_slot = None
         await self.write(study, status)
         run.written_at, run.written_tasks = time, tasks
         return None
