@@ -65,8 +65,29 @@ QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
 Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY)] | Annotated[int, Field(ge=0)]
 """A Kubernetes quantity that is not negative: ``2``, ``500m``, ``4Gi``."""
 
-Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$")] | int
-"""A number: an integer, or a decimal in quotes (Kubernetes objects hold no floats)."""
+_DECIMAL = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?{})?$"
+Decimal = (
+    Annotated[
+        str,
+        Field(
+            max_length=32,
+            pattern=_DECIMAL.format("[0-9]+"),
+            json_schema_extra={"pattern": _DECIMAL.format("[01]?[0-9]{1,2}")},
+        ),
+    ]
+    | int
+)
+"""A number: an integer, or a decimal in quotes (Kubernetes objects hold no floats).
+
+The API server refuses exponents above 199, so that the number fits into a float. The model accepts them, because
+objects that were stored before this rule must stay readable.
+"""
+NOT_NEGATIVE: Json = {
+    "x-kubernetes-validations": [
+        make_cel_rule("type(self) == int ? self >= 0 : !self.startsWith('-')", "must not be negative")
+    ]
+}
+"""Schema keyword of a decimal that is not negative."""
 
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """Name of another object."""

@@ -12,6 +12,7 @@ from simyard.api.base import (
     ATOMIC_MAP,
     FREE_FORM,
     IMMUTABLE,
+    NOT_NEGATIVE,
     ApiModel,
     Conditions,
     Count,
@@ -176,7 +177,8 @@ class StudySpec(ApiModel):
         Decimal | None,
         Field(
             description="Cost at which the study ends; its results are kept. The cost is the time of the tasks at the"
-            " price of their sites, in the currency of the sites, which must be the same for all."
+            " price of their sites, in the currency of the sites, which must be the same for all.",
+            json_schema_extra=NOT_NEGATIVE,
         ),
     ] = None
     chunk_tasks: Annotated[

@@ -152,3 +152,11 @@ def field_at(schema: Json, path: str) -> Json:
 def test_short_names_differ() -> None:
     names = [definition.short_name for definition in DEFINITIONS]
     assert len(set(names)) == len(names)
+
+
+def test_decimals_fit_into_floats() -> None:
+    patterns = {node["pattern"] for _, node in NODES if "pattern" in node and "[eE]" in node["pattern"]}
+    assert patterns
+    for pattern in patterns:
+        assert all(re.match(pattern, number) for number in ("1", "-0.5", "1e3", "1E-03", f"{'9' * 27}e+199"))
+        assert not any(re.match(pattern, number) for number in ("1e200", "1e400", "1e-999999", "1e0300"))

@@ -46,6 +46,11 @@ def service(**spec: Any) -> Json:
     return manifest("SimulationService", {"interface": {}, "connector": {"python": {"class": "m:C"}}, **spec})
 
 
+def study(**spec: Any) -> Json:
+    design = {"grid": {"axes": [{"name": "a", "values": [1]}]}}
+    return manifest("Study", {"target": {"kind": "Worker", "name": "w"}, "action": "solve", "design": design, **spec})
+
+
 def optimisation(**fields: Any) -> Json:
     axes = [{"name": "a", "start": 0, "stop": 1}]
     search = {"axes": axes, "objectives": [{"result": "y"}], "algorithm": "DE", "evaluations": 100, **fields}
@@ -253,6 +258,9 @@ REFUSED: dict[str, tuple[Json, str, str]] = {
         f"{SEARCH}.constraints[0]",
         "needs exactly one of `atMost` and `atLeast`",
     ),
+    "cost below 0": (study(maxCost=-5), "spec.maxCost", "must not be negative"),
+    "decimal cost below 0": (study(maxCost="-0.5"), "spec.maxCost", "must not be negative"),
+    "cost that is no float": (study(maxCost="1e400"), "spec.maxCost", "should match"),
 }
 
 CHANGES: dict[str, tuple[Json, Json, str, str]] = {

@@ -83,3 +83,10 @@ def test_a_study_ends_when_its_cost_is_reached_or_nothing_more_fits() -> None:
     nothing_fits = plan_cost_end(study, make_progress(10, 60), layout, 0)
     assert nothing_fits is not None and "would cost more than the rest" in nothing_fits.message
     assert plan_cost_end(make_study(), make_progress(10, 1e9), layout, 0) is None
+
+
+def test_a_limit_beyond_all_floats_is_no_limit_and_one_below_0_ends_the_study() -> None:
+    layout, progress = Layout(100, 0, 10), make_progress(10, 50)
+    assert count_affordable(make_study(maxCost="1e400"), progress, layout, 1) == layout.chunks
+    assert plan_cost_end(make_study(maxCost="1e400"), progress, layout, 1) is None
+    assert plan_cost_end(make_study(maxCost="-5"), progress, layout, 1) is not None

@@ -254,3 +254,17 @@ def test_a_search_that_does_not_fit_the_action_is_refused(fields: dict, path: st
         search_of(*axes, **fields)
     assert path in str(caught.value)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["1e999999", "1e999999999", "1e-999999", "1e99999999999999999999999"])
+@pytest.mark.parametrize("field", ["start", "stop", "step"])
+@pytest.mark.parametrize("kind", ["grid", "random"])
+def test_a_range_of_numbers_out_of_bounds_is_refused(number: str, field: str, kind: str) -> None:
+    axis = {"name": "load", "start": 1, "stop": 10, "step": 1, field: number}
+    design = {"axes": [axis]} if kind == "grid" else {"axes": [axis], "count": 4}
+    assert f"axes[0].{field}: {number} is too large or too small" in problem_of({kind: design}, {"length": 1})
+
+
+def test_a_range_with_too_many_steps_is_refused() -> None:
+    axis = {"name": "load", "start": 1, "stop": "1e140", "step": "1e-140"}
+    assert f"in more than {2**53} steps" in problem_of({"grid": {"axes": [axis]}}, {"length": 1})

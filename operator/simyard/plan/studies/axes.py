@@ -13,6 +13,10 @@ from simyard_adapter.declarations import InvalidValueError, Json, Value, ValueTy
 
 MAX_CHECKED_STEPS = 10_000
 """Number of steps up to which each step is checked against the interface; of a longer range, both ends are checked."""
+MAX_STEPS = 2**53
+"""Maximum number of steps of a range: as many as a position in [0, 1] can select."""
+MAX_EXPONENT = 150
+"""Maximum order of magnitude of a number of a range; the quotient of two such numbers is a finite float."""
 
 
 class Axis(Protocol):
@@ -133,7 +137,7 @@ def read_grid_axis(axis: StudyAxis, declared: Value, path: str) -> GridAxis:
             raise InvalidValueError(path, f"a range of {axis.name} needs `step` or `count` in a grid")
         if axis.scale == "Log":
             raise InvalidValueError(f"{path}.scale", "a grid on a logarithmic scale needs `count` in place of `step`")
-        values = _make_steps(start, stop, Decimal(str(step)), path)
+        values = _make_steps(start, stop, _read_decimal(step, f"{path}.step"), path)
     _check_steps(values, declared, path)
     return values
 
@@ -157,13 +161,14 @@ def read_sampled_axis(axis: StudyAxis, declared: Value, path: str) -> Axis:
         declared.check(_to_number(start), f"{path}.start")
         declared.check(_to_number(stop), f"{path}.stop")
         return Interval(float(start), float(stop), axis.scale == "Log")
+    distance = _read_decimal(step, f"{path}.step")
     if axis.scale == "Log":
-        if Decimal(str(step)) != 1 or start != start.to_integral_value() or stop != stop.to_integral_value():
+        if distance != 1 or start != start.to_integral_value() or stop != stop.to_integral_value():
             raise InvalidValueError(f"{path}.step", "a logarithmic scale has continuous values, or integers (step 1)")
         declared.check(int(start), f"{path}.start")
         declared.check(int(stop), f"{path}.stop")
         return RoundedInterval(int(start), int(stop))
-    steps = _make_steps(start, stop, Decimal(str(step)), path)
+    steps = _make_steps(start, stop, distance, path)
     _check_steps(steps, declared, path)
     return steps
 
@@ -184,10 +189,21 @@ def _read_choices(values: list[Json], declared: Value, path: str) -> Choices:
 
 
 def _read_bounds(axis: StudyAxis, path: str) -> tuple[Decimal, Decimal]:
-    start, stop = Decimal(str(axis.start)), Decimal(str(axis.stop))
+    start, stop = _read_decimal(axis.start, f"{path}.start"), _read_decimal(axis.stop, f"{path}.stop")
     if axis.scale == "Log" and min(start, stop) <= 0:
         raise InvalidValueError(f"{path}.start", "a logarithmic scale needs bounds above 0")
     return start, stop
+
+
+def _read_decimal(value: object, path: str) -> Decimal:
+    try:
+        number = Decimal(str(value))
+    except ArithmeticError:  # the exponent has too many digits
+        number = Decimal("inf")
+    if not number.is_finite() or (number and abs(number.adjusted()) >= MAX_EXPONENT):
+        problem = f"{value} is too large or too small: the exponent of a number of a range is below {MAX_EXPONENT}"
+        raise InvalidValueError(path, problem)
+    return number
 
 
 def _make_counted(axis: StudyAxis, start: Decimal, stop: Decimal, path: str) -> GridAxis:
@@ -202,7 +218,10 @@ def _make_counted(axis: StudyAxis, start: Decimal, stop: Decimal, path: str) -> 
 def _make_steps(start: Decimal, stop: Decimal, step: Decimal, path: str) -> Steps:
     if step == 0 or (stop - start) * step < 0:
         raise InvalidValueError(f"{path}.step", "does not lead from `start` to `stop`")
-    return Steps(start, step, int((stop - start) / step) + 1)
+    steps = (stop - start) / step
+    if steps >= MAX_STEPS:
+        raise InvalidValueError(f"{path}.step", f"leads from `start` to `stop` in more than {MAX_STEPS} steps")
+    return Steps(start, step, int(steps) + 1)
 
 
 def _check_steps(axis: GridAxis, declared: Value, path: str) -> None:

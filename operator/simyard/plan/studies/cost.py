@@ -23,7 +23,7 @@ def count_affordable(study: Study, progress: Progress, layout: Layout, assigned:
         return layout.chunks
     chunk = progress.cost_millis / progress.tasks * (layout.length or 1)
     left = 1000 * float(study.spec.max_cost) - progress.cost_millis - chunk * assigned
-    return max(0, int(left / chunk))
+    return max(0, int(min(left / chunk, layout.chunks)))  # a limit of 1e999 is infinite
 
 
 def plan_cost_end(study: Study, progress: Progress, layout: Layout, assigned: int) -> Ending | None:
