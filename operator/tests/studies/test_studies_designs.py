@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simyard.api.study import StudySpec
+from simyard.plan.studies.axes import RoundedInterval
 from simyard.plan.studies.designs import Design, Searched, build_design
 from simyard.plan.studies.table_file import read_table_file
 from simyard_adapter.declarations import Action, InvalidValueError, InvalidValuesError
@@ -268,3 +269,9 @@ def test_a_range_of_numbers_out_of_bounds_is_refused(number: str, field: str, ki
 def test_a_range_with_too_many_steps_is_refused() -> None:
     axis = {"name": "load", "start": 1, "stop": "1e140", "step": "1e-140"}
     assert f"in more than {2**53} steps" in problem_of({"grid": {"axes": [axis]}}, {"length": 1})
+
+
+def test_integers_on_a_logarithmic_scale_stay_within_their_bounds() -> None:
+    axes = [RoundedInterval(start, 100) for start in range(1, 100)]
+    assert [axis.sample(0.0) for axis in axes] == list(range(1, 100))
+    assert {axis.sample(1.0) for axis in axes} == {100}

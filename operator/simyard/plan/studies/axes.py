@@ -110,7 +110,8 @@ class RoundedInterval:
     def sample(self, position: float) -> Json:
         """Return the integer at a position in [0, 1]."""
         low, high = math.log(self.start), math.log(self.stop + 1)
-        return min(int(math.exp(low + position * (high - low))), self.stop)
+        value = int(math.exp(low + position * (high - low)))  # the exponential of log(5) is below 5
+        return min(max(value, self.start), self.stop)
 
 
 GridAxis = Choices | Steps | LogSteps
