@@ -14,7 +14,7 @@ import pytest
 from simyard.api.study import Study
 from simyard.cli.output import Failure
 from simyard.cli.study.picture import Labels, choose_columns, draw_study
-from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, read_points, read_workers
+from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, parse_decimal, read_points, read_workers
 from simyard.cli.study.search import SearchOptions, add_generations
 from simyard.cli.study.search_picture import draw_search
 from simyard.cli.study.table import Columns, read_part, write_csv
@@ -272,3 +272,23 @@ def test_without_a_feasible_point_there_is_nothing_to_draw() -> None:
     assert design is not None
     with pytest.raises(Failure, match="no point is feasible yet"):
         draw_search("title", [search_row(0, 5, 2)], Columns.read(SEARCH_HEADER), design, Labels({}), "svg")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("9007199254740993", "9007199254740993"),
+        ("0.1000000000000000055", "0.1000000000000000055"),
+        ("-1.5e3", -1500),
+        ("1e-7", "1e-7"),
+        ("2.5", "2.5"),
+    ],
+)
+def test_a_decimal_keeps_all_its_digits(text: str, number: int | str) -> None:
+    assert parse_decimal(text) == number
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999999999", "1e-999999999", "1e99999999999999999999999"])
+def test_a_decimal_that_fits_into_no_float_is_refused(text: str) -> None:
+    with pytest.raises(RangeError, match="too large or too small"):
+        parse_decimal(text)

@@ -26,6 +26,8 @@ from simyard.api.base import Json
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER}):({_NUMBER})(?::(?:({_NUMBER})|x(\d+)))?(:log)?")
+MAX_EXPONENT = 199
+"""Largest exponent of a decimal that the API server accepts."""
 NUMERIC = ("number", "integer")
 HINT = "write VALUE, VALUE,VALUE,..., START:STOP:STEP, START:STOP or START:STOP:xCOUNT (and :log)"
 
@@ -115,12 +117,17 @@ def parse_decimal(text: str) -> int | str:
     """Return a number as Kubernetes objects hold it: an integer, or a decimal in a string.
 
     Raises:
-        RangeError: the text is no number.
+        RangeError: the text is no number, or the number is out of the bounds of the API server.
     """
     if not re.fullmatch(_NUMBER, text):
         raise RangeError(f"{text!r} is no number")
-    value = Decimal(text)
-    return int(value) if value == value.to_integral_value() and abs(value) < 2**31 else str(float(value))
+    try:
+        value = Decimal(text)
+    except ArithmeticError:  # the exponent has too many digits
+        value = Decimal("inf")
+    if not value.is_finite() or abs(value.adjusted()) > MAX_EXPONENT:
+        raise RangeError(f"{text} is too large or too small: exponents have the maximum {MAX_EXPONENT}")
+    return int(value) if abs(value) < 2**31 and value == value.to_integral_value() else str(value).lower()
 
 
 def read_workers(text: str) -> Json:
