@@ -111,6 +111,8 @@ def test_a_front_has_the_points_that_no_other_one_dominates() -> None:
         ({"good_enough": 6, "objectives": [{"result": "y", "goal": "Maximise"}]}, [[5.0], [7.0]], "GoodEnough"),
         ({"max_generations_without_gain": 2}, [[5.0], [5.0], [4.9999]], "NoGain"),
         ({"max_generations_without_gain": 2}, [[5.0], [5.0], [4.0]], None),
+        ({"max_generations_without_gain": 2}, [[0.0], [0.0], [0.0]], "NoGain"),
+        ({"max_generations_without_gain": 2}, [[0.0], [0.0], [-1e-9]], None),
         ({"generations": 2}, [[5.0], [4.0]], "BudgetSpent"),
     ],
 )

@@ -119,7 +119,7 @@ class Archive:
         if (best := self.best) is None:
             return
         value, before = self.front[best][0], self._gain_value
-        if before is None or before - value >= MIN_GAIN * abs(before):
+        if before is None or before - value > MIN_GAIN * abs(before):
             self._gain_value, self._generations_without_gain = value, 0
         else:
             self._generations_without_gain += 1
