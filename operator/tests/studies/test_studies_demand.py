@@ -44,6 +44,37 @@ def test_a_study_asks_for_a_worker_for_each_chunk_that_is_left(status: dict[str,
     assert compute_demand([make_asking(**status)]) == demand
 
 
+def test_a_study_asks_for_no_more_workers_than_it_may_use() -> None:
+    status = {"tasks": 100, "chunkTasks": 5}
+    assert compute_demand([make_study(status, workers={"max": 15}, parallelism=4)]) == 4
+    assert compute_demand([make_study(status, workers={"min": 6, "max": 15}, parallelism=4)]) == 4
+
+
+def make_search(least: int = 0, reason: str = "Running", **status: Any) -> Study:
+    search = {"axes": [{"name": "x", "start": 0, "stop": 1}], "objectives": [{"result": "y"}], "algorithm": "DE"}
+    design = {"optimise": {**search, "population": 20, "generations": 10}}
+    condition = {"type": "Complete", "status": "False", "reason": reason, "message": "", "lastTransitionTime": NOW}
+    status = {"tasks": 200, "chunkTasks": 2, "conditions": [condition], **status}
+    return make_study(status, design=design, workers={"min": least, "max": 50})
+
+
+@pytest.mark.parametrize(
+    ("study", "demand"),
+    [
+        (make_search(), 0),
+        (make_search(least=3), 3),
+        (make_search(optimisation={"generations": 1}), 10),
+        (make_search(optimisation={"generations": 1}, succeeded=20), 10),
+        (make_search(optimisation={"generations": 1}, succeeded=20, reason="WaitingForOptimiser"), 0),
+        (make_search(optimisation={"generations": 10}, succeeded=190), 5),
+    ],
+)
+def test_a_search_asks_for_the_workers_of_a_generation_and_for_none_while_points_are_missing(
+    study: Study, demand: int
+) -> None:
+    assert compute_demand([study]) == demand
+
+
 @pytest.mark.parametrize("spec", [{"suspend": True}, {"cancel": True}])
 def test_a_study_that_is_paused_or_ends_asks_for_none(spec: dict[str, Any]) -> None:
     assert compute_demand([make_study({"tasks": 100}, workers={"max": 15}, **spec)]) == 0
