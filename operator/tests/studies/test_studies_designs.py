@@ -190,7 +190,12 @@ def test_a_table_in_a_file_has_the_points_of_the_table_in_the_object() -> None:
     [
         (b"length\n", "has no points"),
         (b"length,load\n1\n", "line 2 has 1 cells, but the header has 2"),
-        (b"length\n1\nlong\n", "line 3 has a cell"),
+        (b"length\n1\nlong\n", "line 3, column length: the cell is no value"),
+        pytest.param(b"load,length\n1," + b"[" * 100_000 + b"\n", "line 2, column length", id="deep"),
+        pytest.param(b"load,length\n" + b"1" * 5_000 + b",1\n", "line 2, column load", id="digits"),
+        (b"load\n\n\nlong\n", "line 4, column load"),
+        (b'material,load\n"a\nb",1\nsteel,long\n', "line 4, column load"),
+        pytest.param(b"load\n" + b"1\n" * 100_000 + b"a", "line 100002: the file has more than 100,000", id="long"),
         (b"\xff\xfe", "cannot be read as CSV"),
     ],
 )
