@@ -216,6 +216,7 @@ class Reason(enum.StrEnum):
     STOP_RULE_MET = "StopRuleMet"
     MAX_COST_REACHED = "MaxCostReached"
     WAITING_FOR_OPTIMISER = "WaitingForOptimiser"
+    WAITING_FOR_FILE_STORE = "WaitingForFileStore"
     # Events
     SCALED = "Scaled"
     FRONTENDS_SCALED = "FrontendsScaled"

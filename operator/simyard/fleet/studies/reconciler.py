@@ -47,10 +47,13 @@ from simyard.plan.studies.layout import choose_length
 from simyard.plan.studies.study import (
     CONFIRM_SECONDS,
     NO_POINTS,
+    NO_STORE,
     Ending,
     find_deadline,
     is_finished,
+    make_target_ending,
     plan_end,
+    plan_stop,
     record_end,
 )
 from simyard.plan.times import add_seconds, get_seconds_until
@@ -65,10 +68,6 @@ PASS_SPACING_SECONDS = 0.05
 STORE_RETRY_SECONDS = 3.0
 LOOK_SECONDS = 1.0
 """Time between two looks at chunks that wait for a lost worker, or for the confirmation of a cancellation."""
-NO_STORE = (
-    "a study of {} tasks keeps its results in the file store, and this installation has none: the platform team sets"
-    " files.mode of the chart. At most {} tasks are possible without it"
-)
 
 
 class Studies:
@@ -226,7 +225,22 @@ class Studies:
             return await self._reconcile_running(study)
         except StoreError as error:
             log.warning("the study %s waits for the file store: %s", uid, error)
-            return STORE_RETRY_SECONDS
+            if study is None or is_finished(study):
+                return STORE_RETRY_SECONDS
+            return await self._wait_for_store(study, str(error))
+
+    async def _wait_for_store(self, study: Study, error: str) -> float | None:
+        """Write that a study waits; its cancellation and its deadline need no store."""
+        run, now = self._runs.get(study.metadata.uid), get_time()
+        if run is not None:
+            if (ending := plan_end(study, run.progress, run.layout.tasks, now)) is not None:
+                return await self._end(study, run, ending)
+        elif (ending := plan_stop(study, now)) is not None:
+            await self._statuses.write(study, record_end(study, None, 0, ending, now))
+            return 0.0
+        await self._statuses.write_waiting(study, run, error)
+        left = get_seconds_until(now, [find_deadline(study)])
+        return STORE_RETRY_SECONDS if left is None else min(STORE_RETRY_SECONDS, left)
 
     async def _reconcile_deleted(self, uid: str) -> None:
         """Stop the tasks of a study that was deleted, and delete its objects."""
@@ -283,7 +297,7 @@ class Studies:
         if (service := self._registry.find_target_service(study)) is None:
             await self._registry.fetch_target(study)
             if (service := self._registry.find_target_service(study)) is None:
-                return _make_target_ending(study)
+                return make_target_ending(study)
         action = service.interface.find_action(study.spec.action)
         if action is None:
             known = ", ".join(item.name for item in service.interface.actions) or "none"
@@ -330,7 +344,7 @@ class Studies:
         if ending is None and self._registry.find_target_service(study) is None:
             await self._registry.fetch_target(study)
             if self._registry.find_target_service(study) is None:
-                return _make_target_ending(study)
+                return make_target_ending(study)
         for error in run.refused.values():
             if error.reason in (ErrorReason.UNKNOWN_ACTION, ErrorReason.INVALID_REQUEST):
                 return Ending(error.reason.value, error.message)
@@ -383,8 +397,3 @@ class Studies:
 def _describe(worker: Worker) -> object:
     """Return the part of a worker that decides whether it takes tasks."""
     return is_ready(worker), worker.spec.drain
-
-
-def _make_target_ending(study: Study) -> Ending:
-    message = f"{study.spec.target.kind} {study.spec.target.name} or its service does not exist"
-    return Ending(names.Reason.TARGET_NOT_FOUND, message)

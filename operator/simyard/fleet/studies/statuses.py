@@ -12,7 +12,7 @@ from simyard.fleet.studies.runs import Run
 from simyard.fleet.work_queue import RateLimit
 from simyard.plan.studies.designs import Searched
 from simyard.plan.studies.layout import ChunkSet
-from simyard.plan.studies.study import record_progress
+from simyard.plan.studies.study import record_progress, record_waiting
 from simyard_sites.kubernetes.errors import ConflictError
 
 SPACING_SECONDS = 2.0
@@ -65,6 +65,19 @@ class StudyStatuses:
         await self.write(study, status)
         run.written_at, run.written_tasks = time, tasks
         return None
+
+    async def write_waiting(self, study: Study, run: Run | None, error: str) -> None:
+        """Write that a study waits for the file store, if the budget permits a write now.
+
+        Raises:
+            ConflictError: the study was changed; the pass runs again.
+        """
+        status = record_waiting(study, error, get_time())
+        if status == study.status or self._budget.reserve() > 0:
+            return
+        await self.write(study, status)
+        if run is not None:
+            run.written_at = self._time()
 
     async def write(self, study: Study, status: StudyStatus) -> None:
         """Write a status, unless another client has changed the study.

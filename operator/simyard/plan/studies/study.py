@@ -22,6 +22,13 @@ NO_POINTS = (
     "the process `simyard optimiser` has not chosen the next points: the platform team sets optimiser.enabled of the"
     " chart, or looks at the logs of this process"
 )
+STORE_AWAY = (
+    "{}. The study goes on when the file store answers again; if this lasts, ask the platform team to look at the store"
+)
+NO_STORE = (
+    "a study of {} tasks keeps its results in the file store, and this installation has none: the platform team sets"
+    " files.mode of the chart. At most {} tasks are possible without it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,22 @@ def find_deadline(study: Study) -> datetime | None:
     return None if seconds is None or started is None else add_seconds(started, seconds)
 
 
+def make_target_ending(study: Study) -> Ending:
+    """Return the end of a study whose target does not exist."""
+    message = f"{study.spec.target.kind} {study.spec.target.name} or its service does not exist"
+    return Ending(Reason.TARGET_NOT_FOUND, message)
+
+
+def plan_stop(study: Study, now: datetime) -> Ending | None:
+    """Return the end of a study that was cancelled, or whose deadline has passed; None if neither is true."""
+    if study.spec.cancel:
+        return Ending(ErrorReason.CANCELLED.value, "the study was cancelled")
+    if (deadline := find_deadline(study)) is not None and deadline <= now:
+        message = f"not complete after spec.activeDeadlineSeconds: {study.spec.active_deadline_seconds}"
+        return Ending(Reason.DEADLINE_EXCEEDED, message)
+    return None
+
+
 def plan_end(study: Study, progress: Progress, tasks: int, now: datetime) -> Ending | None:
     """Return the end of a study; None if it goes on."""
     search = study.status.optimisation
@@ -62,11 +85,8 @@ def plan_end(study: Study, progress: Progress, tasks: int, now: datetime) -> End
         if failed > most:
             return Ending(Reason.TOO_MANY_FAILED_TASKS, _describe_failures(failed, most), early=False)
         return Ending(Reason.SUCCEEDED, complete=True, early=False)
-    if study.spec.cancel:
-        return Ending(ErrorReason.CANCELLED.value, "the study was cancelled")
-    if (deadline := find_deadline(study)) is not None and deadline <= now:
-        message = f"not complete after spec.activeDeadlineSeconds: {study.spec.active_deadline_seconds}"
-        return Ending(Reason.DEADLINE_EXCEEDED, message)
+    if (stop := plan_stop(study, now)) is not None:
+        return stop
     if (failed := progress.counted_failures) > (most := _count_permitted(study, tasks)):
         return Ending(Reason.TOO_MANY_FAILED_TASKS, _describe_failures(failed, most))
     if progress.stopped_by is not None:
@@ -113,12 +133,20 @@ def record_progress(
     return _make_status(study, fields, ConditionType.COMPLETE, False, reason, message, now)
 
 
+def record_waiting(study: Study, error: str, now: datetime) -> StudyStatus:
+    """Return the status of a study that waits for the file store; ``error`` is what failed."""
+    fields: dict[str, Any] = {"tasks_per_second": "", "estimated_completion_time": None}
+    fields["started_time"] = study.status.started_time or now  # the deadline counts from it
+    message = STORE_AWAY.format(error[:_MESSAGE_CHARACTERS])
+    return _make_status(study, fields, ConditionType.COMPLETE, False, Reason.WAITING_FOR_FILE_STORE, message, now)
+
+
 def record_end(study: Study, progress: Progress | None, tasks: int, ending: Ending, now: datetime) -> StudyStatus:
-    """Return the status of a study that has ended; ``progress`` is None if it never began."""
-    fields: dict[str, Any] = {"finished_time": now}
+    """Return the status of a study that has ended; ``progress`` is None if it is not loaded."""
+    fields: dict[str, Any] = {"finished_time": now, "running": 0}
     if progress is not None:
         fields |= progress.to_fields(tasks, 0, now)
-        fields |= {"tasks_per_second": "", "estimated_completion_time": None}
+    fields |= {"tasks_per_second": "", "estimated_completion_time": None}
     message = ending.message[:_MESSAGE_CHARACTERS]
     status = _make_status(study, fields, ConditionType.COMPLETE, ending.complete, ending.reason, message, now)
     if ending.complete:
