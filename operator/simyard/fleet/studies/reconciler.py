@@ -354,8 +354,8 @@ class Studies:
         """End a study; before an early end, the workers stop their tasks, and their finished rows are kept."""
         if ending.early and run.assigned:
             if run.cancelled_at is None:
-                run.cancelled_at = self._time()
                 await self._flights.cancel(study.metadata.uid, run)
+                run.cancelled_at = self._time()
             if self._time() - run.cancelled_at < CONFIRM_SECONDS:
                 return LOOK_SECONDS
         await self._statuses.write(study, record_end(study, run.progress, run.layout.tasks, ending, get_time()))
