@@ -13,6 +13,8 @@ MAX_TASKS_WITHOUT_STORE = 1_000
 """Maximum number of tasks of a study in an installation without a file store."""
 MAX_RECORD_BYTES = 128 * 1024
 """Maximum size of the content of a record."""
+MAX_STUDY_RECORD_BYTES = 8 * 1024 * 1024
+"""Maximum size of all rows of a study in an installation without a file store, because they are in etcd."""
 
 
 class StudyRecordSpec(ApiModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from simyard.api.study_record import MAX_RECORD_BYTES
+from simyard.api.study_record import MAX_RECORD_BYTES, MAX_STUDY_RECORD_BYTES
 from simyard.fleet.registry import Registry
 from simyard.fleet.studies.flights import parse_chunk_id
 from simyard.fleet.studies.runs import Run
@@ -59,8 +59,8 @@ class Parts:
             raise PartRefusedError("the chunk is assigned to another worker")
         if question.summary.tasks != len(run.layout.get_tasks(named.chunk)):
             raise PartRefusedError("the chunk has another number of tasks")
-        flight.size = question.bytes
         if run.store.takes_uploads:
+            flight.size = question.bytes
             try:
                 await admit(question)
             except PartRefusedError as error:
@@ -75,6 +75,15 @@ class Parts:
                 f"the rows of the chunk have {question.bytes} bytes, and without a file store at most"
                 f" {MAX_RECORD_BYTES} are accepted: create the study with a smaller spec.chunkTasks"
             )
+        others = sum(it.size for it in run.assigned if it is not flight)  # stored, or soon, and not counted yet
+        if run.progress.size + others + question.bytes > MAX_STUDY_RECORD_BYTES:
+            run.blocked = (
+                f"all rows of a study have at most {MAX_STUDY_RECORD_BYTES:,} bytes without a file store, and the chunk"
+                f" {named.chunk} does not fit: create smaller studies, or ask the platform team to set files.mode"
+            )
+            self._changed(named.study_uid)
+            raise PartRefusedError(run.blocked)
+        flight.size = question.bytes
         if not question.content:
             return {"inline": True}
         return {"stored": await run.store.create_part(run.keys, named.chunk, question.content, question.summary)}
